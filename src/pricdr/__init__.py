@@ -1,0 +1,78 @@
+"""Privacy-preserving cross-domain recommendation: two parties, one folder between them.
+
+    source = pricdr.read_ratings("movies.csv").positives(threshold=3)
+    release = pricdr.publish(source, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=200))
+    release.save("movies.release")
+
+Names load when they are first used, so that importing one part does not import the others' dependencies.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pricdr.data.pairs import DomainPair as DomainPair
+    from pricdr.data.pairs import prepare as prepare
+    from pricdr.data.ratings import Ratings as Ratings
+    from pricdr.data.readers import read_ratings as read_ratings
+    from pricdr.data.synthetic import synthetic_pair as synthetic_pair
+    from pricdr.errors import PriCDRError as PriCDRError
+    from pricdr.privacy.bounds import Bounds as Bounds
+    from pricdr.privacy.calibration import Calibration as Calibration
+    from pricdr.privacy.guarantee import Guarantee as Guarantee
+    from pricdr.privacy.guarantee import Unit as Unit
+    from pricdr.privacy.ledger import Ledger as Ledger
+    from pricdr.privacy.strategies import JLT as JLT
+    from pricdr.privacy.strategies import SJLT as SJLT
+    from pricdr.publish import publish as publish
+    from pricdr.release import Release as Release
+    from pricdr.release import verify as verify
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Bounds": "pricdr.privacy.bounds",
+    "Calibration": "pricdr.privacy.calibration",
+    "DomainPair": "pricdr.data.pairs",
+    "Guarantee": "pricdr.privacy.guarantee",
+    "JLT": "pricdr.privacy.strategies",
+    "Ledger": "pricdr.privacy.ledger",
+    "PriCDRError": "pricdr.errors",
+    "Ratings": "pricdr.data.ratings",
+    "Release": "pricdr.release",
+    "SJLT": "pricdr.privacy.strategies",
+    "Unit": "pricdr.privacy.guarantee",
+    "prepare": "pricdr.data.pairs",
+    "publish": "pricdr.publish",
+    "read_ratings": "pricdr.data.readers",
+    "synthetic_pair": "pricdr.data.synthetic",
+    "verify": "pricdr.release",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name not in _HOME:
+        raise AttributeError(f"module 'pricdr' has no attribute {name!r}")
+    found = getattr(import_module(_HOME[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+class _Package(ModuleType):
+    """Importing the module ``pricdr.publish`` must not hide the function of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "publish" and isinstance(value, ModuleType):
+            value = value.publish
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,71 @@
+"""The command line: one file per command, each parses, calls the library, and saves.
+
+Commands import the library inside their functions, so that ``pricdr --help`` answers at once.
+"""
+
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from pricdr import __version__
+from pricdr.cli import demo, inspect, keygen, ledger, prepare, publish, verify
+from pricdr.cli.console import fail, say
+from pricdr.errors import PriCDRError
+
+app = typer.Typer(
+    name="pricdr",
+    epilog="Start with:  pricdr demo",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("demo")(demo.demo)
+app.command("prepare")(prepare.prepare)
+app.command("publish")(publish.publish)
+app.add_typer(ledger.app, name="ledger")
+app.command("keygen")(keygen.keygen)
+app.command("verify")(verify.verify)
+app.command("inspect")(inspect.inspect)
+
+
+@app.callback(invoke_without_command=True)
+def options(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    """Share what your ratings know, not what they say: publish a rating matrix under differential privacy."""
+    if version:
+        say(f"pricdr {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
+    try:
+        return int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
+    except PriCDRError as error:
+        return fail(str(error), error.exit_code)
+    except TyperException as error:
+        return fail(error.format_message(), 2)
+    except (KeyboardInterrupt, typer.Abort):
+        return fail("interrupted; nothing was left behind", 130)
+    except MemoryError:
+        return fail("out of memory", 2)
+    except OSError as error:
+        return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2)
+
+
+def _terminate(_signal: int, _frame: FrameType | None) -> None:
+    """Leave through the same clean-up as any other exit."""
+    raise SystemExit(143)

@@ -1,0 +1,23 @@
+"""``pricdr inspect``: the certificate for people."""
+
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import say
+
+
+def inspect(folder: Annotated[Path, typer.Argument(help="The release folder.")]) -> None:
+    """Print what a release promises, to whom, and at what cost, in plain words."""
+    from pricdr.disclosure import statement
+    from pricdr.release import verify
+
+    certificate = verify(folder).certificate
+    for section in statement(certificate):
+        say(section.title)
+        for line in section.lines:
+            say(textwrap.fill(line, width=100, initial_indent="  - ", subsequent_indent="    "))
+        say("")
+    say("verified: files, figures and promise agree")

@@ -1,0 +1,18 @@
+"""``pricdr keygen``: a key pair for signing releases."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import say
+
+
+def keygen(
+    out: Annotated[Path, typer.Option(help="Private key NAME (mode 0600) and public key NAME.pub.")],
+) -> None:
+    """Make an Ed25519 key pair: sign with NAME, hand out NAME.pub."""
+    from pricdr.signing import create_keys
+
+    private, public = create_keys(out)
+    say(f"private key {private} (keep it), public key {public} (hand it out)")

@@ -1,0 +1,41 @@
+"""``pricdr ledger``: a budget over all releases of one source."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import say
+from pricdr.cli.publish import UnitName
+
+app = typer.Typer(help="Keep one budget over every release of the same ratings.", no_args_is_help=True)
+
+
+@app.command("init")
+def init(
+    file: Annotated[Path, typer.Argument(help="The ledger file to create.")],
+    epsilon: Annotated[float, typer.Option(help="The most that all releases together may cost.")],
+    delta: Annotated[float, typer.Option(help="The delta at which epsilon is counted.")],
+    unit: Annotated[UnitName, typer.Option(help="What is protected; one ledger counts one unit.")],
+) -> None:
+    """Create a ledger. Its budget and unit can never be changed."""
+    from pricdr.privacy.guarantee import Guarantee, Unit
+    from pricdr.privacy.ledger import Ledger
+
+    budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
+    Ledger.create(file, budget)
+    say(f"created {file}: {budget}, over all releases together")
+
+
+@app.command("show")
+def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None:
+    """Show what was spent and what is left."""
+    from pricdr.privacy.ledger import Ledger
+
+    balance = Ledger(file).read()
+    say(f"budget: {balance.budget}")
+    for number, spend in enumerate(balance.spends, 1):
+        say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}")
+    left = max(0.0, balance.budget.epsilon - balance.epsilon)
+    spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {len(balance.spends)} releases"
+    say(f"{spent}; left: {left:.6g}")

@@ -1,0 +1,205 @@
+"""``pricdr publish``: the source party's command."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pricdr.cli.console import progress_bar, say, warn
+from pricdr.errors import InputError, OutputError, ParameterError
+
+if TYPE_CHECKING:
+    from pricdr.data.ratings import Ids
+    from pricdr.data.readers import Reading
+    from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.strategies import Strategy
+    from pricdr.release import Release
+
+
+class StrategyName(StrEnum):
+    """How item rows are built."""
+
+    JLT = "jlt"
+    SJLT = "sjlt"
+
+
+class UnitName(StrEnum):
+    """What is protected."""
+
+    RATING = "rating"
+    USER = "user"
+
+
+class CalibrationName(StrEnum):
+    """How sigma follows from epsilon and delta."""
+
+    EXACT = "exact"
+    PAPER = "paper"
+
+
+def publish(
+    ratings: Annotated[
+        Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
+    ],
+    epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
+    delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
+    out: Annotated[Path, typer.Option(help="The release folder to create.")],
+    strategy: Annotated[StrategyName, typer.Option(help="How item rows are built.")] = StrategyName.JLT,
+    dim: Annotated[str, typer.Option(help="Numbers per user, or auto (costs 1 % of the budget).")] = "200",
+    density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
+    unit: Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")] = UnitName.RATING,
+    clip: Annotated[float | None, typer.Option(help="unit user: largest norm of a user's projected profile.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
+    values: Annotated[
+        bool, typer.Option("--values", help="Publish rating values instead of counting rows as 1.")
+    ] = False,
+    rating_bound: Annotated[float | None, typer.Option(help="values: the largest value a rating can take.")] = None,
+    rating_step: Annotated[float | None, typer.Option(help="values: ratings are multiples of this.")] = None,
+    users: Annotated[Path | None, typer.Option(help="The agreed user list, one id a line; each gets a row.")] = None,
+    items: Annotated[Path | None, typer.Option(help="The public item universe, one id a line.")] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
+    ] = None,
+    calibration: Annotated[
+        CalibrationName, typer.Option(help="paper: Algorithm 1's noise, for reproduction only.")
+    ] = CalibrationName.EXACT,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Count this release against a budget (pricdr ledger init).")
+    ] = None,
+    sign: Annotated[Path | None, typer.Option(help="Sign with this private key (pricdr keygen).")] = None,
+    insecure_seed: Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")] = None,
+    insecure_no_noise: Annotated[
+        bool, typer.Option("--insecure-no-noise", help="EXPERIMENTS ONLY: no noise, not private.")
+    ] = False,
+) -> None:
+    """Publish ratings under differential privacy: one release folder to hand over.
+
+    Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
+    Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
+    """
+    from pricdr.data.readers import read_ids
+    from pricdr.files import new_folder
+    from pricdr.privacy.calibration import Calibration
+    from pricdr.privacy.guarantee import Guarantee, Unit
+    from pricdr.privacy.ledger import Ledger
+    from pricdr.publish import publish as publish_ratings
+    from pricdr.signing import read_private_key
+
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
+    plan = _strategy(strategy, dim, density)
+    bounds = _bounds(values, threshold, rating_bound, rating_step, clip)
+    bounds.sensitivity(guarantee.unit)
+    key = None if sign is None else read_private_key(sign)
+    account = None if ledger is None else Ledger(ledger)
+    if account is not None:
+        account.require_unit(guarantee.unit)
+    with new_folder(out) as staging:
+        listed = None if users is None else read_ids(users)
+        universe = None if items is None else read_ids(items)
+        reading = _read(ratings, columns, threshold, values)
+        _say_input(reading, listed, universe, plan)
+        _require_space(staging, len(listed or reading.ratings.users), plan.dim)
+        with progress_bar() as progress:
+            release = publish_ratings(
+                reading.ratings,
+                guarantee,
+                strategy=plan,
+                users=listed,
+                items=universe,
+                bounds=bounds,
+                calibration=Calibration(calibration.value),
+                ledger=account,
+                insecure_seed=insecure_seed,
+                insecure_no_noise=insecure_no_noise,
+                progress=progress,
+            )
+        release.write_into(staging, signing_key=key)
+    _say_result(release, out)
+
+
+def _strategy(name: StrategyName, dim: str, density: float | None) -> "Strategy":
+    from pricdr.privacy.strategies import JLT, SJLT
+
+    try:
+        columns = None if dim == "auto" else int(dim)
+    except ValueError as error:
+        raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
+    if name is StrategyName.SJLT:
+        return SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
+    if density is not None:
+        raise ParameterError(f"--density belongs to --strategy sjlt, got {density!r} with {name.value}")
+    return JLT(dim=columns)
+
+
+def _bounds(
+    values: bool,
+    threshold: float | None,
+    rating_bound: float | None,
+    rating_step: float | None,
+    clip: float | None,
+) -> "Bounds":
+    from pricdr.privacy.bounds import Bounds
+
+    if not values:
+        if rating_bound is not None or rating_step is not None:
+            raise ParameterError("--rating-bound and --rating-step belong to --values")
+        return Bounds(clip=clip)
+    if threshold is not None:
+        raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
+    if rating_bound is None or rating_step is None:
+        raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
+    return Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+
+
+def _read(path: Path, columns: str | None, threshold: float | None, values: bool) -> "Reading":
+    from pricdr.data.readers import Columns, read
+
+    reading = read(path, columns=None if columns is None else Columns.parse(columns), threshold=threshold)
+    if values and not reading.has_values:
+        raise InputError(f"{path}: --values needs a rating column, and there is none")
+    return reading
+
+
+def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+    ratings = reading.ratings
+    say(reading.summary())
+    if listed is None:
+        warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
+    else:
+        absent = len(set(listed) - set(ratings.users))
+        say(
+            f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
+            f"{len(set(ratings.users) - set(listed)):,} users of the ratings are not listed and left out"
+        )
+    if universe is not None:
+        say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    elif strategy.needs_catalogue:
+        warn(f"{strategy.name} without --items: the item universe is read off the ratings, and the certificate says so")
+    if ratings.filtered_by is not None:
+        warn(f"these ratings were filtered before ({ratings.filtered_by}); the certificate says so")
+    if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
+        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+
+
+def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
+    """Find a full disk before the budget is spent, where that can be known."""
+    import shutil
+
+    needed = n_users * (dim or 0) * 4
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise OutputError(f"the release needs {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free on {folder.parent}")
+
+
+def _say_result(release: "Release", out: Path) -> None:
+    certificate = release.certificate
+    for text in certificate.warnings:
+        warn(text)
+    if not certificate.private:
+        warn("this release is NOT PRIVATE and must not leave the source")
+    if certificate.nominal_epsilon is not None:
+        say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
+    say(f"published {release!r}")
+    say(f"to {out}; check it with: pricdr verify {out}")

@@ -1,0 +1,30 @@
+"""``pricdr verify``: anyone's check of a release folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import say
+
+
+def verify(
+    folder: Annotated[Path, typer.Argument(help="The release folder.")],
+    public_key: Annotated[Path | None, typer.Option(help="Require a signature by this key.")] = None,
+) -> None:
+    """Check a release folder: exit 0, or 1 with the reason.
+
+    Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give.
+    """
+    from pricdr.release import verify as check
+
+    release = check(folder, public_key=public_key)
+    signed = release.certificate.signed_by
+    if public_key is not None:
+        origin = "signed by the given key"
+    elif signed is not None:
+        origin = f"signed by {signed}, a key nobody vouched for here (give --public-key)"
+    else:
+        origin = "not signed"
+    say(f"ok: {release!r}")
+    say(f"    files, figures and promise agree; {origin}")

@@ -1,0 +1,1 @@
+"""What a rating matrix is, and where it comes from."""

@@ -1,0 +1,126 @@
+"""The bytes of a text file: unpacked, bounded, and known to be UTF-8 without NUL before they are parsed."""
+
+import codecs
+import gzip
+import io
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pricdr.errors import InputError
+
+LARGEST = 16 << 30
+"""Bytes a compressed file may unpack to."""
+LARGEST_EXPANSION = 1000
+"""How many times its own size a compressed file may unpack to, once past ``EXPANSION_FROM`` bytes."""
+EXPANSION_FROM = 64 << 20
+
+_BLOCK = 1 << 20
+_MAGIC = {
+    b"\x1f\x8b": "it is gzip-compressed: name it with .gz at the end",
+    b"PAR1": "it is Parquet: name it with .parquet at the end",
+    b"PK\x03\x04": "it is a zip archive: unpack it first",
+    b"\xff\xfe": "it looks like UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "it looks like UTF-16: convert it to UTF-8",
+}
+
+
+def refusal(file: Path, rule: str) -> InputError:
+    """An error about ``file`` in one line, whatever its name holds.
+
+    >>> refusal(Path("ratings.csv"), "is empty")
+    InputError('ratings.csv: is empty')
+    """
+    name = str(file)
+    return InputError(f"{name if name.isprintable() else repr(name)}: {rule}")
+
+
+def shorten(value: object, limit: int = 40) -> str:
+    r"""``value`` as code would write it, cut where it would swamp a line.
+
+    >>> print(shorten("line\nbreak"), len(shorten("x" * 99)))
+    'line\nbreak' 40
+    """
+    # Cut before writing it out: a value may be megabytes of text.
+    shown = repr(value[: limit * 2] if isinstance(value, str) else value)
+    return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
+
+
+def read_text(file: Path) -> bytes:
+    """The whole of a UTF-8 text file without its byte order mark; a ``.gz`` name is unpacked on the way.
+
+    Every block is checked before the next one is asked for, so junk and compression bombs end early.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    kept, lines = io.BytesIO(), 0
+    with reading(file):
+        for block in _blocks(file):
+            if kept.tell() == 0:
+                block = block.removeprefix(codecs.BOM_UTF8)
+            _require_text(file, decoder, block, lines)
+            lines += block.count(b"\n")
+            kept.write(block)
+    _require_text(file, decoder, b"", lines, final=True)
+    content = kept.getvalue()
+    if not content[:_BLOCK].strip() and not content.strip():
+        raise refusal(file, "the file is empty")
+    return content
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Turn what the system says about ``file`` into a refusal."""
+    try:
+        if file.is_dir():
+            raise refusal(file, "this is a folder, a file is needed")
+        yield
+    except FileNotFoundError as error:
+        raise refusal(file, "no such file") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise refusal(file, f"the gzip data is truncated or corrupt ({error})") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        # ValueError: a path with a NUL in it.
+        raise refusal(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def _blocks(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as raw:
+        if file.suffix.lower() != ".gz":
+            while block := raw.read(_BLOCK):
+                yield block
+            return
+        packed, unpacked = os.fstat(raw.fileno()).st_size, 0
+        with gzip.GzipFile(fileobj=raw) as unpacking:
+            while block := unpacking.read(_BLOCK):
+                unpacked += len(block)
+                _require_bounded(file, packed, unpacked)
+                yield block
+
+
+def _require_bounded(file: Path, packed: int, unpacked: int) -> None:
+    if unpacked > LARGEST:
+        raise refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size read")
+    if unpacked > EXPANSION_FROM and unpacked > LARGEST_EXPANSION * packed:
+        raise refusal(file, f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb")
+
+
+def _require_text(
+    file: Path, decoder: codecs.IncrementalDecoder, block: bytes, lines: int, *, final: bool = False
+) -> None:
+    try:
+        decoder.decode(block, final)
+        fault, line = None, 0
+    except UnicodeDecodeError as error:
+        fault = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
+        line = lines + error.object.count(b"\n", 0, error.start) + 1
+    nul = block.find(b"\0")
+    if nul >= 0:
+        fault, line = "it holds a NUL byte", lines + block.count(b"\n", 0, nul) + 1
+    if fault is None:
+        return
+    magic = next((hint for start, hint in _MAGIC.items() if lines == 0 and block.startswith(start)), None)
+    raise refusal(file, f"line {line} is not text: {magic or fault}")

@@ -1,0 +1,138 @@
+"""``Ratings``: an immutable sparse matrix with the ids of its rows and columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from pricdr.errors import InputError
+
+Ids: TypeAlias = tuple[str, ...]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Ratings of one domain: users x items, one stored entry per (user, item) that was rated.
+
+    Absent means "not rated", which counts as 0; a stored entry may hold any finite value. Ids are text, kept byte
+    for byte. The arrays are read-only: everything that changes ratings returns new ones.
+    """
+
+    matrix: CSR
+    """float64 CSR, ``len(users)`` x ``len(items)``, sorted indices, no duplicates."""
+    users: Ids
+    items: Ids
+    filtered_by: str | None = None
+    """The filter on counts these ratings went through (``prepare`` sets it), which a certificate must disclose."""
+
+    def __post_init__(self) -> None:
+        if self.matrix.shape != (len(self.users), len(self.items)):
+            raise InputError(
+                f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
+                f"{len(self.users)} users and {len(self.items)} items"
+            )
+        for what, ids in (("user", self.users), ("item", self.items)):
+            if len(set(ids)) != len(ids):
+                raise InputError(f"{what} ids must be distinct")
+        for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
+            part.flags.writeable = False
+
+    @classmethod
+    def from_triples(
+        cls,
+        users: Sequence[str],
+        items: Sequence[str],
+        values: Sequence[float] | None = None,
+    ) -> "Ratings":
+        """Ratings from one (user, item, value) a position; the largest value of a repeated pair counts.
+
+        >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
+        >>> r.users, r.items, r.matrix.toarray().tolist()
+        (('alice', 'bob'), ('x',), [[2.0], [5.0]])
+        """
+        user_ids, item_ids = tuple(sorted(set(users))), tuple(sorted(set(items)))
+        user_at = {u: at for at, u in enumerate(user_ids)}
+        item_at = {i: at for at, i in enumerate(item_ids)}
+        best: dict[tuple[int, int], float] = {}
+        for user, item, value in zip(users, items, values or [1.0] * len(users), strict=True):
+            cell = (user_at[user], item_at[item])
+            best[cell] = max(value, best.get(cell, -np.inf))
+        rows, columns = np.array(sorted(best), dtype=np.int64).reshape(-1, 2).T
+        data = np.array([best[cell] for cell in sorted(best)], dtype=np.float64)
+        return cls.from_codes(rows, columns, data, user_ids, item_ids)
+
+    @classmethod
+    def from_codes(
+        cls,
+        rows: npt.NDArray[Any],
+        columns: npt.NDArray[Any],
+        values: npt.NDArray[np.float64],
+        users: Ids,
+        items: Ids,
+        *,
+        filtered_by: str | None = None,
+    ) -> "Ratings":
+        """Ratings from positions into ``users`` and ``items``; pairs must be distinct."""
+        matrix = sp.coo_array((values, (rows, columns)), shape=(len(users), len(items))).tocsr()
+        matrix.sort_indices()
+        if matrix.nnz != len(values):
+            raise InputError("a (user, item) pair occurs more than once")
+        return cls(matrix, users, items, filtered_by)
+
+    def __len__(self) -> int:
+        """How many (user, item) pairs were rated."""
+        return int(self.matrix.nnz)
+
+    def __repr__(self) -> str:
+        """Sizes only: ratings are private."""
+        return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
+
+    def positives(self, threshold: float | None = None) -> "Ratings":
+        """Every entry rated at least ``threshold`` (all of them without one) as a 1; users and items all stay.
+
+        >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).matrix.toarray().tolist()
+        [[0.0], [1.0]]
+        """
+        coo = self.matrix.tocoo()
+        keep = np.ones(coo.nnz, dtype=bool) if threshold is None else coo.data >= threshold
+        return Ratings.from_codes(
+            coo.row[keep],
+            coo.col[keep],
+            np.ones(int(keep.sum())),
+            self.users,
+            self.items,
+            filtered_by=self.filtered_by,
+        )
+
+    def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
+        """The same ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
+
+        >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
+        >>> r.users, r.matrix.toarray().tolist()
+        (('b', 'c'), [[0.0, 1.0], [0.0, 0.0]])
+        """
+        users = self.users if users is None else users
+        items = self.items if items is None else items
+        if users == self.users and items == self.items:
+            return self
+        coo = self.matrix.tocoo()
+        rows, columns = _new_positions(self.users, users)[coo.row], _new_positions(self.items, items)[coo.col]
+        keep = (rows >= 0) & (columns >= 0)
+        return Ratings.from_codes(rows[keep], columns[keep], coo.data[keep], users, items, filtered_by=self.filtered_by)
+
+    def disclosing(self, filtered_by: str) -> "Ratings":
+        """The same ratings, marked as having gone through a filter on counts."""
+        return replace(self, filtered_by=filtered_by)
+
+
+def _new_positions(old: Ids, new: Ids) -> IntArray:
+    at = {name: position for position, name in enumerate(new)}
+    if len(at) != len(new):
+        repeated = next(name for position, name in enumerate(new) if at[name] != position)
+        raise InputError(f"the list names {repeated!r} more than once")
+    return np.array([at.get(name, -1) for name in old], dtype=np.int64)

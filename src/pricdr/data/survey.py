@@ -1,0 +1,99 @@
+"""A look over the bytes of a delimited file: how many fields every record has, before a parser sees it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.ratings import IntArray
+
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+_BLOCK = 1 << 24
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass
+class Survey:
+    """What a file looks like. Records are counted from 0, the header and blank lines included."""
+
+    records: int
+    blanks: IntArray
+    """The records that are blank lines."""
+    uneven: tuple[int, int] | None
+    """The first record of another width, and its width."""
+    one_line_each: bool
+    """Whether no field holds a line break, so that records and lines are the same."""
+
+
+def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Survey | None:
+    r"""Count the fields of every record; ``None`` where quotes stand in places RFC 4180 does not allow.
+
+    Args:
+        content: The whole file.
+        separator: The byte between fields.
+        width: How many fields a record should have.
+        quoting: Whether ``"`` may enclose fields.
+
+    >>> seen = survey(b'u,i\na,"x,\ny"\n\nb\n', separator=ord(","), width=2, quoting=True)
+    >>> seen.records, seen.blanks.tolist(), seen.uneven, seen.one_line_each
+    (4, [2], (3, 1), False)
+    """
+    data = np.frombuffer(content, dtype=np.uint8)
+    seen = Survey(0, np.zeros(0, dtype=np.int64), None, True)
+    inside, pending, blanks = 0, 0, [seen.blanks]
+    for start in range(0, len(data), _BLOCK):
+        block = data[start : start + _BLOCK]
+        marks = np.flatnonzero((block == separator) | (block == _NEWLINE)) + start
+        if quoting:
+            quotes = np.flatnonzero(block == _QUOTE) + start
+            if not _well_placed(data, quotes, inside, separator):
+                return None
+            quoted = (np.searchsorted(quotes, marks) + inside) % 2 == 1
+            if quoted.any():
+                seen.one_line_each &= not bool((data[marks[quoted]] == _NEWLINE).any())
+                marks = marks[~quoted]
+            inside = (inside + len(quotes)) % 2
+        ends = np.flatnonzero(data[marks] == _NEWLINE)
+        fields = np.diff(ends, prepend=-1 - pending)
+        pending = pending + len(marks) if len(ends) == 0 else len(marks) - 1 - int(ends[-1])
+        odd = np.flatnonzero(fields != width)
+        blank = _blank(data, marks[ends[odd]])
+        blanks.append(odd[blank] + seen.records)
+        if not blank.all() and seen.uneven is None:
+            first = int(odd[~blank][0])
+            seen.uneven = (seen.records + first, int(fields[first]))
+        seen.records += len(ends)
+    if inside:
+        return None
+    if content and not content.endswith(b"\n"):
+        if pending + 1 != width and seen.uneven is None:
+            seen.uneven = (seen.records, pending + 1)
+        seen.records += 1
+    seen.blanks = np.concatenate(blanks)
+    return seen
+
+
+def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which of these line ends follow another one at once, or after a carriage return only."""
+    before, twice = newlines - 1, newlines - 2
+    starts = (newlines == 0) | (data[before] == _NEWLINE)
+    returns = (data[before] == _RETURN) & ((newlines == 1) | (data[twice] == _NEWLINE))
+    return np.asarray(starts | (returns & (newlines > 0)))
+
+
+def _well_placed(data: Bytes, quotes: npt.NDArray[Any], inside: int, separator: int) -> bool:
+    """Whether quotes only enclose whole fields, or come doubled inside such a field.
+
+    Where that holds, counting quotes is enough to know what is inside a field: a doubled quote counts twice.
+    """
+    if len(quotes) == 0:
+        return True
+    size = len(data)
+    opening, closing = quotes[inside::2], quotes[1 - inside :: 2]
+    before = data[opening - 1]
+    opens = (opening == 0) | (before == separator) | (before == _NEWLINE) | (before == _QUOTE)
+    after = data[np.minimum(closing + 1, size - 1)]
+    returns = (after == _RETURN) & (data[np.minimum(closing + 2, size - 1)] == _NEWLINE)
+    closes = (closing == size - 1) | (after == separator) | (after == _NEWLINE) | (after == _QUOTE) | returns
+    return bool(opens.all() and closes.all())

@@ -1,0 +1,193 @@
+"""Two made-up domains over shared users with shared tastes: no download, any size, the demo's built-in data.
+
+Every user has a mix of tastes and takes it into both domains; every item has one main taste and, within it, a
+popularity that falls as a power of its rank. A rating is high where user and item match.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.pairs import DomainPair
+from pricdr.data.ratings import IntArray, Ratings
+from pricdr.errors import ParameterError, require_count, require_positive
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+_ROUNDS = 40
+"""Most times a pair that was drawn already is drawn again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticConfig:
+    """How large the two domains are and how their users behave."""
+
+    users: int = 3000
+    source_items: int = 1500
+    target_items: int = 1200
+    tastes: int = 12
+    source_ratings_per_user: float = 25.0
+    """The mean; activity is log-normal, at least one rating and at most half of the items."""
+    target_ratings_per_user: float = 12.0
+    focus: float = 4.0
+    """How concentrated tastes are: a user's mix is Dirichlet with parameter ``1 / focus``."""
+    popularity_exponent: float = 0.9
+    """The item of rank r within its taste is drawn in proportion to ``r ** -popularity_exponent``."""
+    off_taste: float = 0.15
+    """The share of draws that ignore the user's tastes."""
+    activity_spread: float = 0.8
+    """Standard deviation of the logarithm of a user's activity; 0 makes all users equally active."""
+
+    def __post_init__(self) -> None:
+        require_count(
+            users=self.users,
+            source_items=self.source_items,
+            target_items=self.target_items,
+            tastes=self.tastes,
+        )
+        require_positive(focus=self.focus)
+        if not 0 <= self.off_taste <= 1:
+            raise ParameterError(f"off_taste must lie between 0 and 1, got {self.off_taste!r}")
+        for name in ("popularity_exponent", "activity_spread"):
+            if not 0 <= getattr(self, name) <= 4:
+                raise ParameterError(f"{name} must lie between 0 and 4, got {getattr(self, name)!r}")
+        for domain, items in (("source", self.source_items), ("target", self.target_items)):
+            mean = getattr(self, f"{domain}_ratings_per_user")
+            if items < self.tastes:
+                raise ParameterError(f"{domain}_items must be at least tastes ({self.tastes}), got {items}")
+            if not 1 <= mean <= items / 4:
+                rule = f"must lie between 1 and a quarter of the items ({items / 4:g})"
+                raise ParameterError(f"{domain}_ratings_per_user {rule}, got {mean!r}")
+
+
+def synthetic_pair(config: SyntheticConfig | None = None, *, seed: int = 0) -> DomainPair:
+    """Draw two domains; the same configuration and seed give the same pair.
+
+    Ratings are whole numbers from 1 to 5. Every user has at least one in each domain; an unpopular item may
+    have none. Time and memory grow with the number of ratings.
+
+    >>> small = SyntheticConfig(users=50, source_items=100, target_items=60)
+    >>> pair = synthetic_pair(small)
+    >>> pair.users[:2], pair.source.items[0], pair.target.items[-1]
+    (('u0000001', 'u0000002'), 's00001', 't00060')
+    """
+    config = config or SyntheticConfig()
+    tastes_rng, *domain_rngs = np.random.default_rng(seed).spawn(3)
+    tastes = tastes_rng.dirichlet(np.full(config.tastes, 1 / config.focus), size=config.users)
+    users = _names("u", config.users, 7)
+    source = _Domain("s", config.source_items, config.source_ratings_per_user)
+    target = _Domain("t", config.target_items, config.target_ratings_per_user)
+    drawn = (
+        _draw(config, domain, tastes, users, rng) for domain, rng in zip((source, target), domain_rngs, strict=True)
+    )
+    return DomainPair(*drawn)
+
+
+class _Domain(NamedTuple):
+    letter: str
+    items: int
+    ratings_per_user: float
+
+
+def _draw(
+    config: SyntheticConfig,
+    domain: _Domain,
+    tastes: Floats,
+    users: tuple[str, ...],
+    rng: np.random.Generator,
+) -> Ratings:
+    main_taste = np.arange(domain.items) % config.tastes
+    # A random order, so that an id says nothing about popularity.
+    chooser = _Chooser(config, tastes, main_taste, rng.permutation(domain.items))
+    activity = _activity(config, domain, rng)
+    pairs = _distinct_pairs(chooser, activity, domain.items, rng)
+    rows, columns = np.divmod(pairs, domain.items)
+    values = _ratings(tastes, rows, main_taste[columns], rng)
+    items = _names(domain.letter, domain.items, 5)
+    return Ratings.from_codes(rows.astype(np.int32), columns.astype(np.int32), values, users, items)
+
+
+class _Chooser:
+    """Draws items for users: a taste from the user's mix, then an item from the taste's popularity.
+
+    Both draws invert a cumulative table. The tables of all users (and of all tastes) stand one after the
+    other, the k-th shifted by k, so that one search over the whole serves every draw.
+    """
+
+    def __init__(self, config: SyntheticConfig, tastes: Floats, main_taste: IntArray, by_popularity: IntArray) -> None:
+        self._n_tastes = config.tastes
+        self._off_taste = config.off_taste
+        self._taste_table = (_cumulative(tastes) + np.arange(len(tastes))[:, None]).ravel()
+        # Items by taste, the most popular of each first.
+        self._items = by_popularity[np.argsort(main_taste[by_popularity], kind="stable")]
+        sizes = np.bincount(main_taste, minlength=config.tastes)
+        weights = [np.arange(1, size + 1) ** -config.popularity_exponent for size in sizes]
+        tables = [_cumulative(weight[None])[0] + taste for taste, weight in enumerate(weights)]
+        self._item_table = np.concatenate(tables)
+
+    def __call__(self, users: IntArray, rng: np.random.Generator) -> IntArray:
+        taste = _search(self._taste_table, users + rng.random(len(users))) - users * self._n_tastes
+        # Rounding may step over the end of a user's table.
+        taste = np.clip(taste, 0, self._n_tastes - 1)
+        off = rng.random(len(users)) < self._off_taste
+        taste[off] = rng.integers(self._n_tastes, size=int(off.sum()))
+        return self._items[_search(self._item_table, taste + rng.random(len(users)))]
+
+
+def _cumulative(weights: Floats) -> Floats:
+    """Cumulative shares of every row; the last is exactly 1."""
+    sums = np.cumsum(weights, axis=1)
+    return np.asarray(sums / sums[:, -1:], dtype=np.float64)
+
+
+def _search(table: Floats, at: Floats) -> IntArray:
+    return np.minimum(np.searchsorted(table, at, side="right"), len(table) - 1)
+
+
+def _activity(config: SyntheticConfig, domain: _Domain, rng: np.random.Generator) -> IntArray:
+    """How many ratings every user gives, with the requested mean."""
+    shape = np.exp(config.activity_spread * rng.standard_normal(config.users))
+    most, scale = domain.items // 2, domain.ratings_per_user / float(shape.mean())
+    for _ in range(20):
+        # Rounding and both limits move the mean: correct for what they did.
+        counts = np.clip(np.rint(scale * shape), 1, most).astype(np.int64)
+        scale *= domain.ratings_per_user / float(counts.mean())
+    return counts
+
+
+def _distinct_pairs(chooser: _Chooser, activity: IntArray, n_items: int, rng: np.random.Generator) -> IntArray:
+    """Sorted keys ``user * n_items + item``: ``activity`` different items for every user.
+
+    What was drawn before is drawn again. A user whose tastes run out of items stays a little below.
+    """
+    pairs, missing = np.zeros(0, dtype=np.int64), activity
+    for _ in range(_ROUNDS):
+        users = np.repeat(np.arange(len(activity)), missing)
+        if len(users) == 0:
+            break
+        drawn = np.unique(users * n_items + chooser(users, rng))
+        # Both runs are sorted, which the stable sort merges in one pass.
+        pairs = _without_repeats(np.sort(np.concatenate((pairs, drawn)), kind="stable"))
+        missing = activity - np.bincount(pairs // n_items, minlength=len(activity))
+    return pairs
+
+
+def _without_repeats(ordered: IntArray) -> IntArray:
+    first = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def _ratings(tastes: Floats, rows: IntArray, item_tastes: IntArray, rng: np.random.Generator) -> Floats:
+    """Whole numbers from 1 to 5: about 4.5 on the user's first taste, about 2.5 off it."""
+    match = tastes[rows, item_tastes] / tastes.max(axis=1)[rows]
+    drawn = 2.5 + 2 * np.sqrt(match) + 0.8 * rng.standard_normal(len(rows))
+    return np.asarray(np.clip(np.rint(drawn), 1, 5), dtype=np.float64)
+
+
+def _names(letter: str, count: int, least_digits: int) -> tuple[str, ...]:
+    digits = max(least_digits, math.ceil(math.log10(count + 1)))
+    return tuple(f"{letter}{number:0{digits}d}" for number in range(1, count + 1))

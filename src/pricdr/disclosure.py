@@ -1,0 +1,142 @@
+"""The certificate for people: what is promised, to whom, and at what cost. One text for ``inspect`` and README.md."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scipy.special import ndtr, ndtri
+
+if TYPE_CHECKING:
+    from pricdr.certificate import Certificate
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and its sentences."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def statement(certificate: "Certificate") -> list[Section]:
+    """Everything a certificate says, in an order a privacy officer can follow."""
+    sections = [
+        Section("What this is", _what(certificate)),
+        Section("What is promised", _promise(certificate)),
+        Section("What it means for a whole user", _whole_user(certificate)),
+        Section("How it was made", _made(certificate)),
+        Section("What is not protected", tuple(certificate.not_protected)),
+        Section("Budget", _budget(certificate)),
+        Section("Warnings", tuple(certificate.warnings)),
+    ]
+    return [section for section in sections if section.lines]
+
+
+def readme(certificate: "Certificate") -> str:
+    """The README.md of a release folder."""
+    parts = ["# A pricdr release", ""]
+    for section in statement(certificate):
+        parts += [f"## {section.title}", "", *(f"- {line}" for line in section.lines), ""]
+    parts += [
+        "## Files",
+        "",
+        "- `release.parquet`: `user` (text) and `vector` (float32), one row per listed user",
+        "- `certificate.json`: the same promises for programs; `pricdr verify` checks them",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def _what(c: "Certificate") -> tuple[str, ...]:
+    return (
+        f"One noisy row of {c.dim:,} numbers for each of {c.users:,} listed users, computed from a rating matrix "
+        f"(strategy {c.strategy.name}).",
+        "PRIVATE: it may leave the source, within the promise below."
+        if c.private
+        else "NOT PRIVATE: a test release. It protects nobody and must not leave the source.",
+    )
+
+
+def _promise(c: "Certificate") -> tuple[str, ...]:
+    if not c.private or c.epsilon is None:
+        return ("Nothing: " + ("no noise was added." if c.epsilon is None else "its noise can be drawn again."),)
+    lines = [
+        f"epsilon = {c.epsilon:.4g} and delta = {c.delta:g}, for one {c.unit}.",
+        f"Neighbours: {c.neighbours}.",
+        f"In words: whatever an adversary believed about one {c.unit} before, however much else it knows, "
+        f"this release multiplies the odds by at most {_odds(c.epsilon)}, except with probability {c.delta:g}.",
+        f"As a test: an adversary who knows everything but one {c.unit} and falsely accuses 5 % of the time "
+        f"is right at most {100 * _power(c):.0f} % of the time (5 % would be blind guessing).",
+        "epsilon at other deltas: "
+        + ", ".join(f"{_figure(point.epsilon)} at {point.delta:g}" for point in c.epsilon_at_delta)
+        + ".",
+    ]
+    if c.nominal_epsilon is not None:
+        lines.append(
+            f"Calibrated as the paper's Algorithm 1 prints it: nominal epsilon {c.nominal_epsilon:g}, "
+            f"exact epsilon {c.epsilon:.4g}."
+        )
+    return tuple(lines)
+
+
+def _whole_user(c: "Certificate") -> tuple[str, ...]:
+    if c.unit == "user":
+        return ("The promise above already covers all ratings of a user together.",)
+    return tuple(
+        f"{figure.ratings} ratings removed: epsilon {_figure(figure.removed_at_worst)} at worst"
+        + ("" if figure.removed_typically is None else f", about {_figure(figure.removed_typically)} typically")
+        + f"; replaced by others: {_figure(figure.replaced_at_worst)} at worst."
+        for figure in c.whole_user
+    )
+
+
+def _made(c: "Certificate") -> tuple[str, ...]:
+    parameters = "".join(f", {name} {value:g}" for name, value in c.strategy.parameters.items())
+    lines = [
+        f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
+        f" ({c.strategy.name}{parameters}); {c.bounds.entries}.",
+        f"Noise: {c.noise.law}, sigma {c.sigma:.6g}; sensitivity {c.sensitivity:g}"
+        + ("" if c.mu is None else f"; mu {c.mu:.6g}")
+        + f"; bits: {_BITS[c.noise.source]}.",
+        f"User list: {c.input.user_list}. Item universe: {c.input.item_universe}.",
+    ]
+    if c.bounds.clip is not None:
+        lines.append(f"Every user's projected profile was clipped to norm {c.bounds.clip:g}.")
+    if c.dim_chosen_by is not None:
+        lines.append(
+            f"The dimension was chosen by a noisy mean, {c.dim_chosen_by.noisy_mean_square:.4g}, "
+            f"which mu {c.dim_chosen_by.mu:.4g} of the budget paid for."
+        )
+    if c.input.filtered_by is not None:
+        lines.append(f"The ratings had gone through a filter before: {c.input.filtered_by}.")
+    return (*lines, f"Made by {c.software}.")
+
+
+def _budget(c: "Certificate") -> tuple[str, ...]:
+    if c.ledger is None:
+        return ("No ledger: other releases of the same ratings add to the cost and are not counted here.",)
+    ledger = c.ledger
+    return (
+        f"Release {ledger.releases} of this ledger: epsilon {ledger.epsilon_total:.4g} spent of "
+        f"{ledger.budget_epsilon:g} at delta {ledger.budget_delta:g} (mu {ledger.mu_total:.6g}).",
+    )
+
+
+_BITS = {
+    "secret": "AES-256-CTR under a fresh key from the operating system, erased after use",
+    "seeded": "a seed, so anyone who knows it can subtract the noise",
+    "none": "none",
+}
+
+
+def _odds(epsilon: float) -> str:
+    return f"{math.exp(epsilon):,.3g}" if epsilon < 14 else f"e^{epsilon:.3g} (no protection worth the name)"
+
+
+def _figure(epsilon: float | None) -> str:
+    return "without limit" if epsilon is None else f"{epsilon:.4g}"
+
+
+def _power(c: "Certificate") -> float:
+    """The largest detection rate at 5 % false accusations: the trade-off curve of a Gaussian mechanism."""
+    return float(ndtr(ndtri(0.05) + (c.mu or 0.0)))

@@ -1,0 +1,81 @@
+"""One exception tree. Every message names the file or argument, the value and the rule.
+
+PriCDRError
+├── InputError            a file, column, row or value that cannot be used      exit 2
+├── ParameterError        an argument outside its rule                          exit 2
+├── OutputError           an output that exists or cannot be written            exit 2
+├── BudgetError           the ledger refuses the release                        exit 1
+└── VerificationError     a release that is not what its certificate says       exit 1
+"""
+
+import math
+
+
+class PriCDRError(Exception):
+    """Anything this library refuses to do, in one line."""
+
+    exit_code = 2
+
+
+class InputError(PriCDRError, ValueError):
+    """A file, column, row or value that cannot be used."""
+
+
+class ParameterError(PriCDRError, ValueError):
+    """An argument outside its rule."""
+
+
+class OutputError(PriCDRError, OSError):
+    """An output that already exists or cannot be written."""
+
+
+class BudgetError(PriCDRError):
+    """The ledger's budget would be exceeded; nothing was drawn and nothing was spent."""
+
+    exit_code = 1
+
+
+class VerificationError(PriCDRError):
+    """A release folder that is not what its certificate says."""
+
+    exit_code = 1
+
+
+def require_positive(**named: float) -> None:
+    """Refuse values that are not finite and above zero.
+
+    >>> require_positive(epsilon=4.0)
+    >>> require_positive(epsilon=-1.0)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: epsilon must be a finite number above 0, got -1.0
+    """
+    for name, value in named.items():
+        if not (math.isfinite(value) and value > 0):
+            raise ParameterError(f"{name} must be a finite number above 0, got {value!r}")
+
+
+def require_probability(**named: float) -> None:
+    """Refuse values outside the open interval (0, 1).
+
+    >>> require_probability(delta=1.5)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: delta must lie strictly between 0 and 1, got 1.5
+    """
+    for name, value in named.items():
+        if not 0 < value < 1:
+            raise ParameterError(f"{name} must lie strictly between 0 and 1, got {value!r}")
+
+
+def require_count(**named: int) -> None:
+    """Refuse whole numbers below one.
+
+    >>> require_count(dim=0)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: dim must be a whole number of at least 1, got 0
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -1,0 +1,167 @@
+"""Closed forms between noise and (ε, δ), in inverse pairs. Pure functions of numbers; nothing here sees ratings.
+
+A Gaussian mechanism is described by one number, μ = sensitivity / σ. Derivations: ``docs/mathematics.md``, sections
+2 (the exact profile), 3 (why the integer noise costs a factor of 1.0000019 in μ) and 4 (the paper's formula).
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Final
+
+from scipy.special import erfcx, ndtr
+
+from pricdr.errors import ParameterError, require_count, require_positive, require_probability
+
+GRID_STEPS: Final = 1024
+"""Grid steps in one standard deviation of the noise: the parameter s of the discrete Gaussian."""
+
+ROUNDING_WIDTH: Final = 2.0
+"""t of section 3: the integer noise is a rounding, of width t, of a continuous Gaussian of variance s² − t²."""
+
+LATTICE_FACTOR: Final = 1 / math.sqrt(1 - (ROUNDING_WIDTH / GRID_STEPS) ** 2)
+"""How much larger μ is counted because the noise is a discrete Gaussian: 1 + 1.9e-6."""
+
+SAMPLER_DISTANCE: Final = 2.0**-690
+"""Total variation distance of one table draw from the exact discrete Gaussian (a bound, tested)."""
+
+
+class Calibration(Enum):
+    """How σ follows from (ε, δ)."""
+
+    EXACT = "exact"
+    PAPER = "paper"
+    """Algorithm 1's w, for reproduction: far more noise than its ε needs. The accounting stays exact."""
+
+
+def delta_of(mu: float, epsilon: float) -> float:
+    """The smallest δ at which a Gaussian mechanism with this μ is (ε, δ)-private, exactly.
+
+    δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), written with scaled complementary error functions: e^ε φ(b) = φ(a) for
+    the two arguments a, b, so no term overflows and no two close numbers are subtracted.
+
+    >>> f"{delta_of(1.0, 1.0):.4f}"
+    '0.1269'
+    """
+    upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
+    if upper > 0:
+        return float(ndtr(upper)) - density * _mills(-lower)
+    return density * (_mills(-upper) - _mills(-lower))
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """The smallest ε at which a Gaussian mechanism with this μ is (ε, δ)-private: inverse of :func:`delta_of`.
+
+    >>> f"{epsilon_of(1.0, delta_of(1.0, 3.0)):.9f}"
+    '3.000000000'
+    """
+    if mu == 0 or delta_of(mu, 0.0) <= delta:
+        return 0.0
+    above = _first_above(lambda epsilon: delta_of(mu, epsilon) <= delta, start=mu * mu / 2 + mu)
+    return _smallest(lambda epsilon: delta_of(mu, epsilon) <= delta, 0.0, above)
+
+
+def mu_of(epsilon: float, delta: float) -> float:
+    """The largest μ that is (ε, δ)-private: the other inverse of :func:`delta_of`.
+
+    >>> f"{mu_of(4.0, 1 / 16367):.4f}"
+    '1.0142'
+    """
+    require_positive(epsilon=epsilon)
+    require_probability(delta=delta)
+    above = _first_above(lambda mu: delta_of(mu, epsilon) > delta, start=math.sqrt(2 * epsilon))
+    return math.nextafter(_smallest(lambda mu: delta_of(mu, epsilon) > delta, 0.0, above), 0.0)
+
+
+def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> float:
+    """The noise per coordinate that buys (ε, δ) for rows of ``dim`` coordinates: inverse of :func:`epsilon_for`."""
+    require_positive(sensitivity=sensitivity)
+    require_count(dim=dim)
+    available = delta - _sampler_delta(epsilon, dim)
+    if available < delta / 2:
+        raise ParameterError(
+            f"epsilon = {epsilon:g} is too large to certify at delta = {delta:g}: the noise table's own error, "
+            f"below 2^-690 a draw, times e^epsilon would reach delta"
+        )
+    return sensitivity * LATTICE_FACTOR / mu_of(epsilon, available)
+
+
+def epsilon_for(sigma: float, delta: float, *, sensitivity: float, dim: int) -> float:
+    """The ε that this σ really gives at ``delta``: inverse of :func:`sigma_for`."""
+    return composed_epsilon([(sensitivity / sigma, dim)], delta)
+
+
+def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> float:
+    """ε at ``delta`` of several releases together, each given as (μ, coordinates per user row).
+
+    μ² adds exactly; the error of the noise table adds up over all coordinates. Infinite where the table's error
+    alone would reach δ.
+    """
+    releases = list(releases)
+    mu = composed_mu(mu for mu, _ in releases) * LATTICE_FACTOR
+    if not math.isfinite(mu):
+        return math.inf
+    dim = sum(dim for _, dim in releases)
+    epsilon = epsilon_of(mu, delta)
+    for _ in range(2):  # the table's share of δ depends on ε; it is so small that one correction settles it
+        available = delta - _sampler_delta(epsilon, dim)
+        if available < delta / 2:
+            return math.inf
+        epsilon = epsilon_of(mu, available)
+    return epsilon
+
+
+def composed_mu(mus: Iterable[float]) -> float:
+    """μ of several Gaussian releases together, adaptive or not: squares add.
+
+    >>> composed_mu([3.0, 4.0])
+    5.0
+    """
+    return math.hypot(*mus)
+
+
+def paper_sigma(epsilon: float, delta: float, *, dim: int) -> float:
+    """σ = w/√k with the w of the paper's Algorithm 1, w = √(32 k ln(2/δ))/ε · ln(4k/δ).
+
+    >>> round(paper_sigma(4, 1 / 16367, dim=400) * 400**0.5)
+    1558
+    """
+    require_positive(epsilon=epsilon)
+    require_probability(delta=delta)
+    require_count(dim=dim)
+    return math.sqrt(32 * math.log(2 / delta)) / epsilon * math.log(4 * dim / delta)
+
+
+def _sampler_delta(epsilon: float, dim: int) -> float:
+    """What the table's distance from the exact law adds to δ: once on each side, over one user's coordinates."""
+    if epsilon > 700:  # e^ε would overflow, and is far beyond what the table can certify
+        return math.inf
+    return (1 + math.exp(epsilon)) * dim * SAMPLER_DISTANCE
+
+
+def _mills(x: float) -> float:
+    """Φ(−x)/φ(x)."""
+    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
+
+
+def _first_above(holds: Callable[[float], bool], *, start: float) -> float:
+    """A number at which the monotone condition holds."""
+    while not holds(start):
+        start *= 2
+        if start > 1e300:
+            raise ParameterError("no finite solution for these privacy parameters")
+    return start
+
+
+def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """The smallest double at which the monotone condition holds, by bisection down to neighbouring doubles."""
+    for _ in range(2200):  # enough to reach neighbouring doubles from any bracket
+        middle = (low + high) / 2 if low > 0 else high / 2**16 if high > 1e-200 else high / 2
+        if not low < middle < high:
+            break
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high

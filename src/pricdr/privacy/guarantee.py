@@ -1,0 +1,58 @@
+"""``Guarantee``: what is promised, to whom."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pricdr.errors import require_positive, require_probability
+
+RECOMMENDED_DELTA: Final = 1e-6
+LARGE_DELTA: Final = 1e-5
+
+
+class Unit(Enum):
+    """What may change between two neighbouring inputs that the release must not tell apart."""
+
+    RATING = "rating"
+    """One (user, item) entry changes to any value within the rating bound."""
+    USER = "user"
+    """All ratings of one listed user are replaced by any others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guarantee:
+    """(ε, δ)-differential privacy for one rating or for one user.
+
+    >>> print(Guarantee(epsilon=4, delta=1e-6))
+    (4, 1e-06)-differential privacy for one rating
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit = Unit.RATING
+
+    def __post_init__(self) -> None:
+        require_positive(epsilon=self.epsilon)
+        require_probability(delta=self.delta)
+
+    def __str__(self) -> str:
+        return f"({self.epsilon:g}, {self.delta:g})-differential privacy for one {self.unit.value}"
+
+
+def delta_warnings(delta: float, users: int) -> tuple[str, ...]:
+    """What to say about a δ that is too large to mean much: it is the chance of an unbounded failure.
+
+    >>> delta_warnings(1e-6, 1000)
+    ()
+    >>> len(delta_warnings(1e-3, 1000))
+    2
+    """
+    found = []
+    if delta >= LARGE_DELTA:
+        found.append(f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended")
+    if delta >= 1 / users:
+        found.append(
+            f"delta = {delta:g} is at least 1/{users}, one over the number of listed users: "
+            "such a delta allows publishing one user's ratings outright"
+        )
+    return tuple(found)

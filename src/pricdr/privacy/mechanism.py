@@ -1,0 +1,126 @@
+"""The mechanism, Y = A E + σN, computed in whole numbers: exact products, exact noise, one rounding at the end.
+
+Nothing here decides how much noise is enough (``calibration``) or what E looks like (``strategies``). What this
+module promises is what the accounting relies on: one neighbouring change moves the integer row of a user by at most
+sensitivity / grid, whatever the inputs.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.blocks import Progress, each_block, silent
+from pricdr.data.ratings import CSR
+from pricdr.errors import ParameterError
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import GRID_STEPS
+from pricdr.privacy.noise import TAIL, DiscreteGaussian
+from pricdr.privacy.strategies.base import FloatArray
+
+Int32Array: TypeAlias = npt.NDArray[np.int32]
+IntegerArray: TypeAlias = npt.NDArray[Any]
+
+_CELLS_PER_BLOCK: Final = 1 << 19
+_SHRINK: Final = 1 - 1e-12
+"""Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
+_NOISELESS_STEPS: Final = 1 << 16
+"""Grid steps in one rating step of a release without noise, where no σ sets the scale."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The lattice on which a release is computed: σ is exactly ``GRID_STEPS`` steps of size ``step``."""
+
+    sigma: float
+    step: float
+
+    @classmethod
+    def for_noise(cls, sigma: float) -> "Grid":
+        """The grid of a release with noise σ per coordinate."""
+        return cls(sigma, sigma / GRID_STEPS)
+
+    @classmethod
+    def noiseless(cls, bounds: Bounds) -> "Grid":
+        """A fine grid for a release that is not private."""
+        return cls(0.0, bounds.rating_step / _NOISELESS_STEPS)
+
+
+def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
+    """Unit rows as whole numbers of norm at most ``radius``, as close to radius times the row as that allows.
+
+    Rounding to the nearest integer may lengthen a row; rows are aimed one step inside the ball, and the few that
+    still leave it are rounded towards zero instead, which never lengthens.
+    """
+    if radius > 2**30:
+        raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
+    dim = rows.shape[1]
+    aim = max(0.0, radius - 1 - dim / (24 * radius))
+    out = np.empty(rows.shape, dtype=np.int32)
+
+    def quantise(part: slice) -> None:
+        exact = rows[part].astype(np.float64)
+        norms = np.sqrt(np.einsum("ij,ij->i", exact, exact))
+        exact /= np.maximum(norms, 1.0)[:, None]
+        nearest = np.rint(exact * aim)
+        outside = np.einsum("ij,ij->i", nearest, nearest) > (radius * _SHRINK) ** 2
+        nearest[outside] = np.trunc(exact[outside] * (radius * _SHRINK))
+        out[part] = nearest
+
+    each_block(len(rows), max(1, _CELLS_PER_BLOCK // dim), quantise)
+    return out
+
+
+def release_rows(
+    entries: CSR,
+    item_rows: Int32Array,
+    *,
+    grid: Grid,
+    bounds: Bounds,
+    noise: DiscreteGaussian | None,
+    progress: Progress = silent,
+) -> FloatArray:
+    """``grid.step`` times (entries · item_rows, clipped where declared, plus noise): one row per user.
+
+    The noise of cell (u, j) is the draw at position u·dim + j, so the result does not depend on blocks or threads.
+    """
+    n_users, dim = entries.shape[0], item_rows.shape[1]
+    wide = _accumulator(entries, item_rows, bounds)
+    left, right = entries.astype(wide), item_rows.astype(wide, copy=False)
+    published = np.empty((n_users, dim), dtype=np.float32)
+
+    def fill(part: slice) -> None:
+        rows = left[part] @ right
+        if bounds.clip is not None:
+            rows = clip_rows(rows, bounds.clip / grid.step)
+        if noise is not None:
+            rows += noise.draw(part.start * dim, rows.size).reshape(rows.shape)
+        np.multiply(rows, grid.step, out=published[part], casting="unsafe")
+
+    each_block(n_users, max(1, _CELLS_PER_BLOCK // dim), fill, what="user rows", progress=progress)
+    return published
+
+
+def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
+    """Integer rows no longer than ``radius``: long ones are scaled back and rounded towards zero.
+
+    >>> clip_rows(np.array([[30, 40], [3, 4]]), radius=5.0).tolist()
+    [[2, 3], [3, 4]]
+    """
+    exact = rows.astype(np.float64)
+    norms = np.sqrt(np.einsum("ij,ij->i", exact, exact))
+    long = norms > radius * _SHRINK
+    exact[long] *= (radius * _SHRINK / norms[long])[:, None]
+    return np.trunc(exact).astype(rows.dtype)
+
+
+def _accumulator(entries: CSR, item_rows: Int32Array, bounds: Bounds) -> type[np.int32] | type[np.int64]:
+    """The narrowest integer that holds every possible row sum plus noise without overflow."""
+    largest = int(np.abs(item_rows).max(initial=0))
+    limit = entries.shape[1] * bounds.levels * largest + TAIL
+    if limit < 2**31:
+        return np.int32
+    if limit < 2**53:  # also exact as doubles, which clipping needs
+        return np.int64
+    raise ParameterError(f"the noise is too small for exact arithmetic: sums could reach {limit:.3g} grid steps")

@@ -1,0 +1,110 @@
+"""``sjlt``: the sparse-aware projection P H D, a sparse Gaussian after a randomised Walsh-Hadamard transform."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import numpy as np
+
+from pricdr.blocks import Progress, each_block
+from pricdr.data.ratings import Ids
+from pricdr.errors import ParameterError, require_count
+from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.gaussian import normals_from, unit_rows
+from pricdr.randomness import Bytes, Randomness
+
+_COLUMNS_PER_BLOCK: Final = 16
+_ROWS_PER_BLOCK: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class SJLT:
+    """The paper's SJLT with unit rows: E = (P H D)ᵀ.
+
+    P (dim x n) is sparse Gaussian, each entry non-zero with probability ``density`` and at least one in every row;
+    H is the orthonormal Walsh-Hadamard matrix on n padded to a power of two; D holds random signs. H spreads every
+    item over all coordinates, so that a sparse P still sees it.
+    """
+
+    name: ClassVar[str] = "sjlt"
+    needs_catalogue: ClassVar[bool] = True
+    rows_cancel: ClassVar[bool] = True
+
+    dim: int | None = 200
+    """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
+    density: float = 0.5
+    """Share of non-zeros in P, the paper's sp."""
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            require_count(dim=self.dim)
+        if not 0 < self.density <= 1:
+            raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
+
+    def with_dim(self, dim: int) -> "SJLT":
+        """The same strategy with ``dim`` columns."""
+        return replace(self, dim=dim)
+
+    def parameters(self) -> dict[str, float]:
+        """Public parameters for the certificate."""
+        return {"density": self.density}
+
+    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
+        """The rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
+        assert self.dim is not None, "the dimension is settled before the rows are drawn"
+        n, dim, padded = len(items), self.dim, padded_size(len(items))
+        entries = randomness.stream("sjlt entries")
+        support = randomness.stream("sjlt support")
+        signs = 1 - 2 * (randomness.stream("sjlt signs").read(0, n) & 1).astype(np.float32)
+        rows = np.empty((n, dim), dtype=np.float32)
+
+        def fill(part: slice) -> None:
+            size = (part.stop - part.start) * padded * 4
+            start = part.start * padded * 4
+            sparse = _sparse_normals(entries.read(start, size), support.read(start, size), padded, self.density)
+            rows[:, part] = (walsh_hadamard(sparse)[:, :n] * signs).T
+
+        def normalise(part: slice) -> None:
+            unit_rows(rows[part])
+
+        each_block(dim, _COLUMNS_PER_BLOCK, fill, what="item rows", progress=progress)
+        each_block(n, _ROWS_PER_BLOCK, normalise)
+        return rows
+
+
+def padded_size(n: int) -> int:
+    """The smallest power of two that holds ``n``, at least 2.
+
+    >>> padded_size(5), padded_size(8)
+    (8, 8)
+    """
+    return max(2, 1 << (n - 1).bit_length())
+
+
+def walsh_hadamard(rows: FloatArray) -> FloatArray:
+    """Every row times the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row.
+
+    >>> walsh_hadamard(np.array([[1, 0, 0, 0]], dtype=np.float32)).tolist()
+    [[0.5, 0.5, 0.5, 0.5]]
+    """
+    n = rows.shape[1]
+    width = 1
+    while width < n:
+        pairs = rows.reshape(rows.shape[0], -1, 2, width)
+        left, right = pairs[:, :, 0], pairs[:, :, 1]
+        difference = left - right
+        left += right
+        right[...] = difference
+        width *= 2
+    rows *= np.float32(n**-0.5)
+    return rows
+
+
+def _sparse_normals(entry_bits: Bytes, support_bits: Bytes, n: int, density: float) -> FloatArray:
+    """Rows of P: normals kept with probability ``density``, and where none is kept, one at a random place."""
+    normals = normals_from(entry_bits).reshape(-1, n)
+    chance = support_bits.view(np.uint32).reshape(-1, n)
+    keep = chance < np.uint64(round(density * 2**32))
+    empty = np.flatnonzero(~keep.any(axis=1))
+    keep[empty, chance[empty].argmin(axis=1)] = True
+    normals *= keep
+    return normals

@@ -1,0 +1,154 @@
+"""Where random bits come from: ``Secret`` for privacy, ``Simulation`` for everything that should repeat.
+
+Both hand out named :class:`Stream` objects, seekable AES-256-CTR keystreams, so that any worker can regenerate any
+block and the value at a position never depends on who computes it. They are two types because confusing them is the
+one mistake that voids a guarantee: only a release whose bits came from a ``Secret`` is private.
+"""
+
+import hashlib
+import secrets
+from typing import Final, NoReturn, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+
+BLOCK: Final = 16
+"""Bytes in one AES block: positions in a stream are cheapest to reach at its multiples."""
+
+
+class _Key:
+    """A 256-bit key that cannot be printed, copied or pickled, and can be erased."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self, content: bytes) -> None:
+        self._bytes = bytearray(content)
+
+    def hash(self, name: str, size: int) -> bytes:
+        """Keyed BLAKE2b: a pseudo-random function of the name."""
+        return hashlib.blake2b(name.encode(), key=self._live(), digest_size=size).digest()
+
+    def derive(self, name: str) -> "_Key":
+        """An independent key for ``name``."""
+        return _Key(self.hash(name, 32))
+
+    def encryptor(self, mode: modes.CTR | modes.ECB) -> CipherContext:
+        return Cipher(algorithms.AES256(self._live()), mode).encryptor()
+
+    def _live(self) -> bytearray:
+        if not any(self._bytes):
+            raise RuntimeError("this key was erased")
+        return self._bytes
+
+    def erase(self) -> None:
+        """Overwrite the key. Best effort: the interpreter and OpenSSL may hold short-lived copies."""
+        self._bytes[:] = bytes(len(self._bytes))
+
+    def __repr__(self) -> str:
+        return "<key, hidden>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("keys are never serialised")
+
+
+class Stream:
+    """A seekable sequence of random bytes, 2^132 of them."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, key: _Key) -> None:
+        self._key = key
+
+    def read(self, start: int, count: int) -> Bytes:
+        """Bytes ``start`` to ``start + count``; the same positions always give the same bytes."""
+        block, skip = divmod(start, BLOCK)
+        cipher = self._key.encryptor(modes.CTR(block.to_bytes(BLOCK, "big")))
+        out = np.empty(skip + count + BLOCK - 1, dtype=np.uint8)
+        written = cipher.update_into(bytes(skip + count), out.data)
+        return out[skip:written]
+
+    def at(self, blocks: Bytes) -> Bytes:
+        """The stream's bytes at arbitrary 16-byte block addresses, given as their concatenated bytes."""
+        out = np.empty(len(blocks) + BLOCK - 1, dtype=np.uint8)
+        written = self._key.encryptor(modes.ECB()).update_into(blocks.data, out.data)
+        return out[:written]
+
+    def address(self, name: str) -> bytes:
+        """A 16-byte block address that only ``name`` and the key decide (a keyed hash)."""
+        return self._key.hash(name, BLOCK)
+
+    def __repr__(self) -> str:
+        return "Stream(<hidden>)"
+
+
+class Randomness(Protocol):
+    """What hands out named streams."""
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name: independent of every other name's."""
+        ...
+
+
+class Secret:
+    """Random bits nobody can repeat: a fresh key from the operating system, erased after use.
+
+    >>> Secret()
+    Secret(<hidden>)
+    """
+
+    __slots__ = ("_derived", "_key")
+
+    def __init__(self) -> None:
+        self._key = _Key(secrets.token_bytes(32))
+        self._derived: list[_Key] = []
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name."""
+        self._derived.append(self._key.derive(name))
+        return Stream(self._derived[-1])
+
+    def erase(self) -> None:
+        """Make every stream handed out unusable. Best effort, see the threat model."""
+        for key in (self._key, *self._derived):
+            key.erase()
+
+    def __enter__(self) -> "Secret":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.erase()
+
+    def __repr__(self) -> str:
+        return "Secret(<hidden>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("secrets are never serialised")
+
+
+class Simulation:
+    """Random bits that repeat: everything follows from ``seed``. Never private.
+
+    >>> a, b = Simulation(7).stream("x"), Simulation(7).stream("x")
+    >>> bool((a.read(3, 100) == b.read(3, 100)).all())
+    True
+    """
+
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name."""
+        return Stream(_Key(hashlib.sha256(f"pricdr simulation {self.seed}".encode()).digest()).derive(name))
+
+    def generator(self, name: str) -> np.random.Generator:
+        """A numpy generator of its own for ``name``."""
+        words = self.stream(name).read(0, 32).view(np.uint32)
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
+
+    def __repr__(self) -> str:
+        return f"Simulation(seed={self.seed})"

@@ -1,0 +1,87 @@
+"""Ed25519 signatures over a certificate's exact bytes."""
+
+import base64
+import os
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from pricdr.errors import InputError, VerificationError
+from pricdr.files import PRIVATE, require_absent, write_new
+
+
+def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+    """Write a new key pair: the private key at ``path`` (mode 0600), the public one at ``path``.pub."""
+    private_path, public_path = Path(path), Path(f"{os.fspath(path)}.pub")
+    require_absent(public_path)
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_new(private_path, private, mode=PRIVATE)
+    write_new(public_path, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return private_path, public_path
+
+
+def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
+    """The private key in a PEM file."""
+    try:
+        key = load_pem_private_key(_read(path), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path} holds no usable private key (expected an unencrypted Ed25519 key in PEM)") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(f"{path} holds a private key of another kind; Ed25519 is needed")
+    return key
+
+
+def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
+    """The public key in a PEM file."""
+    try:
+        key = load_pem_public_key(_read(path))
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise InputError(f"{path} holds no usable public key (expected an Ed25519 key in PEM)") from error
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError(f"{path} holds a public key of another kind; Ed25519 is needed")
+    return key
+
+
+def public_text(key: Ed25519PublicKey) -> str:
+    """The public key as a certificate states it: base64 of its 32 bytes."""
+    return base64.b64encode(key.public_bytes_raw()).decode()
+
+
+def public_from_text(text: str) -> Ed25519PublicKey:
+    """Inverse of :func:`public_text`."""
+    try:
+        return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
+    except ValueError as error:
+        raise VerificationError(f"signed_by is not an Ed25519 public key: {text!r:.60}") from error
+
+
+def sign(key: Ed25519PrivateKey, message: bytes) -> bytes:
+    """The signature file's content: base64 on one line."""
+    return base64.b64encode(key.sign(message)) + b"\n"
+
+
+def is_signed_by(key: Ed25519PublicKey, message: bytes, signature: bytes) -> bool:
+    """Whether ``signature`` (a signature file's content) is this key's, byte for byte as :func:`sign` writes it."""
+    try:
+        raw = base64.b64decode(signature.removesuffix(b"\n"), validate=True)
+        key.verify(raw, message)
+    except (ValueError, InvalidSignature):
+        return False
+    return signature == base64.b64encode(raw) + b"\n"
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read key {path}: {error.strerror}") from error

@@ -65,8 +65,8 @@ def _promise(c: "Certificate") -> tuple[str, ...]:
         f"Neighbours: {c.neighbours}.",
         f"In words: whatever an adversary believed about one {c.unit} before, however much else it knows, "
         f"this release multiplies the odds by at most {_odds(c.epsilon)}, except with probability {c.delta:g}.",
-        f"As a test: an adversary who knows everything but one {c.unit} and falsely accuses 5 % of the time "
-        f"is right at most {100 * _power(c):.0f} % of the time (5 % would be blind guessing).",
+        f"As a test: an adversary who knows everything but one {c.unit} and accepts 5 % false alarms "
+        f"detects a change in at most {100 * _power(c):.0f} % of cases (5 % would be blind guessing).",
         "epsilon at other deltas: "
         + ", ".join(f"{_figure(point.epsilon)} at {point.delta:g}" for point in c.epsilon_at_delta)
         + ".",

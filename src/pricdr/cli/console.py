@@ -29,6 +29,12 @@ def fail(text: str, code: int) -> int:
 @contextmanager
 def progress_bar() -> Iterator["Progress"]:
     """A bar with the time left on a terminal; silent where standard error is a file or a pipe."""
+    from pricdr.blocks import silent
+
+    if not sys.stderr.isatty():
+        yield silent
+        return
+
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 

@@ -50,15 +50,18 @@ def _objects(file: Path, content: bytes, lines: list[int]) -> _Objects:
         if line.isspace():
             continue
         lines.append(number)
-        place = f"row {len(lines)} (line {number})"
         try:
             found = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise refusal(file, f"{place} is not JSON: {shorten(line.strip())}") from error
+            raise _not_json(file, len(lines), number, line) from error
         if not isinstance(found, dict):
-            rule = "every line must hold one JSON object"
-            raise refusal(file, f"{place} is not a JSON object: {shorten(line.strip())}; {rule}")
+            raise _not_json(file, len(lines), number, line)
         yield found
+
+
+def _not_json(file: Path, row: int, line: int, text: str) -> Exception:
+    fault = f"row {row} (line {line}) is not a JSON object: {shorten(text.strip())}"
+    return refusal(file, f"{fault}; every line must hold one")
 
 
 def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[dict[str, list[Any]]]:

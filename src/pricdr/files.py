@@ -10,6 +10,8 @@ from pathlib import Path
 from pricdr.errors import OutputError
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+_staged: set[Path] = set()
+"""What this process is staging now."""
 
 
 def require_absent(path: Path) -> None:
@@ -26,49 +28,49 @@ def new_folder(path: Path) -> Iterator[Path]:
     writes the same output sweeps it away.
     """
     require_absent(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _sweep(path)
-        staging = path.parent / f".{path.name}.partial-{os.getpid()}"
-        staging.mkdir()
-    except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        yield staging
-        for written in sorted(staging.iterdir()):
-            sync(written)
-        sync(staging)
-        require_absent(path)
-        staging.rename(path)
-        sync(path.parent)
-    except BaseException as error:
-        shutil.rmtree(staging, ignore_errors=True)
-        if isinstance(error, OSError) and not isinstance(error, OutputError):
-            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
-        raise
+    missing = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
+    visible = False
+    with _telling(path), _claimed(path) as staging:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(path)
+            staging.mkdir()
+            yield staging
+            for written in sorted(staging.iterdir()):
+                sync(written)
+            sync(staging)
+            require_absent(path)
+            staging.rename(path)
+            visible = True
+            sync(path.parent)
+        except BaseException:
+            with suppress(OSError):
+                if visible:
+                    path.rename(staging)
+            _discard(staging)
+            with suppress(OSError):  # not empty: somebody else uses it by now
+                for folder in missing:
+                    folder.rmdir()
+            raise
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Create ``path`` with ``content``, whole or not at all; refuse to overwrite."""
+    """Create ``path`` with ``content``, whole or not at all; refuse to overwrite, also when two come at once."""
     require_absent(path)
-    replace_file(path, content, mode=mode)
+    with _staged_file(path, content, mode) as staging:
+        try:
+            os.link(staging, path)  # unlike a rename, a link never replaces
+        except FileExistsError:
+            require_absent(path)
+            raise
+        except OSError:  # a file system without hard links
+            staging.rename(path)
 
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Put ``content`` at ``path`` in one step, over whatever is there."""
-    staging = path.with_name(f".{path.name}.partial-{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+    with _staged_file(path, content, mode) as staging:
         staging.rename(path)
-        sync(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            staging.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
 
 def sync(path: Path) -> None:
@@ -80,19 +82,80 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+@contextmanager
+def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
+    """A finished file beside ``path`` for the block to put there; gone afterwards."""
+    with _telling(path), _claimed(path) as staging:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _sweep(path)
+            with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            yield staging
+            sync(path.parent)
+        finally:
+            _discard(staging)
+
+
+@contextmanager
+def _claimed(path: Path) -> Iterator[Path]:
+    """Where this process stages ``path``, for one writer at a time."""
+    staging = path.parent / f".{path.name}.partial-{os.getpid()}"
+    if staging in _staged:
+        raise OutputError(f"{path} is being written by this process already")
+    _staged.add(staging)
+    try:
+        _discard(staging)  # left by an earlier process of the same number, as every one has in some containers
+        yield staging
+    finally:
+        _staged.discard(staging)
+
+
+@contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    """Turn what the system says about a failed write, through polars or not, into an error that names the output."""
+    try:
+        yield
+    except OutputError:
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    except Exception as error:
+        if type(error).__module__ == "polars.exceptions":
+            raise OutputError(f"cannot write {path}: {error}") from error
+        raise
+
+
 def _sweep(path: Path) -> None:
-    """Remove staging folders of ``path`` whose process is gone."""
-    for stale in path.parent.iterdir():
-        staged, _, owner = stale.name.rpartition("-")
-        if staged == f".{path.name}.partial" and owner.isdigit() and not _alive(int(owner)):
-            shutil.rmtree(stale, ignore_errors=True)
+    """Remove what processes that are gone were staging for ``path``."""
+    with suppress(OSError):  # a folder that cannot be listed has nothing to sweep
+        for stale in path.parent.iterdir():
+            staged, _, owner = stale.name.rpartition("-")
+            if staged == f".{path.name}.partial" and owner.isdecimal() and not _alive(int(owner)):
+                _discard(stale)
 
 
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True
     return True
+
+
+def _discard(staging: Path) -> None:
+    """Remove a staged file or folder, however often the user interrupts meanwhile."""
+    while True:
+        try:
+            if staging.is_dir() and not staging.is_symlink():
+                shutil.rmtree(staging, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    staging.unlink(missing_ok=True)
+            return
+        except (KeyboardInterrupt, SystemExit):
+            continue

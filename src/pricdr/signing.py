@@ -21,12 +21,18 @@ from pricdr.files import PRIVATE, require_absent, write_new
 
 def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Write a new key pair: the private key at ``path`` (mode 0600), the public one at ``path``.pub."""
-    private_path, public_path = Path(path), Path(f"{os.fspath(path)}.pub")
+    private_path = Path(path)
+    require_absent(private_path)
+    public_path = private_path.with_name(f"{private_path.name}.pub")
     require_absent(public_path)
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     write_new(private_path, private, mode=PRIVATE)
-    write_new(public_path, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    try:
+        write_new(public_path, key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    except BaseException:
+        private_path.unlink(missing_ok=True)  # half a pair is of no use
+        raise
     return private_path, public_path
 
 

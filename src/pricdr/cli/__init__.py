@@ -3,6 +3,7 @@
 Commands import the library inside their functions, so that ``pricdr --help`` answers at once.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,10 +18,11 @@ from pricdr.cli import demo, inspect, keygen, ledger, prepare, publish, verify
 from pricdr.cli.console import fail, say
 from pricdr.errors import PriCDRError
 
+_INTERRUPTED = "interrupted; no partial output was left behind"
+
 app = typer.Typer(
     name="pricdr",
     epilog="Start with:  pricdr demo",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -36,12 +38,15 @@ app.command("inspect")(inspect.inspect)
 
 @app.callback(invoke_without_command=True)
 def options(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
 ) -> None:
     """Share what your ratings know, not what they say: publish a rating matrix under differential privacy."""
     if version:
         say(f"pricdr {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        say(context.get_help())
 
 
 def main() -> None:
@@ -53,17 +58,26 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """The exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
     try:
-        return int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
+        code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
+        # typer hands an interrupt on as a bare exit code
+        return fail(_INTERRUPTED, code) if code == 130 else code
     except PriCDRError as error:
         return fail(str(error), error.exit_code)
     except TyperException as error:
         return fail(error.format_message(), 2)
     except (KeyboardInterrupt, typer.Abort):
-        return fail("interrupted; nothing was left behind", 130)
+        return fail(_INTERRUPTED, 130)
     except MemoryError:
         return fail("out of memory", 2)
     except OSError as error:
         return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2)
+    except BaseException as error:
+        # A panic inside polars is no Exception.
+        leaving = not isinstance(error, Exception) and type(error).__name__ != "PanicException"
+        if leaving or os.environ.get("PRICDR_TRACEBACK"):
+            raise
+        told = f"{type(error).__name__}: {error}"
+        return fail(f"this should not happen, please report it ({told}); PRICDR_TRACEBACK=1 shows where", 2)
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

@@ -1,9 +1,11 @@
 """What people see: plain lines on standard output, warnings, errors and progress on standard error."""
 
+import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from pricdr.blocks import Progress
@@ -11,18 +13,18 @@ if TYPE_CHECKING:
 
 def say(text: str) -> None:
     """One or more lines for the user."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    _write(sys.stdout, text)
 
 
 def warn(text: str) -> None:
     """Something the user should know that does not stop the command."""
-    sys.stderr.write(f"warning: {text}\n")
+    _write(sys.stderr, f"warning: {text}")
 
 
 def fail(text: str, code: int) -> int:
     """One line that says what is wrong; returns the exit code."""
-    sys.stderr.write("error: " + " ".join(text.split()) + "\n")
+    line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
+    _write(sys.stderr, "error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
     return code
 
 
@@ -31,7 +33,7 @@ def progress_bar() -> Iterator["Progress"]:
     """A bar with the time left on a terminal; silent where standard error is a file or a pipe."""
     from pricdr.blocks import silent
 
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield silent
         return
 
@@ -48,3 +50,17 @@ def progress_bar() -> Iterator["Progress"]:
             bar.update(tasks[what], completed=done, total=total)
 
         yield report
+
+
+def _write(stream: TextIO | None, text: str) -> None:
+    """Write a line that any terminal takes. Nobody listening (``| head``) is no reason to give up the work."""
+    if stream is None:  # closed before the process began
+        return
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, stream.fileno())
+        os.close(silence)

@@ -1,5 +1,6 @@
 """``pricdr demo``: both parties on a built-in synthetic pair."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -69,4 +70,5 @@ def demo(
         for section in statement(received.certificate)[:2]:
             for line in section.lines:
                 say(f"   {line}")
-    say(f"\nverified. Everything is in {out}; read more with: pricdr inspect {out}/target/movies.release")
+    received_at = shlex.quote(str(out / "target" / "movies.release"))
+    say(f"\nverified. Everything is in {out}; read more with: pricdr inspect {received_at}")

@@ -8,7 +8,14 @@ import typer
 from pricdr.cli.console import say
 from pricdr.cli.publish import UnitName
 
-app = typer.Typer(help="Keep one budget over every release of the same ratings.", no_args_is_help=True)
+app = typer.Typer(help="Keep one budget over every release of the same ratings.")
+
+
+@app.callback(invoke_without_command=True)
+def options(context: typer.Context) -> None:
+    """Keep one budget over every release of the same ratings."""
+    if context.invoked_subcommand is None:
+        say(context.get_help())
 
 
 @app.command("init")

@@ -1,5 +1,6 @@
 """``pricdr publish``: the source party's command."""
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -190,7 +191,7 @@ def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
     needed = n_users * (dim or 0) * 4
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise OutputError(f"the release needs {needed / 1e6:,.0f} MB, {free / 1e6:,.0f} MB are free on {folder.parent}")
+        raise OutputError(f"the release needs {needed // 10**6:,} MB, {free // 10**6:,} MB are free on {folder.parent}")
 
 
 def _say_result(release: "Release", out: Path) -> None:
@@ -202,4 +203,4 @@ def _say_result(release: "Release", out: Path) -> None:
     if certificate.nominal_epsilon is not None:
         say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
     say(f"published {release!r}")
-    say(f"to {out}; check it with: pricdr verify {out}")
+    say(f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")

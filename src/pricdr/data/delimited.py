@@ -97,7 +97,7 @@ class _Parser:
         try:
             return next(self._records(line.removesuffix(b"\r")))
         except csv.Error as error:
-            raise refusal(self.file, f"line {1 + self.skipped} is not a valid row: {error}") from error
+            raise refusal(self.file, f"line {1 + self.skipped} is not a valid row: {_reason(error)}") from error
 
     def table(self, found: Found, width: int, headers: int) -> Table:
         """Every row after the header as text."""
@@ -140,7 +140,9 @@ class _Parser:
         try:
             frame = pl.read_csv(
                 self.content,
-                has_header=bool(headers),
+                # Not even the header's names: polars would take ^user$ for a pattern.
+                has_header=False,
+                skip_rows=headers,
                 columns=places,
                 separator=self.dialect.separator,
                 quote_char='"' if self.dialect.quoting else None,
@@ -201,7 +203,7 @@ def _reason(error: csv.Error) -> str:
     known = {
         "unexpected end of data": "a quote is opened and never closed",
         "expected after": "text follows a closing quote (a quote inside a quoted field must be doubled)",
-        "new-line character": "a bare carriage return stands inside a field",
+        "new-line character": "a bare carriage return (lines must end with \\n or \\r\\n)",
         "field larger": "a field is longer than 131,072 characters",
     }
     return next((plain for mark, plain in known.items() if mark in str(error)), shorten(str(error), 80))

@@ -89,9 +89,9 @@ def _require_type(file: Path, role: str, name: str, dtype: pl.DataType) -> None:
 def _getter(file: Path, role: str, place: int) -> Callable[[], pl.Series]:
     def get() -> pl.Series:
         with _understanding(file):
-            # By position: a name such as ^user$ would be taken for a pattern.
+            # By position and without its name: polars would take ^user$ for a pattern.
             frame = pl.read_parquet(file.absolute(), columns=[place], glob=False, hive_partitioning=False)
-        column = frame.to_series()
+        column = frame.to_series().alias("")
         if role == "rating":
             return column
         nulls = column.is_null()

@@ -39,6 +39,8 @@ class Ratings:
         for what, ids in (("user", self.users), ("item", self.items)):
             if len(set(ids)) != len(ids):
                 raise InputError(f"{what} ids must be distinct")
+        if not np.isfinite(self.matrix.data).all():
+            raise InputError("ratings must be finite numbers")
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False
 

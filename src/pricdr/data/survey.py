@@ -27,7 +27,7 @@ class Survey:
 
 
 def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Survey | None:
-    r"""Count the fields of every record; ``None`` where quotes stand in places RFC 4180 does not allow.
+    r"""Count the fields of every record; ``None`` where quotes or carriage returns stand where RFC 4180 has none.
 
     Args:
         content: The whole file.
@@ -41,19 +41,12 @@ def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Surv
     """
     data = np.frombuffer(content, dtype=np.uint8)
     seen = Survey(0, np.zeros(0, dtype=np.int64), None, True)
-    inside, pending, blanks = 0, 0, [seen.blanks]
+    reader = _MarkReader(data, separator, quoting, returns=b"\r" in content)
+    pending, blanks = 0, [seen.blanks]
     for start in range(0, len(data), _BLOCK):
-        block = data[start : start + _BLOCK]
-        marks = np.flatnonzero((block == separator) | (block == _NEWLINE)) + start
-        if quoting:
-            quotes = np.flatnonzero(block == _QUOTE) + start
-            if not _well_placed(data, quotes, inside, separator):
-                return None
-            quoted = (np.searchsorted(quotes, marks) + inside) % 2 == 1
-            if quoted.any():
-                seen.one_line_each &= not bool((data[marks[quoted]] == _NEWLINE).any())
-                marks = marks[~quoted]
-            inside = (inside + len(quotes)) % 2
+        marks = reader.marks(start, start + _BLOCK)
+        if marks is None:
+            return None
         ends = np.flatnonzero(data[marks] == _NEWLINE)
         fields = np.diff(ends, prepend=-1 - pending)
         pending = pending + len(marks) if len(ends) == 0 else len(marks) - 1 - int(ends[-1])
@@ -64,14 +57,53 @@ def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Surv
             first = int(odd[~blank][0])
             seen.uneven = (seen.records + first, int(fields[first]))
         seen.records += len(ends)
-    if inside:
+    if reader.inside:
         return None
     if content and not content.endswith(b"\n"):
         if pending + 1 != width and seen.uneven is None:
             seen.uneven = (seen.records, pending + 1)
         seen.records += 1
-    seen.blanks = np.concatenate(blanks)
+    seen.blanks, seen.one_line_each = np.concatenate(blanks), reader.one_line_each
     return seen
+
+
+@dataclass
+class _MarkReader:
+    """Finds, block by block, the separators and line ends that are not inside quotes."""
+
+    data: Bytes
+    separator: int
+    quoting: bool
+    returns: bool
+    """Whether there is any carriage return."""
+    inside: int = 0
+    """1 where the next block starts inside quotes."""
+    one_line_each: bool = True
+
+    def marks(self, start: int, stop: int) -> IntArray | None:
+        block = self.data[start:stop]
+        wanted = (block == self.separator) | (block == _NEWLINE)
+        if self.returns:
+            wanted |= block == _RETURN
+        marks = np.flatnonzero(wanted) + start
+        if self.quoting:
+            quotes = np.flatnonzero(block == _QUOTE) + start
+            if not _well_placed(self.data, quotes, self.inside, self.separator):
+                return None
+            quoted = (np.searchsorted(quotes, marks) + self.inside) % 2 == 1
+            if quoted.any():
+                self.one_line_each &= not bool((self.data[marks[quoted]] == _NEWLINE).any())
+                marks = marks[~quoted]
+            self.inside = (self.inside + len(quotes)) % 2
+        return self._without_returns(marks) if self.returns else marks
+
+    def _without_returns(self, marks: IntArray) -> IntArray | None:
+        """Leave out carriage returns before line ends; any other is a place where parsers differ."""
+        returns = self.data[marks] == _RETURN
+        after = marks[returns] + 1
+        if (after == len(self.data)).any() or (self.data[after] != _NEWLINE).any():
+            return None
+        return np.asarray(marks[~returns])
 
 
 def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ratings
 from pricdr.errors import ParameterError, require_positive
@@ -64,10 +65,11 @@ class Bounds:
 
     def entries(self, ratings: Ratings) -> CSR:
         """The ratings as whole steps in [0, levels], int32 CSR."""
-        steps = ratings.matrix.astype(np.int32)
+        matrix = ratings.matrix
         if self.rating_bound is None:
-            steps.data = np.ones(len(ratings), dtype=np.int32)
+            steps = np.ones(len(ratings), dtype=np.int32)
         else:
-            rounded = np.rint(ratings.matrix.data / self.rating_step)
-            steps.data = np.clip(rounded, 0, self.levels).astype(np.int32)
-        return steps
+            # fmin and fmax, unlike clip, let no NaN through: the bound holds whatever the values are
+            rounded = np.rint(matrix.data / self.rating_step)
+            steps = np.fmax(np.fmin(rounded, self.levels), 0).astype(np.int32)
+        return sp.csr_array((steps, matrix.indices, matrix.indptr), shape=matrix.shape)

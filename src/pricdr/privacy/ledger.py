@@ -43,7 +43,7 @@ class Spend(_Line):
     """One release: what it cost and what it was."""
 
     mu: float = Field(gt=0)
-    dim: int = Field(ge=1)
+    dim: int = Field(ge=1, le=1 << 62)
     """Noisy numbers per user row."""
     strategy: str
     recorded: str
@@ -111,7 +111,10 @@ class Ledger:
                     f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
                 )
             os.lseek(descriptor, 0, os.SEEK_SET)
-            replace_file(self.path, _read_all(descriptor) + _encode([new]), mode=PRIVATE)
+            written = _read_all(descriptor)
+            written += b"" if written.endswith(b"\n") else b"\n"  # an editor may have taken it away
+            # The file itself, not a link to it: every name of a ledger must go on showing the same budget.
+            replace_file(self.path.resolve(), written + _encode([new]), mode=PRIVATE)
         return Balance(before.budget, (*before.spends, new))
 
     @contextmanager
@@ -134,7 +137,7 @@ class Ledger:
 
     def _parse(self, descriptor: int) -> Balance:
         try:
-            first, *rest = (json.loads(line) for line in _read_all(descriptor).decode().splitlines())
+            first, *rest = (json.loads(line) for line in _read_all(descriptor).decode().rstrip("\n").split("\n"))
             header = _Budget.model_validate(first)
             spends = tuple(Spend.model_validate(line) for line in rest)
         except OSError as error:

@@ -1,0 +1,174 @@
+"""Stage one side by side: the whole command against its floor, our form against the SVD form, and growth.
+
+Every ratio compares two things measured in the same run on the same machine; seconds alone mean little elsewhere.
+Run with ``make bench`` (about five minutes), or ``python -m benchmarks.publish --quick``.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import scipy.sparse as sp
+
+from pricdr import JLT, SJLT, Guarantee, Ratings, publish
+from pricdr.data.readers import write_ratings
+from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.testing.algorithm_one import svd_form
+
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+
+
+def main() -> None:
+    """Print every table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="leave out the 10-million-rating release")
+    quick = parser.parse_args().quick
+    with tempfile.TemporaryDirectory() as folder:
+        the_papers_largest(Path(folder))
+        against_the_svd_form()
+        growth()
+        if not quick:
+            ten_million(Path(folder))
+
+
+def the_papers_largest(folder: Path) -> None:
+    """29,476 users x 24,091 items, 591,258 ratings, k = 400: the command against drawing and multiplying alone."""
+    users, items, count, dim = 29_476, 24_091, 591_258, 400
+    ratings = random_ratings(users, items, count)
+    write_ratings(folder / "ratings.parquet", ratings, has_values=False)
+    (folder / "users.txt").write_text("".join(f"{user}\n" for user in ratings.users))
+    (folder / "items.txt").write_text("".join(f"{item}\n" for item in ratings.items))
+    floor = best_of(5, lambda: draw_and_multiply(ratings, dim))
+    print(f"\n{users:,} users x {items:,} items, {len(ratings):,} ratings, k = {dim}")
+    print(f"{'':28}{'seconds':>9}{'x floor':>9}{'peak MiB':>10}")
+    print(f"{'floor: draw E, N; one A @ E':28}{floor:9.2f}{1.0:9.1f}{'':>10}")
+    for strategy in ("jlt", "sjlt"):
+        out = folder / f"{strategy}.release"
+        command = ["publish", folder / "ratings.parquet", "--users", folder / "users.txt", "--items"]
+        command += [folder / "items.txt", "--epsilon", 4, "--delta", 1e-6, "--dim", dim]
+        seconds, peak = 1e9, 0.0
+        for _ in range(5):
+            shutil.rmtree(out, ignore_errors=True)
+            once, memory = run_command([*command, "--strategy", strategy, "--out", out])
+            seconds, peak = min(seconds, once), max(peak, memory)
+        print(f"{'pricdr publish ' + strategy:28}{seconds:9.2f}{seconds / floor:9.1f}{peak:10,.0f}")
+
+
+def draw_and_multiply(ratings: Ratings, dim: int) -> None:
+    """The least any implementation must do, with numpy's float32 normals and scipy's product."""
+    rng = np.random.default_rng(0)
+    left = ratings.matrix.astype(np.float32)
+    rows = rng.standard_normal((len(ratings.items), dim), dtype=np.float32)
+    noise = rng.standard_normal((len(ratings.users), dim), dtype=np.float32)
+    noise += left @ rows
+
+
+def against_the_svd_form() -> None:
+    """Algorithm 1 as printed (dense SVD, padded so that it is right) and ours, both in memory."""
+    print("\nagainst the SVD form of Algorithm 1, k = 200, 20 ratings a user, in memory")
+    print(f"{'users x items':>16}{'SVD s':>9}{'ours s':>9}{'SVD / ours':>12}{'SVD grows':>11}{'ours grows':>12}")
+    before: tuple[float, float] | None = None
+    for users, items in ((1_000, 1_250), (2_000, 2_500), (4_000, 5_000)):
+        ratings = random_ratings(users, items, 20 * users)
+        dense = ratings.matrix.toarray()
+        rng = np.random.default_rng(0)
+        theirs = best_of(1, lambda dense=dense, rng=rng: svd_form(dense, w=10.0, dim=200, rng=rng))
+        ours = best_of(5, lambda ratings=ratings: publish(ratings, PROMISE, strategy=JLT(dim=200), users=ratings.users))
+        growth = "".join(f"{now / then:10.1f}x" for now, then in zip((theirs, ours), before or (), strict=False))
+        print(f"{users:>8,} x {items:>5,}{theirs:9.2f}{ours:9.3f}{theirs / ours:11.0f}x{growth}")
+        before = (theirs, ours)
+
+
+def growth() -> None:
+    """Seconds when users, ratings or both double: linear means 2x."""
+    print("\ngrowth of publish in memory, k = 64 (linear: 2.0x for each doubling)")
+    print(f"{'users':>10}{'ratings':>12}{'jlt s':>9}{'':>8}{'sjlt s':>9}")
+    before: list[float] = []
+    for doubling in range(4):
+        users, count = 50_000 << doubling, 500_000 << doubling
+        ratings = random_ratings(users, 20_000, count)
+        now = [
+            best_of(3, lambda s=s, r=ratings: publish(r, PROMISE, strategy=s, users=r.users))
+            for s in (JLT(dim=64), SJLT(dim=64))
+        ]
+        steps = [f"{a / b:6.2f}x " for a, b in zip(now, before, strict=False)] or [" " * 8] * 2
+        print(f"{users:>10,}{len(ratings):>12,}{now[0]:9.3f}{steps[0]:>8}{now[1]:9.3f}{steps[1]:>8}")
+        before = now
+
+
+def ten_million(folder: Path) -> None:
+    """10 million ratings of a million users, k = 64, the whole command."""
+    config = SyntheticConfig(
+        users=1_000_000,
+        source_items=50_000,
+        target_items=1_000,
+        source_ratings_per_user=10,
+        target_ratings_per_user=1,
+    )
+    ratings = synthetic_pair(config).source
+    write_ratings(folder / "many.parquet", ratings)
+    (folder / "many.txt").write_text("".join(f"{user}\n" for user in ratings.users))
+    size = f"{len(ratings):,} ratings, {len(ratings.users):,} users"
+    del ratings
+    command = ["publish", folder / "many.parquet", "--users", folder / "many.txt", "--epsilon", 4, "--delta", 1e-6]
+    seconds, peak = run_command([*command, "--dim", 64, "--out", folder / "many.release"])
+    print(f"\n{size}, k = 64: {seconds:.1f} s, peak {peak:,.0f} MiB")
+
+
+def random_ratings(users: int, items: int, count: int) -> Ratings:
+    """Ratings without structure: only sizes matter here."""
+    rng = np.random.default_rng(0)
+    cells = np.unique(rng.integers(0, users * items, int(count * 1.01)))
+    cells = np.sort(rng.permutation(cells)[:count])
+    matrix = sp.csr_array((np.ones(len(cells)), (cells // items, cells % items)), shape=(users, items))
+    return Ratings(matrix, tuple(f"u{i:07d}" for i in range(users)), tuple(f"i{i:07d}" for i in range(items)))
+
+
+def best_of(times: int, work: Callable[[], object]) -> float:
+    """The shortest of several timings: the others measured something else as well."""
+    seconds = []
+    for _ in range(times):
+        start = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def run_command(arguments: list[object]) -> tuple[float, float]:
+    """Seconds and peak resident MiB of one command, process start included."""
+    start = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pricdr", *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    peak = 0.0
+
+    def watch() -> None:
+        nonlocal peak
+        seen = psutil.Process(process.pid)
+        while process.poll() is None:
+            try:
+                peak = max(peak, seen.memory_info().rss / 2**20)
+            except psutil.NoSuchProcess:
+                return
+            time.sleep(0.01)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    code = process.wait()
+    seconds = time.perf_counter() - start
+    watcher.join()
+    if code:
+        raise SystemExit(f"pricdr {' '.join(map(str, arguments))} ended with {code}")
+    return seconds, peak
+
+
+if __name__ == "__main__":
+    main()

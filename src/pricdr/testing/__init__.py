@@ -1,0 +1,4 @@
+"""What tests share and others may reuse: reference forms, laws with computed error rates, hypothesis strategies.
+
+Never imported by the library itself.
+"""

@@ -1,0 +1,183 @@
+"""The direction of imports, the public names and the light start are rules, so they are tests."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pricdr
+
+SRC = Path(pricdr.__file__).parent
+BASE = {"errors", "randomness", "blocks", "files", "pricdr"}
+"""Units anyone may import; ``pricdr`` itself is the lazy package (its version)."""
+ALLOWED = {  # one row per unit; a unit without a row fails
+    "__init__": {"data", "privacy", "publish", "release"},
+    "__main__": {"cli"},
+    "errors": set(),
+    "randomness": set(),
+    "blocks": set(),
+    "files": set(),
+    "data": set(),
+    "privacy": {"data"},
+    "signing": set(),
+    "certificate": {"privacy"},
+    "disclosure": {"certificate"},
+    "release": {"data", "certificate", "disclosure", "signing"},
+    "publish": {"data", "privacy", "certificate", "release"},
+    "cli": {"data", "privacy", "certificate", "disclosure", "signing", "release", "publish"},
+    "testing": {"data", "privacy", "certificate", "release", "publish"},
+}
+SOURCES = sorted(SRC.rglob("*.py"))
+
+
+def unit_of(path: Path) -> str:
+    return path.relative_to(SRC).parts[0].removesuffix(".py")
+
+
+def imported_units(source: str, package: tuple[str, ...]) -> set[str]:
+    """Units of the package that a module imports: absolutely, relatively, or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            prefix = ".".join([*base, *([node.module] if node.module else [])])
+            names = [f"{prefix}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "pricdr":
+                known = len(parts) > 1 and ((SRC / parts[1]).is_dir() or (SRC / f"{parts[1]}.py").exists())
+                found.add(parts[1] if known else "pricdr")
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SRC)))
+def test_imports_stay_inside_the_allowance(path):
+    package = ("pricdr", *path.relative_to(SRC).parts[:-1])
+    outside = imported_units(path.read_text(), package) - {unit_of(path)} - BASE - ALLOWED[unit_of(path)]
+    assert not outside, f"{path.name} may not import {outside}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pricdr.publish",
+        "from pricdr import publish",
+        "from pricdr.publish import publish",
+        "def f():\n    from pricdr.publish import publish",
+        "from . import publish",
+        "from .publish import publish",
+        "import pricdr.publish as p",
+    ],
+)
+def test_the_import_finder_sees_every_spelling(line):
+    assert "publish" in imported_units(line, ("pricdr",))
+
+
+def test_relative_imports_of_a_subpackage_are_resolved():
+    assert imported_units("from ..privacy import noise", ("pricdr", "data")) == {"privacy"}
+    assert imported_units("import numpy\nfrom scipy import stats", ("pricdr",)) == set()
+
+
+def test_public_names_are_exactly_the_listed_ones():
+    assert sorted(pricdr.__all__) == [
+        "Bounds",
+        "Calibration",
+        "DomainPair",
+        "Guarantee",
+        "JLT",
+        "Ledger",
+        "PriCDRError",
+        "Ratings",
+        "Release",
+        "SJLT",
+        "Unit",
+        "prepare",
+        "publish",
+        "read_ratings",
+        "synthetic_pair",
+        "verify",
+    ]
+    for name in pricdr.__all__:
+        assert getattr(pricdr, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = pricdr.nonsense
+
+
+def _loaded_by(statement: str, blocked: tuple[str, ...] = ()) -> set[str]:
+    """Top-level modules that a fresh interpreter has loaded after ``statement``."""
+    code = f"import sys\nfor name in {blocked!r}: sys.modules[name] = None\n{statement}\n" + (
+        "sys.stderr.write(' '.join(sorted({n.split('.')[0] for n, m in sys.modules.items() if m})))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+HEAVY = {"polars", "scipy", "numpy", "torch", "cryptography"}
+
+
+def test_help_answers_without_heavy_imports():
+    for command in ("--help", "publish --help", "--version"):
+        loaded = _loaded_by(f"from pricdr.cli import run; assert run({command.split()!r}) == 0")
+        assert not loaded & HEAVY, command
+        assert "typer" in loaded
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    assert not _loaded_by("import pricdr") & (HEAVY | {"typer"})
+
+
+def test_stage_one_runs_without_torch():
+    loaded = _loaded_by(
+        "import pricdr; r = pricdr.Ratings.from_triples(['a'], ['x']);"
+        "pricdr.publish(r, pricdr.Guarantee(epsilon=1, delta=1e-6))",
+        blocked=("torch",),
+    )
+    assert "torch" not in loaded
+
+
+def test_ratings_and_releases_in_memory_need_numpy_and_scipy_only():
+    blocked = ("polars", "pydantic", "cryptography", "typer", "rich", "torch")
+    loaded = _loaded_by("import pricdr.data.ratings, pricdr.release", blocked=blocked)
+    assert {"numpy", "scipy"} <= loaded
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SRC)))
+def test_the_library_never_prints_seeds_or_pickles(path):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "print", f"print at line {node.lineno}"
+        if isinstance(node, ast.Attribute):
+            text = ast.unparse(node)
+            assert text not in {"np.random.seed", "random.seed", "np.random.rand", "np.random.randn"}, text
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
+            assert not names & {"pickle", "random", "shelve", "joblib"}, names
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SRC)))
+def test_modules_and_functions_stay_small(path):
+    text = path.read_text()
+    assert text.count("\n") <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            docstring = len((ast.get_docstring(node) or "").splitlines())
+            assert length - docstring <= 80, f"{node.name}: {length} lines"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in SOURCES if unit_of(path) not in {"data", "testing", "randomness"}],
+    ids=lambda p: str(p.relative_to(SRC)),
+)
+def test_noise_never_comes_from_a_statistical_generator(path):
+    """Only randomness.py (its Simulation) and the data and testing packages may touch numpy's generators."""
+    assert "np.random" not in path.read_text()
+    assert "numpy.random" not in path.read_text()

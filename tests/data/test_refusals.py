@@ -1,0 +1,306 @@
+"""Every file that is refused, and what the one line says: the file, the place, the value, the rule."""
+
+import gzip
+import zlib
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pricdr.data import contents
+from pricdr.data.readers import AMAZON_2018, Columns, read, read_ids, read_ratings
+from pricdr.errors import ParameterError
+
+TEXT_CASES = {
+    "empty": ("r.csv", "", ["empty"]),
+    "blank": ("r.csv", "\n\r\n \n", ["empty"]),
+    "only a BOM": ("r.csv", b"\xef\xbb\xbf", ["empty"]),
+    "empty gzip": ("r.csv.gz", "", ["empty"]),
+    "header only": ("r.csv", "user,item,rating\n", ["header and no rows"]),
+    "header and blank lines": ("r.csv", "user,item\n\n\n", ["header and no rows"]),
+    "header only, tsv": ("r.tsv", "user\titem\n", ["header and no rows"]),
+    "no user column": ("r.csv", "buyer,item,rating\na,b,1\n", ["no user column", "'buyer'", "--columns"]),
+    "no item column": ("r.csv", "user,thing,rating\na,b,1\n", ["no item column", "'thing'", "--columns"]),
+    "neither": ("r.csv", "buyer,thing\na,b\n", ["no user or item column", "'buyer', 'thing'", "--columns"]),
+    "two items": ("r.csv", "user,asin,parent_asin\na,b,c\n", ["'asin' and 'parent_asin'", "item", "--columns"]),
+    "two ratings": ("r.csv", "user,item,score,stars\na,b,1,2\n", ["'score' and 'stars'", "rating"]),
+    "no header": (
+        "r.csv",
+        "A1YJ,B0002,5.0,1400000000\nA2,B3,4.0,1400000001\n",
+        ["looks like data", "'A1YJ'", "amazon-2014", "amazon-2018", "user=1,item=2"],
+    ),
+    "header twice": ("r.csv", "user,item,user\na,b,c\n", ["'user' more than once"]),
+    "header with an open quote": ("r.csv", '"user,item\na,b\n', ["line 1 is not a valid row"]),
+    "semicolons": ("r.csv", "user;item;rating\na;b;1\n", ["'user;item;rating'", "delimiter", "semicolons"]),
+    "tabs in csv": ("r.csv", "user\titem\na\tb\n", ["delimiter", "tabs"]),
+    "bars in csv": ("r.csv", "user|item\na|b\n", ["delimiter", "bars"]),
+    "commas in tsv": ("r.tsv", "user,item\na,b\n", ["delimiter", "commas"]),
+    "commas in inter": ("r.inter", "user_id:token,item_id:token\na,b\n", ["delimiter", "commas"]),
+    "commas in dat": ("r.dat", "1,2,3,4\n", ["delimiter", "commas"]),
+    "colons in csv": ("r.csv", "1::2::3::4\n", ["delimiter", "double colons"]),
+    "one column": ("r.csv", "user\na\n", ["one column", "'user'"]),
+    "too short": ("r.csv", "user,item,rating\na,b,1\na,c\n", ["row 2 (line 3)", "too short", "2 fields", "3"]),
+    "too short, last line": ("r.csv", "user,item,rating\na,b,1\na,c", ["row 2 (line 3)", "too short"]),
+    "too short where nothing is read": ("r.csv", "user,item,time\na,b\n", ["row 1 (line 2)", "too short"]),
+    "too short after blank lines": ("r.csv", "\nuser,item,time\n\na,b,1\n\nc,d\n", ["row 2 (line 6)"]),
+    "too short among quotes": (
+        "r.csv",
+        'user,item,text\na,b,"x\ny"\nc,"d"\n',
+        ["row 2 is too short", "2 fields"],
+    ),
+    "too short by csv rules": ("r.csv", 'user,item,text\na"b,c,d\ne,f\n', ["row 2 is too short", "2 fields"]),
+    "too long": ("r.csv", "user,item\na,b\na,b,c\n", ["row 2 (line 3)", "too long", "3 fields"]),
+    "blank but for a space": ("r.csv", "user,item\na,b\n \n", ["row 2 (line 3)", "too short"]),
+    "quote never closed": ("r.csv", 'user,item\n"a,b\nc,d\n', ["row 1", "never closed"]),
+    "text after a quote": ("r.csv", 'user,item\na,b\n"c"d,e\n', ["row 2", "closing quote"]),
+    "bare carriage return": ("r.csv", "user,item\ra,b\rc,d", ["line 1", "carriage return"]),
+    "empty user": ("r.csv", "user,item\na,b\n,c\n", ["row 2 (line 3)", "user id is empty"]),
+    "empty item": ("r.csv", "user,item\na,\n", ["row 1 (line 2)", "item id is empty"]),
+    "quoted empty user": ("r.csv", 'user,item\n"",c\n', ["row 1 (line 2)", "user id is empty"]),
+    "line break in an id": ("r.csv", 'user,item\n"a\nb",c\n', ["row 1", "'a\\nb'", "line break"]),
+    "return in an id": ("r.csv", "user,item\na\rb,c\n", ["row 1", "bare carriage return"]),
+    "rating nan": ("r.csv", "user,item,rating\na,b,nan\n", ["row 1 (line 2)", "'nan'", "finite number"]),
+    "rating inf": ("r.csv", "user,item,rating\na,b,1\na,c,-inf\n", ["row 2 (line 3)", "'-inf'"]),
+    "rating overflows": ("r.csv", "user,item,rating\na,b,1e999\n", ["'1e999'", "finite number"]),
+    "rating text": ("r.csv", "user,item,rating\na,b,good\n", ["row 1 (line 2)", "'good'"]),
+    "rating decimal comma": ("r.csv", 'user,item,rating\na,b,"3,5"\n', ["'3,5'", "finite number"]),
+    "rating empty": ("r.csv", "user,item,rating\na,b,\n", ["row 1 (line 2)", "rating is empty"]),
+    "rating long": ("r.csv", f"user,item,rating\na,b,{'x' * 500}\n", ["'xxxxx", "…"]),
+    "rating after blank lines": ("r.csv", "user,item,rating\n\na,b,1\n\n\na,c,x\n", ["row 2 (line 6)"]),
+    "not UTF-8": ("r.csv", b"user,item\na,b\n\xff\xfe,c\n", ["line 3", "0xff"]),
+    "cut inside a character": ("r.csv", b"user,item\na,\xc3", ["line 2", "UTF-8"]),
+    "NUL": ("r.csv", b"user,item\na\0,b\n", ["line 2", "NUL"]),
+    "UTF-16": ("r.csv", "user,item\na,b\n".encode("utf-16"), ["UTF-16"]),
+    "junk": ("r.csv", bytes(range(256)) * 20, ["not text"]),
+    "gzip without its name": ("r.csv", gzip.compress(b"user,item\na,b\n"), ["gzip", ".gz"]),
+    "typed header without items": ("r.inter", "user_id:token\trating:float\n1\t2\n", ["no item column", "'user_id'"]),
+    "dat too long": ("r.dat", "1::2::3::4\n1::2::3::4::5\n", ["row 2 (line 2)", "too long", "line 1 has 4"]),
+    "dat with a control character": ("r.dat", "1::2\n1\x1f::2\n", ["line 2", "0x1f"]),
+    "dat rating": ("r.dat", "1::2::x::4\n", ["row 1 (line 1)", "'x'"]),
+    "json broken": ("r.jsonl", '{"user": "a", "item": "b"}\n{"user": "a", \n', ["row 2 (line 2)", "JSON object"]),
+    "json array": ("r.json", '[{"user": "a", "item": "b"}]\n', ["row 1 (line 1)", "JSON object", "every line"]),
+    "json deep": ("r.json", "[" * 100_000, ["row 1", "JSON object"]),
+    "json huge number": ("r.json", '{"user": ' + "9" * 5000 + "}", ["row 1", "JSON object"]),
+    "json without item": ("r.jsonl", '{"user": "a", "rating": 1}\n', ["no item column", "'user'"]),
+    "json later without item": ("r.jsonl", '{"user": "a", "item": 1}\n{"user": "a"}\n', ["row 2 (line 2) has no item"]),
+    "json mixed ids": (
+        "r.jsonl",
+        '{"user": "a", "item": "1"}\n\n{"user": "b", "item": 1}\n',
+        ["row 2 (line 3)", "mixed-type ids", "item id 1 is a number", "text"],
+    ),
+    "json mixed, number first": ("r.jsonl", '{"user":1,"item":"1"}\n{"user":"x","item":"1"}', ["mixed-type", "'x'"]),
+    "json float id": ("r.jsonl", '{"user": 1.0, "item": "b"}\n', ["user id 1.0", "text or a whole number"]),
+    "json bool id": ("r.jsonl", '{"user": true, "item": "b"}\n', ["user id True", "text or a whole number"]),
+    "json null id": ("r.jsonl", '{"user": "a", "item": null}\n', ["item id None", "text or a whole number"]),
+    "json nested id": ("r.jsonl", '{"user": ["a"], "item": "b"}\n', ["['a']", "text or a whole number"]),
+    "json empty id": ("r.jsonl", '{"user": "", "item": "b"}\n', ["row 1 (line 1)", "user id is empty"]),
+    "json NUL id": ("r.jsonl", '{"user": "a\\u0000", "item": "b"}\n', ["'a\\x00'", "NUL"]),
+    "json half a surrogate": ("r.jsonl", '{"user": "\\ud800", "item": "b"}\n', ["row 1", "surrogate"]),
+    "json rating nan": ("r.jsonl", '{"user": "a", "item": "b", "rating": NaN}\n', ["row 1 (line 1)", "nan"]),
+    "json rating text": ("r.jsonl", '{"user": "a", "item": "b", "rating": "5"}\n', ["rating '5'", "finite"]),
+    "json rating bool": ("r.jsonl", '{"user": "a", "item": "b", "rating": true}\n', ["rating True"]),
+    "json rating huge": ("r.jsonl", '{"user": "a", "item": "b", "rating": 1' + "0" * 400 + "}\n", ["finite"]),
+    "unknown suffix": ("r.xlsx", "user,item\na,b\n", ["unknown kind", ".csv", ".jsonl", ".parquet", ".dat"]),
+    "no suffix": ("ratings", "user,item\na,b\n", ["unknown kind"]),
+    "only gz": ("ratings.gz", "user,item\na,b\n", ["unknown kind"]),
+    "compressed parquet": ("r.parquet.gz", "PAR1", ["unknown kind"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TEXT_CASES, ids=str)
+def test_refused_text(case, write, refused):
+    name, content, words = TEXT_CASES[case]
+    path = write(name, content)
+    message = refused(lambda: read(path))
+    assert message.startswith(f"{path}: ")
+    for word in words:
+        assert word in message, message
+    assert len(message) < len(str(path)) + 400
+
+
+PARQUET_CASES = {
+    "float ids": ({"user": [1.0], "item": ["a"]}, ["user column 'user'", "Float64", "whole numbers"]),
+    "bool ids": ({"user": ["a"], "item": [True]}, ["item column 'item'", "Boolean"]),
+    "nested ids": ({"user": [["a"]], "item": ["b"]}, ["user column", "List"]),
+    "binary ids": ({"user": [b"a"], "item": ["b"]}, ["user column", "Binary"]),
+    "null column": ({"user": [None], "item": ["b"]}, ["user column", "Null"]),
+    "null id": ({"user": ["a", None], "item": ["b", "c"]}, ["row 2", "user id is empty"]),
+    "null number": ({"user": ["a", "b"], "item": [1, None]}, ["row 2", "item id is empty"]),
+    "empty id": ({"user": ["a", ""], "item": ["b", "c"]}, ["row 2", "user id is empty"]),
+    "NUL in id": ({"user": ["a\0"], "item": ["b"]}, ["row 1", "'a\\x00'", "NUL"]),
+    "text ratings": ({"user": ["a"], "item": ["b"], "rating": ["5"]}, ["'rating'", "String", "numbers"]),
+    "bool ratings": ({"user": ["a"], "item": ["b"], "rating": [True]}, ["Boolean", "numbers"]),
+    "null rating": ({"user": ["a"] * 2, "item": ["b", "c"], "rating": [1.0, None]}, ["row 2", "rating is empty"]),
+    "nan rating": ({"user": ["a"], "item": ["b"], "rating": [float("nan")]}, ["row 1", "nan", "finite"]),
+    "no item": ({"user": ["a"], "rating": [1.0]}, ["no item column"]),
+    "no rows": ({"user": pl.Series([], dtype=pl.String), "item": pl.Series([], dtype=pl.String)}, ["no rows"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PARQUET_CASES, ids=str)
+def test_refused_parquet(case, tmp_path, refused):
+    columns, words = PARQUET_CASES[case]
+    path = tmp_path / "r.parquet"
+    pl.DataFrame(columns).write_parquet(path)
+    message = refused(lambda: read(path))
+    assert message.startswith(f"{path}: ")
+    for word in words:
+        assert word in message, message
+
+
+def parquet_bytes(tmp_path: Path) -> bytes:
+    path = tmp_path / "whole.parquet"
+    pl.DataFrame({"user": ["a", "b"] * 50, "item": ["x", "y"] * 50}).write_parquet(path)
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("spoil", ["empty", "cut", "junk", "tail", "footer"])
+def test_corrupt_parquet(spoil, tmp_path, refused):
+    raw = parquet_bytes(tmp_path)
+    spoilt = {
+        "empty": b"",
+        "cut": raw[: len(raw) // 2],
+        "junk": bytes(range(256)),
+        "tail": raw + b"x",
+        "footer": raw[:-60] + b"\xff" * 52 + raw[-8:],
+    }[spoil]
+    path = tmp_path / "r.parquet"
+    path.write_bytes(spoilt)
+    assert f"{path}: not a whole Parquet file" in refused(lambda: read(path))
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.csv.gz", "r.parquet", "users.txt"])
+def test_missing_folder_and_unreadable(name, tmp_path, refused, monkeypatch):
+    def call(path):
+        return read_ids(path) if name == "users.txt" else read(path)
+
+    path = tmp_path / name
+    assert refused(lambda: call(path)) == f"{path}: no such file"
+    assert "no such file" in refused(lambda: call(tmp_path / "absent" / name))
+    path.mkdir()
+    assert refused(lambda: call(path)) == f"{path}: this is a folder, a file is needed"
+    path.rmdir()
+    path.touch()
+
+    def denied(*args, **kwargs):
+        raise PermissionError(13, "Permission denied")
+
+    # Tests may run as root, whom no mode keeps out.
+    monkeypatch.setattr(Path, "open", denied)
+    assert refused(lambda: call(path)) == f"{path}: cannot be read: Permission denied"
+
+
+def test_a_file_as_a_folder_and_a_nul_in_the_path(write, refused):
+    path = write("r.csv", "user,item\na,b\n")
+    assert "cannot be read" in refused(lambda: read(path / "r.csv"))
+    assert "cannot be read" in refused(lambda: read("a\0b.csv"))
+    assert refused(lambda: read("a\nb.csv")) == "'a\\nb.csv': no such file"
+
+
+@pytest.mark.parametrize("spoil", ["cut", "checksum", "flipped", "not gzip", "trailing"])
+def test_corrupt_gzip(spoil, tmp_path, refused):
+    raw = gzip.compress(b"user,item\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(5000)))
+    middle = len(raw) // 2
+    spoilt = {
+        "cut": raw[:middle],
+        "checksum": raw[:-8] + bytes(8),
+        "flipped": raw[:middle] + bytes([raw[middle] ^ 0xFF]) * 40 + raw[middle + 40 :],
+        "not gzip": b"user,item\na,b\n",
+        "trailing": raw + b"junk",
+    }[spoil]
+    path = tmp_path / "r.csv.gz"
+    path.write_bytes(spoilt)
+    message = refused(lambda: read(path))
+    assert message.startswith(f"{path}: ")
+    # A flipped byte may unpack to junk before the checksum is reached.
+    assert "gzip" in message or spoil == "flipped"
+
+
+def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr(contents, "EXPANSION_FROM", 4 << 20)
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    line = b"1,1\n" * (1 << 18)
+    packed = b"".join([packer.compress(b"user,item\n"), *(packer.compress(line) for _ in range(64)), packer.flush()])
+    path = tmp_path / "r.csv.gz"
+    path.write_bytes(packed)
+    monkeypatch.setattr(contents, "LARGEST_EXPANSION", 500)
+    assert "more than 500 times its size" in refused(lambda: read(path))
+    monkeypatch.setattr(contents, "LARGEST_EXPANSION", 10_000)
+    monkeypatch.setattr(contents, "LARGEST", 1 << 20)
+    assert "more than 1,048,576 bytes" in refused(lambda: read(path))
+
+
+def test_bounds_are_the_declared_ones():
+    assert (contents.LARGEST, contents.LARGEST_EXPANSION, contents.EXPANSION_FROM) == (16 << 30, 1000, 64 << 20)
+
+
+CALLS = {
+    "threshold without ratings": ("user,item\na,b\n", {"threshold": 3}, ["rating column is asked for", "'item'"]),
+    "threshold above all": ("user,item,rating\na,b,2\n", {"threshold": 3}, ["no rating is at least 3", "2"]),
+    "rating name missing": (
+        "user,item\na,b\n",
+        {"columns": Columns("user", "item", "stars")},
+        ["no column 'stars'", "'user', 'item'"],
+    ),
+    "user name missing": ("user,item\na,b\n", {"columns": Columns("buyer", "item")}, ["no column 'buyer'"]),
+    "position beyond": ("a,b\nc,d\n", {"columns": Columns(1, 3)}, ["2 fields", "column 3", "'a', 'b'"]),
+    "position of nothing": ("ab\ncd\n", {"columns": Columns(1, 2)}, ["one column"]),
+    "position with a header": ("item,user,rating,ts\na,b,1,2\n", {"columns": AMAZON_2018}, ["looks like a header"]),
+    "threshold and positions without rating": (
+        "a,b,3\n",
+        {"columns": Columns(1, 2), "threshold": 1},
+        ["rating column is asked for"],
+    ),
+    "wrong delimiter and positions": ("a;b;3\n", {"columns": Columns(1, 2)}, ["delimiter", "semicolons"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CALLS, ids=str)
+def test_refused_calls(case, write, refused):
+    content, arguments, words = CALLS[case]
+    path = write("r.csv", content)
+    message = refused(lambda: read_ratings(path, **arguments))
+    assert message.startswith(f"{path}: ")
+    for word in words:
+        assert word in message, message
+
+
+@pytest.mark.parametrize("threshold", [float("nan"), float("inf")])
+def test_threshold_must_be_finite(threshold, write, refused):
+    path = write("r.csv", "user,item,rating\na,b,1\n")
+    assert repr(threshold) in refused(lambda: read(path, threshold=threshold), ParameterError)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "words"),
+    [
+        ("r.jsonl", '{"user": "a", "item": "b"}\n', Columns(1, 2), "positions are for files without a header"),
+        ("r.dat", "1::2::3\n", Columns("user", "item"), "no header"),
+    ],
+)
+def test_positions_and_names_where_they_mean_nothing(name, content, columns, words, write, refused):
+    path = write(name, content)
+    assert words in refused(lambda: read(path, columns=columns))
+
+
+IDS = {
+    "empty": (b"", ["empty"]),
+    "blank": (b"\n\n", ["empty"]),
+    "blank line": (b"a\n\nb\n", ["line 2 is blank"]),
+    "blank line, windows": (b"a\r\n\r\nb\r\n", ["line 2 is blank"]),
+    "blank first": (b"\na\n", ["line 1 is blank"]),
+    "twice": (b"a\nb\na\n", ["line 3", "'a'", "line 1"]),
+    "junk": (b"a\n\xff\n", ["line 2", "0xff"]),
+    "NUL": (b"a\nb\0\n", ["line 2", "NUL"]),
+    "return inside": (b"a\rb\n", ["line 1", "'a\\rb'", "carriage return"]),
+}
+
+
+@pytest.mark.parametrize("case", IDS, ids=str)
+def test_refused_ids(case, write, refused):
+    content, words = IDS[case]
+    path = write("users.txt", content)
+    message = refused(lambda: read_ids(path))
+    assert message.startswith(f"{path}: ")
+    for word in words:
+        assert word in message, message

@@ -1,0 +1,122 @@
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pricdr.errors import ParameterError
+from pricdr.privacy import mechanism
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.mechanism import Grid, clip_rows, on_grid, release_rows
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.randomness import Simulation
+
+rows_of_floats = hnp.arrays(
+    np.float32, st.tuples(st.integers(1, 6), st.integers(1, 40)), elements=st.floats(-1e3, 1e3, width=32)
+)
+
+
+@given(rows_of_floats, st.floats(0.01, 1e6))
+def test_quantised_rows_never_leave_the_ball(rows, radius):
+    whole = on_grid(rows, radius=radius)
+    assert (np.linalg.norm(whole.astype(np.float64), axis=1) <= radius).all()
+
+
+@given(st.integers(0, 1000), st.sampled_from([1, 7, 200, 800]), st.floats(20, 3000))
+def test_quantising_keeps_unit_rows_to_within_two_steps(seed, dim, radius):
+    rows = Simulation(seed).generator("x").standard_normal((20, dim)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    error = np.linalg.norm(on_grid(rows, radius=radius) - radius * rows, axis=1)
+    # rounding: √(dim/12) on average; aiming one step inside, and rounding towards zero in the worst case
+    assert (error <= 2 + dim / (12 * radius) + np.sqrt(dim)).all()
+
+
+@given(
+    hnp.arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(1, 30)), elements=st.integers(-(10**6), 10**6)),
+    st.floats(0.5, 1e7),
+)
+def test_clipped_rows_never_leave_the_ball_and_short_rows_stay(rows, radius):
+    clipped = clip_rows(rows, radius)
+    norms = np.linalg.norm(rows.astype(float), axis=1)
+    assert (np.linalg.norm(clipped.astype(float), axis=1) <= radius).all()
+    short = norms < radius * (1 - 1e-9)
+    assert np.array_equal(clipped[short], rows[short])
+
+
+def _small(seed=0, m=40, n=30):
+    rng = Simulation(seed).generator("ratings")
+    return sp.csr_array(rng.integers(0, 6, (m, n)) * (rng.random((m, n)) < 0.3)).astype(np.int32)
+
+
+def test_without_noise_the_release_is_the_exact_product():
+    entries, bounds = _small(), Bounds(rating_bound=5)
+    grid = Grid.noiseless(bounds)
+    rows = on_grid(np.eye(30, 8, dtype=np.float32), radius=1 / grid.step)
+    out = release_rows(entries, rows, grid=grid, bounds=bounds, noise=None)
+    exact = entries.toarray() @ rows.astype(np.int64)
+    assert np.array_equal(out, (exact * grid.step).astype(np.float32))
+
+
+def test_blocks_and_threads_do_not_change_a_single_value(monkeypatch):
+    entries, grid = _small(m=300), Grid.for_noise(2.0)
+    rows = on_grid(np.ones((30, 5), dtype=np.float32), radius=1 / grid.step)
+
+    def run():
+        return release_rows(
+            entries, rows, grid=grid, bounds=Bounds(rating_bound=5), noise=DiscreteGaussian(Simulation(1), "n")
+        )
+
+    whole = run()
+    monkeypatch.setattr(mechanism, "_CELLS_PER_BLOCK", 35)
+    assert np.array_equal(run(), whole)
+
+
+def test_published_values_are_multiples_of_the_grid():
+    grid = Grid.for_noise(math.pi)
+    rows = on_grid(np.ones((30, 5), dtype=np.float32), radius=1 / grid.step)
+    out = release_rows(
+        _small(), rows, grid=grid, bounds=Bounds(rating_bound=5), noise=DiscreteGaussian(Simulation(1), "n")
+    )
+    steps = out.astype(np.float64) / grid.step
+    assert np.abs(steps - np.rint(steps)).max() < 1e-2
+
+
+@settings(deadline=None)
+@given(
+    st.integers(0, 500), st.sampled_from([Bounds(), Bounds(rating_bound=5), Bounds(rating_bound=5, rating_step=0.5)])
+)
+def test_one_changed_rating_moves_a_row_by_at_most_the_sensitivity(seed, bounds):
+    """The promise that the accounting rests on, measured on the integer rows."""
+    rng = Simulation(seed).generator("x")
+    grid = Grid.for_noise(float(rng.uniform(0.2, 30)))
+    directions = rng.standard_normal((30, 16)).astype(np.float32)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    rows = on_grid(directions, radius=bounds.rating_step / grid.step)
+    before = np.minimum(_small(seed).toarray(), bounds.levels)
+    after = before.copy()
+    after[3, 7] = rng.integers(0, bounds.levels + 1)
+    moved = np.linalg.norm((after - before) @ rows.astype(np.int64), axis=1)
+    assert moved.max() <= bounds.largest / grid.step
+    assert np.count_nonzero(moved) <= 1
+
+
+@pytest.mark.parametrize(("levels", "dtype"), [(1, np.int32), (10_000, np.int64)])
+def test_sums_are_exact_even_where_32_bits_would_overflow(levels, dtype):
+    bounds = Bounds(rating_bound=levels)
+    entries = sp.csr_array(np.full((2, 50), levels, dtype=np.int32))
+    rows = np.full((50, 3), 2**20, dtype=np.int32)
+    assert mechanism._accumulator(entries, rows, bounds) is dtype
+    out = release_rows(entries, rows, grid=Grid(0.0, 1.0), bounds=bounds, noise=None)
+    assert np.array_equal(out, np.full((2, 3), np.float32(50 * levels * 2**20)))
+
+
+def test_noise_too_small_for_exact_arithmetic_is_refused():
+    with pytest.raises(ParameterError, match="too small for exact arithmetic"):
+        on_grid(np.ones((2, 2), dtype=np.float32), radius=2.0**31)
+    with pytest.raises(ParameterError, match="too small for exact arithmetic"):
+        mechanism._accumulator(
+            sp.csr_array((1, 10**6)), np.full((1, 1), 2**30, dtype=np.int32), Bounds(rating_bound=10_000)
+        )

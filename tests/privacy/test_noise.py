@@ -1,0 +1,117 @@
+import math
+from decimal import Decimal, getcontext
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricdr.privacy import noise
+from pricdr.privacy.calibration import GRID_STEPS, SAMPLER_DISTANCE
+from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, alias_table, probabilities
+from pricdr.randomness import Simulation
+
+ONE = 1 << PROBABILITY_BITS
+
+
+def test_probabilities_add_up_to_exactly_one():
+    values = probabilities()
+    assert 2 * sum(values) - values[0] == ONE
+    assert len(values) == TAIL + 1
+    assert list(values) == sorted(values, reverse=True)
+    assert values[-1] > 0
+
+
+def test_probabilities_are_those_of_the_discrete_gaussian_in_high_precision():
+    """An independent computation, decimal and by direct exponentials, of the distance to the exact law."""
+    getcontext().prec = 260
+    two_s2 = Decimal(2 * GRID_STEPS**2)
+    # e^(−z²/2s²) at every 97th value and at both ends, against a normaliser from Poisson summation:
+    # Σ e^(−z²/2s²) = s√(2π) (1 + 2e^(−2π²s²) + …), the correction being below 10^-8,000,000
+    pi = Decimal(
+        "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+        "328230664709384460955058223172535940812848111745028410270193852110555964462294895493038196442881097566593344612847"
+        "56482337867831652712019091456485669234603486104543266482133936072602491412737245870066"
+    )
+    normaliser = Decimal(GRID_STEPS) * (2 * pi).sqrt()
+    for z in [*range(0, TAIL, 97), TAIL]:
+        exact = (-(Decimal(z) ** 2) / two_s2).exp() / normaliser
+        stated = Decimal(probabilities()[z]) / Decimal(ONE)
+        # rounding down to 2^-768, the missing tail shared out by the normaliser, and what rounding leaves to z = 0
+        assert abs(stated - exact) < Decimal(2) ** -690, z
+
+
+def test_the_stated_distance_covers_tail_and_rounding():
+    # P(|Z| > τs) <= 2e^(−τ²/2)·(1 + 1/s): Gaussian tail of the lattice law; rounding costs at most 2^-768 a value
+    tail = Fraction(2) * Fraction(math.exp(-(31**2) / 4)) ** 2 * Fraction(1001, 1000)
+    rounding = Fraction(2 * TAIL + 1, ONE)
+    assert tail + rounding < Fraction(SAMPLER_DISTANCE)
+
+
+def test_the_alias_table_represents_the_probabilities_exactly():
+    table = alias_table()
+    depth = 1 << (PROBABILITY_BITS - 16)
+    mass: dict[int, int] = {}
+    for column, (threshold, alias) in enumerate(zip(table.thresholds, table.alias.tolist(), strict=True)):
+        assert 0 <= threshold <= depth
+        mass[column - 2**15] = mass.get(column - 2**15, 0) + threshold
+        mass[alias] = mass.get(alias, 0) + depth - threshold
+    assert {v: m for v, m in mass.items() if m} == {v: probabilities()[abs(v)] for v in range(-TAIL, TAIL + 1)}
+
+
+def test_a_draw_compares_all_768_bits(monkeypatch):
+    """Feed the sampler chosen bits: below, at and above a threshold, decided by the last bit of the last word."""
+    table = alias_table()
+    column = int(np.flatnonzero((table.leading > 0) & (table.leading < 0xFFFF) & (table.alias != 0))[5])
+    threshold = table.thresholds[column]
+    rest = threshold & ((1 << 736) - 1)
+    sampler = DiscreteGaussian(Simulation(0), "n")
+    words = np.zeros(2 * noise._GROUP, dtype=np.uint16)
+    words[: noise._GROUP] = column
+    words[noise._GROUP :] = table.leading[column]
+    words[noise._GROUP] -= 1
+    words[noise._GROUP + 1] += 1
+    answers = {2: rest - 1, 3: rest, 4: rest + 1}
+    monkeypatch.setattr(sampler._draws, "_key", None, raising=False)
+    monkeypatch.setattr(type(sampler._draws), "read", lambda *_: words.view(np.uint8))
+    monkeypatch.setattr(sampler, "_rest", lambda position: answers.get(position, 0))
+    drawn = sampler.draw(0, 5).tolist()
+    own, alias = column - 2**15, int(table.alias[column])
+    assert own != alias
+    assert drawn == [own, alias, own, alias, alias]
+
+
+@given(st.integers(0, 200_000), st.integers(1, 70_000))
+def test_a_draw_depends_on_its_position_alone(start, count):
+    sampler = DiscreteGaussian(Simulation(3), "n")
+    whole = _long_stretch()
+    assert np.array_equal(sampler.draw(start, count), whole[start : start + count])
+
+
+def _long_stretch(cache={}):  # noqa: B006
+    if not cache:
+        cache[0] = DiscreteGaussian(Simulation(3), "n").draw(0, 270_000)
+    return cache[0]
+
+
+def test_ties_occur_and_read_disjoint_bits():
+    """One draw in 65,536 is a tie; each reads its own 92 bytes of the second stream."""
+    sampler = DiscreteGaussian(Simulation(3), "n")
+    seen: list[int] = []
+    original = sampler._rest
+    sampler._rest = lambda position: (seen.append(position), original(position))[1]  # type: ignore[method-assign]
+    sampler.draw(0, 1 << 21)
+    assert 5 < len(seen) < 80  # 32 expected
+    assert len(set(seen)) == len(seen)
+    assert 736 // 8 == 92
+    a, b = original(10), original(11)
+    assert a != b
+    assert max(a, b) < 1 << 736
+
+
+@pytest.mark.parametrize(("name", "other"), [("noise", "dimension")])
+def test_differently_named_noise_is_unrelated(name, other):
+    left = DiscreteGaussian(Simulation(3), name).draw(0, 100_000).astype(float)
+    right = DiscreteGaussian(Simulation(3), other).draw(0, 100_000).astype(float)
+    assert abs(np.corrcoef(left, right)[0, 1]) < 0.02

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.linalg import hadamard
+
+from pricdr.blocks import silent
+from pricdr.errors import ParameterError
+from pricdr.privacy.strategies import JLT, SJLT
+from pricdr.privacy.strategies.hadamard import _sparse_normals, padded_size, walsh_hadamard
+from pricdr.randomness import Secret, Simulation
+
+ITEMS = tuple(f"item {i}" for i in range(300))
+STRATEGIES = [JLT(dim=64), SJLT(dim=64), SJLT(dim=64, density=0.01), JLT(dim=1), SJLT(dim=1), JLT(dim=7), SJLT(dim=500)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+def test_rows_have_unit_norm_and_the_right_shape(strategy):
+    rows = strategy.item_rows(ITEMS, Secret(), silent)
+    assert rows.shape == (len(ITEMS), strategy.dim)
+    assert rows.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=str)
+def test_the_same_seed_gives_the_same_rows_and_two_secrets_do_not(strategy):
+    first, again = (strategy.item_rows(ITEMS, Simulation(4), silent) for _ in range(2))
+    assert np.array_equal(first, again)
+    if strategy.dim > 1:
+        one, other = (strategy.item_rows(ITEMS, Secret(), silent) for _ in range(2))
+        assert not np.array_equal(one, other)
+
+
+@given(st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=40, unique=True), st.randoms())
+def test_a_jlt_row_depends_on_its_item_alone(items, shuffler):
+    strategy, simulation = JLT(dim=10), Simulation(1)
+    whole = dict(zip(items, strategy.item_rows(tuple(items), simulation, silent), strict=True))
+    some = shuffler.sample(items, k=max(1, len(items) // 2))
+    for item, row in zip(some, strategy.item_rows(tuple(some), simulation, silent), strict=True):
+        assert np.array_equal(row, whole[item])
+
+
+def test_jlt_rows_of_a_block_border_are_no_different():
+    items = tuple(str(i) for i in range(1100))
+    whole = JLT(dim=6).item_rows(items, Simulation(1), silent)
+    assert np.array_equal(JLT(dim=6).item_rows(items[500:530], Simulation(1), silent), whole[500:530])
+
+
+@settings(deadline=None)
+@given(st.integers(1, 9), st.integers(1, 5))
+def test_walsh_hadamard_is_scipys(log_n, rows):
+    n = 2**log_n
+    matrix = Simulation(rows).generator("x").standard_normal((rows, n)).astype(np.float32)
+    expected = matrix @ hadamard(n) / np.sqrt(n)
+    np.testing.assert_allclose(walsh_hadamard(matrix.copy()), expected, atol=1e-4)
+
+
+def test_sjlt_rows_are_those_of_p_h_d():
+    """Rebuild E from its definition, with the same bits: (P H D)ᵀ, rows normalised."""
+    n, dim, simulation = 50, 12, Simulation(9)
+    padded = padded_size(n)
+    bits = [simulation.stream(f"sjlt {name}").read(0, dim * padded * 4) for name in ("entries", "support")]
+    # blocks of 16 columns are drawn at once, so 12 columns are one block
+    p = _sparse_normals(bits[0], bits[1], padded, 0.3)
+    d = np.diag(1 - 2 * (simulation.stream("sjlt signs").read(0, n) & 1).astype(float))
+    e = (p @ (hadamard(padded) / np.sqrt(padded)))[:, :n] @ d
+    expected = e.T / np.linalg.norm(e.T, axis=1, keepdims=True)
+    rows = SJLT(dim=dim, density=0.3).item_rows(tuple(map(str, range(n))), simulation, silent)
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("density", [0.001, 0.1, 0.5, 1.0])
+def test_p_has_the_stated_density_and_no_empty_row(density):
+    n, rows = 2048, 200
+    bits = [Simulation(2).stream(name).read(0, rows * n * 4) for name in ("a", "b")]
+    p = _sparse_normals(bits[0], bits[1], n, density)
+    share = (p != 0).mean()
+    slack = 5 * np.sqrt(density * (1 - density) / (rows * n)) + 1 / n * np.exp(-density * n)
+    assert abs(share - density) <= slack + 1e-9
+    assert (p != 0).any(axis=1).all()
+
+
+@pytest.mark.parametrize("make", [lambda: JLT(dim=0), lambda: SJLT(dim=-1), lambda: JLT(dim=2.5)])
+def test_a_dimension_below_one_is_refused(make):
+    with pytest.raises(ParameterError, match="dim must be"):
+        make()
+
+
+@pytest.mark.parametrize("density", [0, -0.1, 1.1, float("nan")])
+def test_a_density_outside_its_range_is_refused(density):
+    with pytest.raises(ParameterError, match=r"density must lie in \(0, 1\]"):
+        SJLT(density=density)

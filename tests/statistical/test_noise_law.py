@@ -1,0 +1,75 @@
+"""The noise has the claimed law, and the tests would notice another one."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pricdr.privacy.calibration import GRID_STEPS
+from pricdr.privacy.noise import DiscreteGaussian, probabilities
+from pricdr.randomness import Secret, Simulation
+from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, scale_power, shape_p_value
+
+pytestmark = pytest.mark.statistical
+N = 400_000
+
+
+@pytest.fixture(params=["secret", "seeded"])
+def draws(request, any_seed):
+    randomness = Secret() if request.param == "secret" else Simulation(any_seed)
+    return DiscreteGaussian(randomness, "noise").draw(0, N).astype(np.float64)
+
+
+def test_the_scale_is_the_claimed_one_and_no_other(draws):
+    assert has_scale(draws, GRID_STEPS)
+
+
+def test_the_shape_is_gaussian(draws, rng):
+    jittered = draws + rng.uniform(-0.5, 0.5, N)  # the lattice step is 1/1024 of a standard deviation
+    assert shape_p_value(jittered, GRID_STEPS) > ALPHA
+    assert shape_p_value(jittered, 0.9 * GRID_STEPS) < ALPHA
+    assert shape_p_value(jittered, 1.1 * GRID_STEPS) < ALPHA
+
+
+def test_single_values_have_their_exact_probabilities(draws):
+    """Chi-square over bins of single lattice values in the centre and of growing stretches outside."""
+    edges = np.concatenate([np.arange(-4096, -64, 64), np.arange(-64, 65), np.arange(128, 4097, 64)])
+    weight = np.array(probabilities(), dtype=object) / 2**768
+    both = np.concatenate([weight[:0:-1], weight]).astype(float)
+    cumulative = np.concatenate([[0.0], np.cumsum(both)])
+    at = edges + len(weight) - 1
+    expected = np.concatenate([[cumulative[at[0]]], np.diff(cumulative[at]), [1 - cumulative[at[-1]]]]) * N
+    counts = np.histogram(draws, bins=np.concatenate([[-np.inf], edges - 0.5, [np.inf]]))[0]
+    assert counts.sum() == N
+    keep = expected > 10
+    p = stats.chisquare(counts[keep], expected[keep] * counts[keep].sum() / expected[keep].sum()).pvalue
+    assert p > ALPHA
+
+
+def test_even_and_odd_values_are_equally_likely(draws):
+    odd = int((draws.astype(np.int64) & 1).sum())
+    assert stats.binomtest(odd, N, 0.5).pvalue > ALPHA
+
+
+def test_neighbouring_draws_are_uncorrelated(draws):
+    for lag in (1, 2, 4, 200, 16384):
+        r = np.corrcoef(draws[:-lag], draws[lag:])[0, 1]
+        assert abs(r) * np.sqrt(N - lag) < stats.norm.isf(ALPHA / 2)
+
+
+def test_the_scale_test_itself_accepts_and_rejects_as_often_as_it_says(rng):
+    """The helper's own error rates: no false alarm in 200 runs, and every wrong scale is caught."""
+    for _ in range(200):
+        sample = rng.normal(0, 3.0, 20_000)
+        assert has_scale(sample, 3.0)
+        assert not has_scale(sample * 0.9, 3.0)
+        assert not has_scale(sample * 1.1, 3.0)
+    level = np.mean([scale_p_value(rng.normal(0, 1, 500), 1.0) < 0.05 for _ in range(4000)])
+    assert 0.03 < level < 0.07
+    predicted = scale_power(2_000, 1.1)
+    caught = np.mean([scale_p_value(rng.normal(0, 1.1, 2_000), 1.0) < ALPHA for _ in range(2_000)])
+    assert caught == pytest.approx(predicted, abs=0.06)
+
+
+def test_a_sample_without_power_is_refused(rng):
+    with pytest.raises(ValueError, match="cannot tell"):
+        has_scale(rng.normal(0, 1, 500), 1.0)

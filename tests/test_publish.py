@@ -1,0 +1,256 @@
+import itertools
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pricdr
+from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Unit, publish
+from pricdr.errors import BudgetError, InputError, ParameterError
+from pricdr.privacy.calibration import epsilon_for, paper_sigma
+
+USERS = tuple(f"u{i}" for i in range(30))
+ITEMS = tuple(f"i{i}" for i in range(20))
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+
+
+def _ratings(changed=None, seed=0):
+    """Ratings of most users; ``changed`` = (user, item, value or None) makes a neighbour."""
+    rng = np.random.default_rng(seed)
+    cells = {(u, i): float(rng.integers(1, 6)) for u in USERS[:-3] for i in ITEMS[:-2] if rng.random() < 0.3}
+    if changed is not None:
+        user, item, value = changed
+        cells.pop((user, item), None)
+        if value is not None:
+            cells[user, item] = value
+    users, items = zip(*cells, strict=True)
+    return Ratings.from_triples(users, items, list(cells.values()))
+
+
+UNITS = [(PROMISE, Bounds()), (Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER), Bounds(clip=3.0))]
+
+
+@pytest.mark.parametrize(("strategy", "unit"), [*itertools.product([JLT(dim=12), SJLT(dim=12)], UNITS)], ids=str)
+def test_neighbours_leave_identical_folders_but_for_the_matrix(tmp_path, strategy, unit):
+    """Everything that leaves, byte for byte: another rating, the first of its item, the last of its user."""
+    guarantee, bounds = unit
+    only = next(iter(_ratings().items))
+    neighbours = {
+        "base": _ratings(),
+        "removed": _ratings(("u0", only, None)),
+        "added to an unrated user": _ratings((USERS[-1], "i3", 5.0)),
+        "first of its item": _ratings(("u1", ITEMS[-1], 1.0)),
+        "outside the catalogue": _ratings(("u1", "unheard of", 1.0)),
+    }
+    left = {}
+    for name, ratings in neighbours.items():
+        folder = tmp_path / name.replace(" ", "-")
+        publish(ratings, guarantee, strategy=strategy, users=USERS, items=ITEMS, bounds=bounds).save(folder)
+        files = {path.name: path for path in folder.iterdir()}
+        certificate = json.loads(files["certificate.json"].read_text())
+        matrix_hash = certificate["files"].pop("release.parquet")
+        assert len(matrix_hash) == 64
+        del certificate["digest"]  # it covers the matrix's hash
+        left[name] = (
+            sorted(files),
+            json.dumps(certificate),
+            files["README.md"].read_bytes(),
+            {n: p.stat().st_size for n, p in files.items()},
+        )
+    assert len({repr(value) for value in left.values()}) == 1
+
+
+def test_jlt_without_a_catalogue_shows_nothing_of_a_new_item(tmp_path):
+    """The first rating of an item changes no other item's row: only the row of that user moves."""
+    base, more = (
+        publish(r, PROMISE, strategy=JLT(dim=12), users=USERS, insecure_seed=3)
+        for r in (_ratings(), _ratings(("u1", "brand new", 1.0)))
+    )
+    moved = np.flatnonzero((base.matrix != more.matrix).any(axis=1))
+    assert moved.tolist() == [USERS.index("u1")]
+
+
+def test_every_listed_user_gets_a_row_in_the_lists_order():
+    release = publish(_ratings(), PROMISE, users=USERS[::-1], insecure_no_noise=True)
+    assert release.users == USERS[::-1]
+    silent_users = [USERS[::-1].index(u) for u in USERS[-3:]]
+    assert not release.matrix[silent_users].any()
+    noisy = publish(_ratings(), PROMISE, users=USERS)
+    assert np.abs(noisy.matrix[-3:]).min() >= 0
+    assert (noisy.matrix[-3:] != 0).mean() > 0.99
+
+
+def test_unlisted_users_are_left_out():
+    release = publish(_ratings(), PROMISE, users=USERS[:5])
+    assert release.users == USERS[:5]
+    assert release.certificate.users == 5
+
+
+def test_without_a_list_the_certificate_says_so():
+    certificate = publish(_ratings(), PROMISE).certificate
+    assert certificate.input.user_list == "read off the ratings"
+    assert any("without a declared user list" in text for text in certificate.not_protected)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "items", "stated"),
+    [(JLT(), None, "not needed"), (SJLT(), None, "read off the ratings"), (SJLT(), ITEMS, "declared")],
+)
+def test_the_item_universe_is_disclosed(strategy, items, stated):
+    certificate = publish(_ratings(), PROMISE, strategy=strategy, users=USERS, items=items).certificate
+    assert certificate.input.item_universe == stated
+    assert any("Which items exist" in t for t in certificate.not_protected) == (stated == "read off the ratings")
+
+
+def test_a_filtered_input_is_disclosed():
+    certificate = publish(_ratings().disclosing("a 5-core"), PROMISE, users=USERS).certificate
+    assert certificate.input.filtered_by == "a 5-core"
+    assert any("filter" in text for text in certificate.not_protected)
+
+
+def test_two_releases_share_no_noise():
+    one, two = (publish(_ratings(), PROMISE, users=USERS, strategy=JLT(dim=50)) for _ in range(2))
+    assert (one.matrix == two.matrix).mean() < 0.01
+
+
+def test_a_seeded_release_repeats_and_is_not_private():
+    one, two = (publish(_ratings(), PROMISE, users=USERS, insecure_seed=1) for _ in range(2))
+    assert np.array_equal(one.matrix, two.matrix)
+    assert not one.certificate.private
+    assert "NOT PRIVATE" in repr(one)
+    other = publish(_ratings(), PROMISE, users=USERS, insecure_seed=2)
+    assert (one.matrix == other.matrix).mean() < 0.01
+
+
+def test_a_noiseless_release_is_a_times_e_and_not_private():
+    release = publish(_ratings(), PROMISE, users=USERS, strategy=JLT(dim=300), insecure_no_noise=True)
+    certificate = release.certificate
+    assert (certificate.private, certificate.epsilon, certificate.mu, certificate.sigma) == (False, None, None, 0)
+    binary = _ratings().select(users=USERS).positives().matrix
+    gram = binary @ binary.T
+    assert np.linalg.norm(release.matrix @ release.matrix.T - gram) < 0.4 * np.linalg.norm(gram.toarray())
+
+
+def test_values_are_published_in_declared_steps():
+    ratings = Ratings.from_triples(["u", "v", "w"], ["i", "i", "i"], [4.0, 2.0, 99.0])
+    bounds = Bounds(rating_bound=5, rating_step=1)
+    release = publish(ratings, PROMISE, bounds=bounds, strategy=JLT(dim=40), insecure_no_noise=True)
+    norms = np.linalg.norm(release.matrix, axis=1)
+    np.testing.assert_allclose(norms, [4, 2, 5], rtol=1e-3)
+    assert release.certificate.sensitivity == 5
+
+
+def test_the_user_unit_clips_profiles():
+    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
+    release = publish(_ratings(), guarantee, bounds=Bounds(clip=1.5), users=USERS, insecure_no_noise=True)
+    assert np.linalg.norm(release.matrix, axis=1).max() <= 1.5 * (1 + 1e-6)
+    assert release.certificate.sensitivity == 3
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0, 64.0])
+def test_paper_calibration_states_both_epsilons(epsilon):
+    guarantee = Guarantee(epsilon=epsilon, delta=1e-4)
+    certificate = publish(
+        _ratings(), guarantee, users=USERS, strategy=JLT(dim=16), calibration=Calibration.PAPER
+    ).certificate
+    assert certificate.nominal_epsilon == epsilon
+    assert certificate.sigma == pytest.approx(paper_sigma(epsilon, 1e-4, dim=16))
+    assert certificate.epsilon == pytest.approx(epsilon_for(certificate.sigma, 1e-4, sensitivity=1, dim=16))
+    assert certificate.epsilon < epsilon
+
+
+def test_an_automatic_dimension_is_paid_for():
+    certificate = publish(_ratings(), PROMISE, strategy=JLT(dim=None), users=USERS).certificate
+    chosen = certificate.dim_chosen_by
+    assert chosen is not None
+    assert 16 <= certificate.dim <= 800
+    final = certificate.sensitivity / certificate.sigma
+    assert final**2 + chosen.mu**2 == pytest.approx(certificate.mu**2)
+    assert chosen.mu**2 == pytest.approx(0.01 * certificate.mu**2)
+    certificate.check()
+
+
+@pytest.mark.parametrize("strategy", [JLT(dim=None), SJLT(dim=None)])
+def test_an_automatic_dimension_follows_activity_and_noise(strategy):
+    rng = np.random.default_rng(0)
+    pairs = [(f"u{u}", f"i{i}") for u in range(200) for i in rng.choice(2000, 400, replace=False)]
+    ratings = Ratings.from_triples(*zip(*pairs, strict=True))
+    dims = {}
+    for epsilon in (2.0, 8.0):
+        certificate = publish(ratings, Guarantee(epsilon=epsilon, delta=1e-6), strategy=strategy).certificate
+        dims[epsilon] = certificate.dim
+        assert certificate.dim == pytest.approx(min(800, 400 / certificate.sigma**2), rel=0.05)
+    assert dims[8.0] > dims[2.0]
+
+
+def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
+    guarantee = Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER)
+    certificate = publish(_ratings(), guarantee, strategy=JLT(dim=None), bounds=Bounds(clip=2)).certificate
+    certificate.check()
+    assert certificate.dim_chosen_by.noisy_mean_square < 4 + 6 * 4 / (certificate.dim_chosen_by.mu * len(USERS))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"users": ("nobody", "at all")}, InputError, "columns swapped"),
+        ({"users": ("u1", "u1")}, InputError, "more than once"),
+        ({"users": ()}, InputError, "no users"),
+        ({"items": ()}, InputError, "no items"),
+        ({"bounds": Bounds(clip=1)}, ParameterError, "user unit"),
+        ({"calibration": Calibration.PAPER, "strategy": JLT(dim=None)}, ParameterError, "depends on the dimension"),
+        ({"calibration": Calibration.PAPER, "bounds": Bounds(rating_bound=5)}, ParameterError, "unit rating"),
+    ],
+)
+def test_impossible_requests_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
+        publish(_ratings(), PROMISE, **arguments)
+
+
+def test_insecure_releases_cannot_enter_a_ledger(tmp_path):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", PROMISE)
+    for insecure in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
+        with pytest.raises(ParameterError, match="cannot be entered in a ledger"):
+            publish(_ratings(), PROMISE, ledger=ledger, **insecure)
+    assert ledger.read().spends == ()
+
+
+def test_an_overspend_is_refused_before_anything_is_drawn(tmp_path, monkeypatch):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", PROMISE)
+    publish(_ratings(), PROMISE, ledger=ledger)
+
+    def never(*_):
+        raise AssertionError("random bits were drawn for a refused release")
+
+    monkeypatch.setattr("pricdr.randomness.Stream.read", never)
+    monkeypatch.setattr("pricdr.randomness.Stream.at", never)
+    with pytest.raises(BudgetError, match="refuses"):
+        publish(_ratings(), Guarantee(epsilon=0.1, delta=1e-6), ledger=ledger)
+    assert len(ledger.read().spends) == 1
+
+
+def test_the_certificate_states_the_ledgers_account(tmp_path):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
+    first, second = (publish(_ratings(), PROMISE, ledger=ledger).certificate for _ in range(2))
+    assert (first.ledger.releases, second.ledger.releases) == (1, 2)
+    assert first.ledger.epsilon_total == pytest.approx(4, rel=1e-6)
+    assert second.ledger.mu_total == pytest.approx(2**0.5 * second.mu)
+    assert 4 < second.ledger.epsilon_total < 8
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.floats(0.05, 100),
+    st.floats(1e-12, 0.1),
+    st.integers(1, 300),
+    st.sampled_from([JLT, SJLT]),
+    st.sampled_from([(Unit.RATING, Bounds()), (Unit.RATING, Bounds(rating_bound=5)), (Unit.USER, Bounds(clip=2.5))]),
+)
+def test_every_certificate_checks_out(epsilon, delta, dim, strategy, unit):
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=unit[0])
+    certificate = publish(_ratings(), guarantee, strategy=strategy(dim=dim), bounds=unit[1], users=USERS).certificate
+    certificate.check()
+    assert certificate.epsilon == epsilon
+    assert certificate.private

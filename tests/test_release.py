@@ -1,0 +1,266 @@
+import json
+import shutil
+
+import jsonschema
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import pricdr
+from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
+from pricdr.certificate import Certificate, _digest, schema_text
+from pricdr.disclosure import readme, statement
+from pricdr.errors import InputError, OutputError, VerificationError
+from pricdr.signing import create_keys
+
+IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
+
+
+@pytest.fixture(scope="module")
+def release():
+    ratings = Ratings.from_triples(IDS[:-1], ["x", "y", "x", "z", "y"])
+    return publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=5), users=IDS)
+
+
+@pytest.fixture
+def folder(release, tmp_path):
+    return release.save(tmp_path / "a.release")
+
+
+def _edit(folder, **changes):
+    """Change a certificate as a careful forger would: digest recomputed, bytes canonical."""
+    content = json.loads((folder / "certificate.json").read_text())
+    del content["digest"]
+    content.update(changes)
+    text = json.dumps({**content, "digest": _digest(content)}, indent=2, ensure_ascii=False) + "\n"
+    (folder / "certificate.json").write_text(text)
+
+
+def test_a_release_survives_the_round_trip(release, folder):
+    loaded = Release.load(folder)
+    assert loaded.users == IDS
+    assert np.array_equal(loaded.matrix, release.matrix)
+    assert loaded.certificate.model_copy(update={"files": {}}) == release.certificate
+
+
+def test_the_folder_holds_what_the_design_says(folder):
+    assert sorted(p.name for p in folder.iterdir()) == ["README.md", "certificate.json", "release.parquet"]
+    frame = pl.read_parquet(folder / "release.parquet")
+    assert frame.schema == {"user": pl.String, "vector": pl.Array(pl.Float32, 5)}
+    assert frame["user"].to_list() == list(IDS)
+
+
+def test_the_certificate_obeys_the_committed_schema(folder, pytestconfig):
+    committed = (pytestconfig.rootpath / "docs" / "certificate.schema.json").read_text()
+    assert committed == schema_text(), "run make schema"
+    jsonschema.validate(json.loads((folder / "certificate.json").read_text()), json.loads(committed))
+
+
+def test_the_contracts_names_are_at_the_top_level(folder):
+    content = json.loads((folder / "certificate.json").read_text())
+    top = {"schema_version", "private", "epsilon", "delta", "unit", "sigma", "sensitivity", "mu", "grid"}
+    assert top | {"strategy", "users", "dim", "files"} <= set(content)
+    assert "nominal_epsilon" not in content
+    assert content["strategy"]["name"] == "jlt"
+    assert content["mu"] == content["sensitivity"] / content["sigma"]
+
+
+@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+def test_any_changed_byte_is_noticed(folder, name):
+    path = folder / name
+    content = path.read_bytes()
+    positions = range(len(content)) if len(content) < 4000 else range(0, len(content), 7)
+    for at in positions:
+        path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(VerificationError):
+            verify(folder)
+    path.write_bytes(content)
+    assert verify(folder)
+
+
+@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"\n", lambda b: b""])
+def test_a_shorter_or_longer_file_is_noticed(folder, name, damage):
+    (folder / name).write_bytes(damage((folder / name).read_bytes()))
+    with pytest.raises(VerificationError):
+        verify(folder)
+
+
+@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+def test_a_missing_file_is_noticed(folder, name):
+    (folder / name).unlink()
+    with pytest.raises(VerificationError, match=f"{name} is missing"):
+        verify(folder)
+
+
+def test_an_extra_file_is_noticed(folder):
+    (folder / "notes.txt").write_text("hello")
+    with pytest.raises(VerificationError, match=r"'notes.txt' does not belong"):
+        verify(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epsilon": 3.9}, "promises more than sigma gives"),
+        ({"delta": 1e-7}, "promises more than sigma gives"),
+        ({"sigma": 5.0}, "grid is stated"),
+        ({"sensitivity": 0.5}, "sensitivity is stated"),
+        ({"mu": 0.1}, "mu is stated"),
+        ({"grid": 1.0}, "grid is stated"),
+        ({"users": 7}, "holds 6 rows of 5, the certificate states 7 of 5"),
+        ({"dim": 6}, "states 6 of 6"),
+        ({"private": False}, "private is False"),
+        ({"schema_version": 2}, "schema_version 2, this software knows 1"),
+        ({"schema_version": "1"}, "schema_version '1'"),
+        ({"epsilon_at_delta": []}, "epsilon_at_delta"),
+        ({"whole_user": []}, "whole_user"),
+        ({"nominal_epsilon": 1.0}, "digest does not fit"),
+        ({"epsilon": None}, "must be stated"),
+        ({"sigma": 0.0}, "must be stated"),
+        ({"unit": "user"}, "sensitivity is stated"),
+        ({"unit": "planet"}, "unit: Input should be"),
+        ({"files": {"../../etc/passwd": "0" * 64}}, "exactly release.parquet and README.md"),
+        ({"files": {}}, "exactly release.parquet and README.md"),
+        ({"surprise": 1}, "surprise"),
+        ({"users": "6"}, "users"),
+    ],
+    ids=str,
+)
+def test_a_careful_forgery_is_noticed(folder, changes, message):
+    _edit(folder, **changes)
+    with pytest.raises(VerificationError, match=message) as caught:
+        verify(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_honest_edit_of_nothing_still_verifies(folder):
+    _edit(folder)
+    assert verify(folder)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"schema_version": 1}', b"1" * (1 << 21)]
+)
+def test_a_certificate_that_is_none_is_refused_in_one_line(folder, content):
+    (folder / "certificate.json").write_bytes(content)
+    with pytest.raises(VerificationError) as caught:
+        verify(folder)
+    assert len(str(caught.value)) < 300
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_arbitrary_bytes_are_never_a_certificate(content):
+    with pytest.raises(VerificationError):
+        Certificate.from_bytes(content)
+
+
+def test_a_matrix_off_the_grid_is_noticed(release, tmp_path):
+    matrix = release.matrix.copy()
+    matrix[0, 0] += release.certificate.grid * 0.4
+    folder = Release(matrix, release.users, release.certificate).save(tmp_path / "off")
+    with pytest.raises(VerificationError, match="multiple of the grid"):
+        verify(folder)
+
+
+def test_a_matrix_with_a_nan_is_noticed(release, tmp_path):
+    matrix = release.matrix.copy()
+    matrix[0, 0] = np.nan
+    folder = Release(matrix, release.users, release.certificate).save(tmp_path / "nan")
+    with pytest.raises(VerificationError, match="finite"):
+        verify(folder)
+
+
+def test_loading_refuses_what_verify_refuses_unless_told_otherwise(folder):
+    _edit(folder, epsilon=1.0)
+    with pytest.raises(VerificationError):
+        Release.load(folder)
+    assert Release.load(folder, allow_unverified=True).users == IDS
+
+
+def test_an_existing_folder_is_never_touched(release, folder):
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    with pytest.raises(OutputError, match="exists already"):
+        release.save(folder)
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_no_such_folder_is_an_input_error(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        verify(tmp_path / "nothing")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="it is a file"):
+        verify(tmp_path / "file")
+
+
+def test_signatures(release, tmp_path):
+    private, public = create_keys(tmp_path / "ours")
+    _, other = create_keys(tmp_path / "theirs")
+    folder = release.save(tmp_path / "signed", signing_key=private)
+    assert verify(folder)
+    assert verify(folder, public_key=public).certificate.signed_by
+    with pytest.raises(VerificationError, match="another key"):
+        verify(folder, public_key=other)
+    signature = (folder / "certificate.json.sig").read_bytes()
+    for at in range(len(signature)):
+        changed = signature[:at] + bytes([signature[at] ^ 1]) + signature[at + 1 :]
+        (folder / "certificate.json.sig").write_bytes(changed)
+        with pytest.raises(VerificationError, match="not a valid signature"):
+            verify(folder)
+    (folder / "certificate.json.sig").unlink()
+    with pytest.raises(VerificationError, match=r"certificate.json.sig is missing"):
+        verify(folder)
+
+
+def test_a_stripped_signature_fails_where_one_is_required(release, tmp_path):
+    private, public = create_keys(tmp_path / "key")
+    folder = release.save(tmp_path / "signed", signing_key=private)
+    (folder / "certificate.json.sig").unlink()
+    _edit(folder, signed_by=None)
+    assert verify(folder)
+    with pytest.raises(VerificationError, match="not signed"):
+        verify(folder, public_key=public)
+
+
+def test_a_signed_certificate_cannot_be_edited(release, tmp_path):
+    private, _ = create_keys(tmp_path / "key")
+    folder = release.save(tmp_path / "signed", signing_key=private)
+    _edit(folder, software="better software")
+    with pytest.raises(VerificationError, match="not a valid signature"):
+        verify(folder)
+
+
+def test_the_matrix_is_read_only(release):
+    with pytest.raises(ValueError, match="read-only"):
+        release.matrix[0, 0] = 1
+
+
+def test_the_readme_says_what_the_certificate_says(release):
+    text = readme(release.certificate)
+    for section in statement(release.certificate):
+        assert section.title in text
+    for must in ("epsilon = 4", "delta = 1e-06", "one rating", "PRIVATE", "not protected", "No ledger"):
+        assert must in text
+
+
+def test_a_release_that_is_not_private_says_so_first():
+    ratings = Ratings.from_triples(["a"], ["x"])
+    for insecure in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
+        certificate = publish(ratings, Guarantee(epsilon=4, delta=1e-6), **insecure).certificate
+        certificate.check()
+        assert "NOT PRIVATE" in " ".join(statement(certificate)[0].lines)
+        assert "Nothing" in statement(certificate)[1].lines[0]
+
+
+def test_a_copy_of_the_folder_verifies(folder, tmp_path):
+    assert verify(shutil.copytree(folder, tmp_path / "copy")).users == IDS
+
+
+def test_the_package_function_is_not_hidden_by_its_module():
+    import importlib
+
+    importlib.import_module("pricdr.publish")
+    assert callable(pricdr.publish)

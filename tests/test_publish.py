@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import pricdr
 from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Unit, publish
 from pricdr.errors import BudgetError, InputError, ParameterError
+from pricdr.issuing import check
 from pricdr.privacy.calibration import epsilon_for, paper_sigma
 
 USERS = tuple(f"u{i}" for i in range(30))
@@ -169,7 +170,7 @@ def test_an_automatic_dimension_is_paid_for():
     final = certificate.sensitivity / certificate.sigma
     assert final**2 + chosen.mu**2 == pytest.approx(certificate.mu**2)
     assert chosen.mu**2 == pytest.approx(0.01 * certificate.mu**2)
-    certificate.check()
+    check(certificate)
 
 
 @pytest.mark.parametrize("strategy", [JLT(dim=None), SJLT(dim=None)])
@@ -188,7 +189,7 @@ def test_an_automatic_dimension_follows_activity_and_noise(strategy):
 def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
     guarantee = Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER)
     certificate = publish(_ratings(), guarantee, strategy=JLT(dim=None), bounds=Bounds(clip=2)).certificate
-    certificate.check()
+    check(certificate)
     assert certificate.dim_chosen_by.noisy_mean_square < 4 + 6 * 4 / (certificate.dim_chosen_by.mu * len(USERS))
 
 
@@ -251,6 +252,66 @@ def test_the_certificate_states_the_ledgers_account(tmp_path):
 def test_every_certificate_checks_out(epsilon, delta, dim, strategy, unit):
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=unit[0])
     certificate = publish(_ratings(), guarantee, strategy=strategy(dim=dim), bounds=unit[1], users=USERS).certificate
-    certificate.check()
+    check(certificate)
     assert certificate.epsilon == epsilon
     assert certificate.private
+
+
+@pytest.mark.parametrize(
+    ("unit", "bounds", "epsilon"),
+    [
+        (Unit.RATING, Bounds(rating_bound=5, rating_step=0.01), 1.0),
+        (Unit.USER, Bounds(clip=30.0), 1.0),
+        (Unit.RATING, Bounds(), 0.001),
+    ],
+)
+def test_ratings_still_matter_where_the_noise_is_large(unit, bounds, epsilon):
+    """The same seed with and without ratings: the difference is A E, not zero."""
+    guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
+    full, empty = (
+        publish(r, guarantee, users=USERS, items=ITEMS, bounds=bounds, insecure_seed=1)
+        for r in (_ratings(), Ratings.from_triples(["u0"], ["i0"]))
+    )
+    signal = np.linalg.norm(full.matrix[1:-3].astype(float) - empty.matrix[1:-3], axis=1)
+    plain = publish(
+        _ratings(), guarantee, users=USERS, items=ITEMS, bounds=bounds, insecure_seed=1, insecure_no_noise=True
+    )
+    np.testing.assert_allclose(signal, np.linalg.norm(plain.matrix[1:-3], axis=1), rtol=0.05)
+    assert not any("pure noise" in text for text in full.certificate.warnings)
+
+
+def test_a_release_of_pure_noise_says_so():
+    certificate = publish(_ratings(), Guarantee(epsilon=1e-6, delta=1e-9), users=USERS).certificate
+    assert any("pure noise" in text for text in certificate.warnings)
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "arguments"),
+    [
+        (Guarantee(epsilon=1e-5, delta=1e-9), {"strategy": JLT(dim=None)}),
+        (Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER), {"bounds": Bounds(clip=1e-200)}),
+        (Guarantee(epsilon=1e7, delta=1e-6), {"calibration": Calibration.PAPER}),
+        (Guarantee(epsilon=600, delta=1e-6), {}),
+    ],
+)
+def test_nothing_fails_after_the_spend(tmp_path, guarantee, arguments):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", Guarantee(epsilon=1e9, delta=1e-6, unit=guarantee.unit))
+    with pytest.raises(ParameterError):
+        publish(_ratings(), guarantee, ledger=ledger, **arguments)
+    assert ledger.read().spends == ()
+
+
+def test_an_enormous_clip_is_no_obstacle_to_an_automatic_dimension():
+    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
+    check(publish(_ratings(), guarantee, bounds=Bounds(clip=1e10), strategy=JLT(dim=None)).certificate)
+
+
+def test_number_types_of_the_caller_do_not_matter():
+    assert Bounds(clip=np.uint8(130)).sensitivity(Unit.USER) == 260
+    assert type(Guarantee(epsilon=np.float32(4), delta=np.float64(1e-6)).epsilon) is float
+
+
+def test_the_cost_to_a_whole_user_counts_the_mean_behind_an_automatic_dimension():
+    certificate = publish(_ratings(), PROMISE, strategy=JLT(dim=None), users=USERS).certificate
+    plain = publish(_ratings(), PROMISE, users=USERS).certificate
+    assert certificate.whole_user[-1].removed_typically > plain.whole_user[-1].removed_typically * 1.3

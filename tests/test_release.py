@@ -13,6 +13,7 @@ from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
 from pricdr.certificate import Certificate, _digest, schema_text
 from pricdr.disclosure import readme, statement
 from pricdr.errors import InputError, OutputError, VerificationError
+from pricdr.issuing import check, rounded_up
 from pricdr.signing import create_keys
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
@@ -106,21 +107,84 @@ def test_an_extra_file_is_noticed(folder):
     [
         ({"epsilon": 3.9}, "promises more than sigma gives"),
         ({"delta": 1e-7}, "promises more than sigma gives"),
-        ({"sigma": 5.0}, "grid is stated"),
+        ({"sigma": 5.0}, "mu is stated"),
         ({"sensitivity": 0.5}, "sensitivity is stated"),
         ({"mu": 0.1}, "mu is stated"),
         ({"grid": 1.0}, "grid is stated"),
         ({"users": 7}, "holds 6 rows of 5, the certificate states 7 of 5"),
         ({"dim": 6}, "states 6 of 6"),
-        ({"private": False}, "private is False"),
+        ({"private": False}, "private is stated as False"),
         ({"schema_version": 2}, "schema_version 2, this software knows 1"),
         ({"schema_version": "1"}, "schema_version '1'"),
         ({"epsilon_at_delta": []}, "epsilon_at_delta"),
         ({"whole_user": []}, "whole_user"),
         ({"nominal_epsilon": 1.0}, "digest does not fit"),
+        ({"warnings": ["all is well"]}, "warnings is stated"),
+        ({"not_protected": []}, "not_protected is stated"),
+        ({"neighbours": "nobody"}, "neighbours is stated"),
+        ({"strategy": {"name": "magic", "parameters": {}}}, "not one this software knows"),
+        ({"strategy": {"name": "sjlt", "parameters": {}}}, "needs an item universe"),
+        ({"dim_chosen_by": {"mu": 1e-9, "noisy_mean_square": 1.0}}, "dim_chosen_by.mu is stated"),
+        (
+            {"bounds": {"counts": "rows", "rating_bound": 1.0, "rating_step": 1.0, "clip": 1.0}},
+            "belongs to the user unit",
+        ),
+        (
+            {"bounds": {"counts": "rows", "rating_bound": 1.0, "rating_step": 0.5, "clip": None}},
+            "contradicts itself",
+        ),
+        (
+            {
+                "ledger": {
+                    "releases": 1,
+                    "mu_total": 50.0,
+                    "epsilon_total": 0.1,
+                    "budget_epsilon": 1.0,
+                    "budget_delta": 1e-6,
+                }
+            },
+            "less than its releases cost",
+        ),
+        (
+            {
+                "ledger": {
+                    "releases": 1,
+                    "mu_total": 0.1,
+                    "epsilon_total": 0.9,
+                    "budget_epsilon": 1.0,
+                    "budget_delta": 1e-6,
+                }
+            },
+            "less than its releases cost",
+        ),
+        (
+            {
+                "ledger": {
+                    "releases": 1,
+                    "mu_total": 0.9,
+                    "epsilon_total": 9.0,
+                    "budget_epsilon": 1.0,
+                    "budget_delta": 1e-6,
+                }
+            },
+            "more than its budget",
+        ),
+        (
+            {
+                "noise": {
+                    "law": "discrete Gaussian on the grid, independent in every coordinate",
+                    "source": "secret",
+                    "refinement": 1,
+                    "grid_steps_per_sigma": 7.0,
+                    "lattice_factor": 1.0,
+                    "sampler_distance": 0.0,
+                }
+            },
+            "noise is stated",
+        ),
         ({"epsilon": None}, "must be stated"),
         ({"sigma": 0.0}, "must be stated"),
-        ({"unit": "user"}, "sensitivity is stated"),
+        ({"unit": "user"}, "unit user needs a clip"),
         ({"unit": "planet"}, "unit: Input should be"),
         ({"files": {"../../etc/passwd": "0" * 64}}, "exactly release.parquet and README.md"),
         ({"files": {}}, "exactly release.parquet and README.md"),
@@ -250,7 +314,7 @@ def test_a_release_that_is_not_private_says_so_first():
     ratings = Ratings.from_triples(["a"], ["x"])
     for insecure in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
         certificate = publish(ratings, Guarantee(epsilon=4, delta=1e-6), **insecure).certificate
-        certificate.check()
+        check(certificate)
         assert "NOT PRIVATE" in " ".join(statement(certificate)[0].lines)
         assert "Nothing" in statement(certificate)[1].lines[0]
 
@@ -264,3 +328,41 @@ def test_the_package_function_is_not_hidden_by_its_module():
 
     importlib.import_module("pricdr.publish")
     assert callable(pricdr.publish)
+
+
+def test_a_readme_that_says_something_else_is_noticed(folder):
+    import hashlib
+
+    text = (folder / "README.md").read_text().replace("epsilon = 4", "epsilon = 0.01").encode()
+    (folder / "README.md").write_bytes(text)
+    files = json.loads((folder / "certificate.json").read_text())["files"]
+    _edit(folder, files={**files, "README.md": hashlib.sha256(text).hexdigest()})
+    with pytest.raises(VerificationError, match="does not say what the certificate says"):
+        verify(folder)
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (lambda f: f.with_columns(raw=pl.lit(1)), "no others"),
+        (lambda f: f.with_columns(user=pl.lit("alice")), "one row per user"),
+        (lambda f: f.with_columns(user=pl.when(pl.col("user") == "alice").then(pl.lit("")).otherwise("user")), "gaps"),
+        (lambda f: f.head(0), "holds 0 rows of 5"),
+        (lambda f: f.with_columns(pl.col("vector").cast(pl.Array(pl.Float64, 5))), "float32"),
+        (lambda f: f.with_columns(vector=pl.Series(np.zeros((6, 5), dtype=np.float32))), "less noise"),
+    ],
+)
+def test_a_table_of_another_kind_is_noticed(folder, frame, message):
+    import hashlib
+
+    frame(pl.read_parquet(folder / "release.parquet")).write_parquet(folder / "release.parquet")
+    files = json.loads((folder / "certificate.json").read_text())["files"]
+    digest = hashlib.sha256((folder / "release.parquet").read_bytes()).hexdigest()
+    _edit(folder, files={**files, "release.parquet": digest})
+    with pytest.raises(VerificationError, match=message):
+        verify(folder)
+
+
+@given(st.floats(1e-6, 1e6))
+def test_figures_for_people_never_understate(value):
+    assert value * (1 - 2e-9) <= rounded_up(value) <= value * (1 + 1.1e-5)

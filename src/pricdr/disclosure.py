@@ -94,7 +94,7 @@ def _made(c: "Certificate") -> tuple[str, ...]:
     parameters = "".join(f", {name} {value:g}" for name, value in c.strategy.parameters.items())
     lines = [
         f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
-        f" ({c.strategy.name}{parameters}); {c.bounds.entries}.",
+        f" ({c.strategy.name}{parameters}); {_entries(c)}.",
         f"Noise: {c.noise.law}, sigma {c.sigma:.6g}; sensitivity {c.sensitivity:g}"
         + ("" if c.mu is None else f"; mu {c.mu:.6g}")
         + f"; bits: {_BITS[c.noise.source]}.",
@@ -119,6 +119,14 @@ def _budget(c: "Certificate") -> tuple[str, ...]:
     return (
         f"Release {ledger.releases} of this ledger: epsilon {ledger.epsilon_total:.4g} spent of "
         f"{ledger.budget_epsilon:g} at delta {ledger.budget_delta:g} (mu {ledger.mu_total:.6g}).",
+    )
+
+
+def _entries(c: "Certificate") -> str:
+    if c.bounds.counts == "rows":
+        return "every rated item counts as 1"
+    return (
+        f"a rating counts as its value in steps of {c.bounds.rating_step:g}, forced into [0, {c.bounds.rating_bound:g}]"
     )
 
 

@@ -1,9 +1,10 @@
 """Writing files so that a reader never sees half of one: stage beside the target, then rename."""
 
 import os
+import re
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -47,10 +48,7 @@ def new_folder(path: Path) -> Iterator[Path]:
             with suppress(OSError):
                 if visible:
                     path.rename(staging)
-            _discard(staging)
-            with suppress(OSError):  # not empty: somebody else uses it by now
-                for folder in missing:
-                    folder.rmdir()
+            _discard(staging, missing)
             raise
 
 
@@ -107,7 +105,7 @@ def _claimed(path: Path) -> Iterator[Path]:
         raise OutputError(f"{path} is being written by this process already")
     _staged.add(staging)
     try:
-        _discard(staging)  # left by an earlier process of the same number, as every one has in some containers
+        _remove(staging)  # left by an earlier process of the same number, as every one has in some containers
         yield staging
     finally:
         _staged.discard(staging)
@@ -123,9 +121,10 @@ def _telling(path: Path) -> Iterator[None]:
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
     except Exception as error:
-        if type(error).__module__ == "polars.exceptions":
-            raise OutputError(f"cannot write {path}: {error}") from error
-        raise
+        if type(error).__module__ != "polars.exceptions":
+            raise
+        code = re.search(r"os error (\d+)", str(error))
+        raise OutputError(f"cannot write {path}: {os.strerror(int(code[1])) if code else error}") from error
 
 
 def _sweep(path: Path) -> None:
@@ -134,7 +133,7 @@ def _sweep(path: Path) -> None:
         for stale in path.parent.iterdir():
             staged, _, owner = stale.name.rpartition("-")
             if staged == f".{path.name}.partial" and owner.isdecimal() and not _alive(int(owner)):
-                _discard(stale)
+                _remove(stale)
 
 
 def _alive(pid: int) -> bool:
@@ -147,15 +146,25 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _discard(staging: Path) -> None:
-    """Remove a staged file or folder, however often the user interrupts meanwhile."""
+def _discard(staging: Path, parents: Sequence[Path] = ()) -> None:
+    """Remove what was staged and the folders made for it; an interrupt meanwhile waits until that is done."""
+    interrupt = None
     while True:
         try:
-            if staging.is_dir() and not staging.is_symlink():
-                shutil.rmtree(staging, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    staging.unlink(missing_ok=True)
-            return
-        except (KeyboardInterrupt, SystemExit):
-            continue
+            _remove(staging)
+            for folder in parents:
+                with suppress(OSError):  # not empty: somebody else uses it by now
+                    folder.rmdir()
+            break
+        except (KeyboardInterrupt, SystemExit) as another:
+            interrupt = another
+    if interrupt is not None:
+        raise interrupt
+
+
+def _remove(staging: Path) -> None:
+    if staging.is_dir() and not staging.is_symlink():
+        shutil.rmtree(staging, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            staging.unlink(missing_ok=True)

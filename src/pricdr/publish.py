@@ -4,37 +4,28 @@ The order matters and is visible below: check what was declared, settle σ, reco
 anything. Nothing is filtered here, and nothing read off the ratings leaves except the noisy matrix.
 """
 
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Literal
 
 from pricdr import __version__
 from pricdr.blocks import Progress, silent
 from pricdr.certificate import (
-    BoundsStatement,
-    Certificate,
     DimStatement,
     InputStatement,
+    ItemUniverse,
     LedgerStatement,
+    NoiseSource,
     StrategyStatement,
-    epsilon_curve,
-    neighbours_text,
-    noise_statement,
-    whole_user_figures,
 )
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
+from pricdr.issuing import Terms, issue
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import (
-    Calibration,
-    composed_mu,
-    epsilon_for,
-    paper_sigma,
-    sigma_for,
-)
-from pricdr.privacy.dimension import BUDGET_SHARE, LARGEST, ChosenDim, choose_dim
-from pricdr.privacy.guarantee import Guarantee, Unit, delta_warnings
+from pricdr.privacy.calibration import Calibration, composed_mu, epsilon_for, paper_sigma, sigma_for
+from pricdr.privacy.dimension import BUDGET_SHARE, LARGEST, ChosenDim, choose_dim, require_room
+from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.mechanism import Grid, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
@@ -51,18 +42,13 @@ class _Plan:
     """Everything settled before the first random bit."""
 
     guarantee: Guarantee
-    strategy: Strategy
-    bounds: Bounds
     calibration: Calibration
-    source: Literal["secret", "seeded", "none"]
-    sensitivity: float
-    sigma: float
+    source: NoiseSource
+    grid: Grid
     dim_mu: float
     """μ of the noisy mean behind an automatic dimension; 0 where the dimension was given."""
-
-    @property
-    def mu(self) -> float:
-        return composed_mu([self.sensitivity / self.sigma, self.dim_mu])
+    cost: float
+    """μ of the whole release."""
 
 
 def publish(
@@ -103,8 +89,9 @@ def publish(
     Release(2 users x 8, jlt, epsilon=4, delta=1e-06 per rating)
     """
     selected = _select(ratings, users, items)
-    plan = _plan(guarantee, strategy, bounds, calibration, insecure_seed, insecure_no_noise)
-    balance = _spend(plan, ledger)
+    source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
+    plan = _plan(guarantee, strategy, bounds, calibration, source)
+    balance = None if ledger is None else _spend(plan, strategy, ledger)
     entries = bounds.entries(selected)
     with ExitStack() as lifetime:
         randomness: Randomness
@@ -116,18 +103,18 @@ def publish(
                 bounds=bounds,
                 unit=guarantee.unit,
                 mu=plan.dim_mu,
-                sigma=plan.sigma,
+                sigma=plan.grid.sigma,
                 randomness=randomness,
             )
             strategy = strategy.with_dim(chosen.dim)
-        grid = Grid.noiseless(bounds) if insecure_no_noise else Grid.for_noise(plan.sigma)
         rows = strategy.item_rows(selected.items, randomness, progress)
+        noise = DiscreteGaussian(randomness, "noise", refinement=plan.grid.refinement)
         matrix = release_rows(
             entries,
-            on_grid(rows, radius=bounds.rating_step / grid.step),
-            grid=grid,
+            on_grid(rows, radius=plan.grid.radius(bounds)),
+            grid=plan.grid,
             bounds=bounds,
-            noise=None if insecure_no_noise else DiscreteGaussian(randomness, "noise"),
+            noise=None if insecure_no_noise else noise,
             progress=progress,
         )
     inputs = InputStatement(
@@ -135,7 +122,7 @@ def publish(
         item_universe=_item_universe(strategy, items),
         filtered_by=ratings.filtered_by,
     )
-    certificate = _certificate(plan, strategy, grid, len(selected.users), inputs, balance, chosen)
+    certificate = issue(_terms(plan, strategy, bounds, len(selected.users), inputs, balance, chosen))
     return Release(matrix, selected.users, certificate)
 
 
@@ -156,14 +143,11 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
 
 
 def _plan(
-    guarantee: Guarantee,
-    strategy: Strategy,
-    bounds: Bounds,
-    calibration: Calibration,
-    insecure_seed: int | None,
-    insecure_no_noise: bool,
+    guarantee: Guarantee, strategy: Strategy, bounds: Bounds, calibration: Calibration, source: NoiseSource
 ) -> _Plan:
+    """Settle σ, the grid and the cost, and refuse whatever would fail later: nothing may fail after the spend."""
     sensitivity = bounds.sensitivity(guarantee.unit)
+    widest = LARGEST if strategy.dim is None else strategy.dim
     dim_mu = 0.0
     if calibration is Calibration.PAPER:
         if strategy.dim is None:
@@ -171,136 +155,65 @@ def _plan(
         if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
             raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
         sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.dim)
+        delivered = epsilon_for(sigma, guarantee.delta, sensitivity=sensitivity, dim=widest)
+        if not math.isfinite(delivered):
+            raise ParameterError(f"nominal epsilon {guarantee.epsilon:g} delivers nothing that can be certified")
     else:
-        widest = LARGEST if strategy.dim is None else strategy.dim
         sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=sensitivity, dim=widest + 1)
         if strategy.dim is None:
-            total = sensitivity / sigma
-            dim_mu, sigma = total * BUDGET_SHARE**0.5, sigma / (1 - BUDGET_SHARE) ** 0.5
-    source: Literal["secret", "seeded", "none"]
-    source = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
-    return _Plan(guarantee, strategy, bounds, calibration, source, sensitivity, sigma, dim_mu)
+            dim_mu, sigma = BUDGET_SHARE**0.5 * sensitivity / sigma, sigma / (1 - BUDGET_SHARE) ** 0.5
+            require_room(dim_mu)
+    grid = Grid.noiseless(bounds) if source == "none" else Grid.for_noise(sigma, bounds=bounds, dim=widest)
+    grid.radius(bounds)
+    return _Plan(guarantee, calibration, source, grid, dim_mu, composed_mu([sensitivity / sigma, dim_mu]))
 
 
-def _spend(plan: _Plan, ledger: Ledger | None) -> Balance | None:
-    if ledger is None:
-        return None
+def _spend(plan: _Plan, strategy: Strategy, ledger: Ledger) -> Balance:
     if plan.source != "secret":
         raise ParameterError("a release that is not private cannot be entered in a ledger")
-    dim = LARGEST if plan.strategy.dim is None else plan.strategy.dim
-    return ledger.spend(mu=plan.mu, dim=dim + 1, unit=plan.guarantee.unit, strategy=plan.strategy.name)
+    numbers = (LARGEST if strategy.dim is None else strategy.dim) + 1
+    return ledger.spend(mu=plan.cost, dim=numbers, unit=plan.guarantee.unit, strategy=strategy.name)
 
 
-def _item_universe(
-    strategy: Strategy, items: Sequence[str] | None
-) -> Literal["declared", "read off the ratings", "not needed"]:
+def _item_universe(strategy: Strategy, items: Sequence[str] | None) -> ItemUniverse:
     if items is not None:
         return "declared"
     return "read off the ratings" if strategy.needs_catalogue else "not needed"
 
 
-def _certificate(
+def _terms(
     plan: _Plan,
     strategy: Strategy,
-    grid: Grid,
+    bounds: Bounds,
     n_users: int,
     inputs: InputStatement,
     balance: Balance | None,
     chosen: ChosenDim | None,
-) -> Certificate:
-    guarantee, bounds, noisy = plan.guarantee, plan.bounds, plan.source != "none"
-    assert strategy.dim is not None
-    epsilon = guarantee.epsilon
-    if plan.calibration is Calibration.PAPER:
-        epsilon = epsilon_for(plan.sigma, guarantee.delta, sensitivity=plan.sensitivity, dim=strategy.dim)
-    certificate = Certificate(
-        schema_version=1,
-        private=plan.source == "secret",
-        epsilon=float(epsilon) if noisy else None,
-        nominal_epsilon=float(guarantee.epsilon) if noisy and plan.calibration is Calibration.PAPER else None,
-        delta=guarantee.delta,
-        unit=guarantee.unit.value,
-        sigma=grid.sigma,
-        sensitivity=float(plan.sensitivity),
-        mu=plan.mu if noisy else None,
-        grid=grid.step,
-        strategy=StrategyStatement(
-            name=strategy.name, parameters=strategy.parameters(), rows_cancel=strategy.rows_cancel
-        ),
-        users=n_users,
+) -> Terms:
+    assert strategy.dim is not None, "settled by now"
+    return Terms(
+        epsilon=None if plan.source == "none" else plan.guarantee.epsilon,
+        delta=plan.guarantee.delta,
+        unit=plan.guarantee.unit,
+        calibration=plan.calibration,
+        bounds=bounds,
+        grid=plan.grid,
+        source=plan.source,
+        strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
         dim=strategy.dim,
-        neighbours=neighbours_text(guarantee.unit, bounds.largest),
-        epsilon_at_delta=[],
-        whole_user=[],
-        bounds=_bounds_statement(bounds),
-        calibration=plan.calibration.value,
-        noise=noise_statement(plan.source),
+        users=n_users,
         input=inputs,
-        ledger=_ledger_statement(balance),
-        dim_chosen_by=_dim_statement(chosen),
-        not_protected=_not_protected(plan, inputs),
-        warnings=list(delta_warnings(guarantee.delta, n_users)),
+        ledger=None if balance is None else _ledger_statement(balance),
+        chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
         software=f"pricdr {__version__}",
     )
-    if not noisy:
-        return certificate
-    return certificate.model_copy(
-        update={
-            "epsilon_at_delta": epsilon_curve(certificate.spends()),
-            "whole_user": whole_user_figures(certificate),
-        }
-    )
 
 
-def _bounds_statement(bounds: Bounds) -> BoundsStatement:
-    if bounds.rating_bound is None:
-        entries = "every rated item counts as 1"
-    else:
-        entries = (
-            f"a rating counts as its value in steps of {bounds.rating_step:g}, forced into [0, {bounds.largest:g}]"
-        )
-    return BoundsStatement(
-        entries=entries,
-        rating_bound=float(bounds.largest),
-        rating_step=float(bounds.rating_step),
-        clip=None if bounds.clip is None else float(bounds.clip),
-    )
-
-
-def _dim_statement(chosen: ChosenDim | None) -> DimStatement | None:
-    return None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square)
-
-
-def _ledger_statement(balance: Balance | None) -> LedgerStatement | None:
-    if balance is None:
-        return None
+def _ledger_statement(balance: Balance) -> LedgerStatement:
     return LedgerStatement(
         releases=len(balance.spends),
         mu_total=balance.mu,
         epsilon_total=balance.epsilon,
-        budget_epsilon=float(balance.budget.epsilon),
+        budget_epsilon=balance.budget.epsilon,
         budget_delta=balance.budget.delta,
     )
-
-
-def _not_protected(plan: _Plan, inputs: InputStatement) -> list[str]:
-    found = [
-        "The user list itself: its ids, their number and their order are in the release."
-        if inputs.user_list == "declared"
-        else "Who has ratings at all: without a declared user list the users were read off the ratings."
-    ]
-    if inputs.item_universe == "read off the ratings":
-        found.append(
-            "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
-            "it; the guarantee holds for ratings of items that somebody else rated too."
-        )
-    if inputs.filtered_by is not None:
-        found.append(
-            "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
-            "and item sets fixed; which users and items survived the filter is not covered."
-        )
-    if plan.guarantee.unit is Unit.RATING:
-        found.append("A user's taste as a whole: the promise is for one rating; the section on a whole user says more.")
-    found.append("What other releases of the same ratings tell, unless one ledger counts them all.")
-    found.append("What holds of the population: the release is made to tell general tastes.")
-    return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr import __version__
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, VerificationError
 from pricdr.files import new_folder
@@ -28,6 +29,7 @@ MATRIX: Final = "release.parquet"
 CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 README: Final = "README.md"
+_ROWS_PER_CHECK: Final = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +52,7 @@ class Release:
     def __repr__(self) -> str:
         """Sizes and the promise."""
         c = self.certificate
-        promise = f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}" if c.private and c.epsilon else "NOT PRIVATE"
+        promise = f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}" if c.private else "NOT PRIVATE"
         return f"Release({len(self.users)} users x {c.dim}, {c.strategy.name}, {promise})"
 
     def save(
@@ -107,13 +109,16 @@ def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str]
     every figure that follows; the matrix: shape, ids, finite multiples of the grid. :class:`VerificationError`
     names the first thing that is wrong; :class:`InputError` where there is no such folder.
     """
+    from pricdr.issuing import check
+
     path = _existing(Path(folder))
     certificate = _read_certificate(path)
     _check_signature(path, certificate, public_key)
     _check_files(path, certificate)
-    certificate.check()
+    check(certificate)
     release = Release(*_read_matrix(path / MATRIX), certificate)
     _check_matrix(release)
+    _check_readme(path, certificate)
     return release
 
 
@@ -166,16 +171,36 @@ def _check_files(path: Path, certificate: "Certificate") -> None:
             raise VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
 
 
+def _check_readme(path: Path, certificate: "Certificate") -> None:
+    """README.md must say what the certificate says; another version may word it otherwise, and its hash must do."""
+    from pricdr.disclosure import readme
+
+    if certificate.software == f"pricdr {__version__}":
+        expected = readme(certificate).encode()
+        if _read(path / README, len(expected) + 1) != expected:
+            raise VerificationError(f"{README} does not say what the certificate says")
+
+
 def _check_matrix(release: Release) -> None:
-    block = 1 << 16
-    for start in range(0, len(release.matrix), block):
-        rows = release.matrix[start : start + block]
+    grid, sigma, total = release.certificate.grid, release.certificate.sigma, 0.0
+    for start in range(0, len(release.matrix), _ROWS_PER_CHECK):
+        rows = release.matrix[start : start + _ROWS_PER_CHECK].astype(np.float64)
         if not np.isfinite(rows).all():
             raise VerificationError(f"{MATRIX} holds a value that is not a finite number")
-        steps = rows / release.certificate.grid
+        steps = rows / grid
         # float32 keeps 24 bits: a multiple of the grid stays within 2^-23 of a whole number, relatively
         if (np.abs(steps - np.rint(steps)) > np.abs(steps) * 2.0**-22).any():
             raise VerificationError(f"{MATRIX} holds a value that is not a multiple of the grid")
+        total += float(np.einsum("ij,ij->", rows, rows))
+    if total < sigma**2 * _least_square_sum(release.matrix.size):
+        raise VerificationError(f"{MATRIX} holds less noise than sigma says: its values are too small")
+
+
+def _least_square_sum(count: int) -> float:
+    """A sum of squares of so many standard normals, whatever is added to them, falls below this once in 10^12 times."""
+    from scipy.special import gammaincinv
+
+    return 2 * float(gammaincinv(count / 2, 1e-12))
 
 
 def _write_matrix(path: Path, matrix: FloatArray, users: Ids) -> None:
@@ -192,14 +217,18 @@ def _read_matrix(path: Path) -> tuple[FloatArray, Ids]:
 
     try:
         frame = pl.read_parquet(path)
-        users, vectors = frame["user"], frame["vector"]
     except (pl.exceptions.PolarsError, OSError) as error:
-        raise VerificationError(f"{MATRIX} cannot be read as a table of user and vector") from error
-    if users.dtype != pl.String or not isinstance(vectors.dtype, pl.Array) or vectors.dtype.inner != pl.Float32:
-        raise VerificationError(f"{MATRIX} must hold text in 'user' and float32 vectors in 'vector'")
-    if users.null_count() or vectors.null_count() or users.n_unique() != len(users):
+        raise VerificationError(f"{MATRIX} cannot be read as a table") from error
+    types = frame.schema
+    vector = types.get("vector")
+    if list(types) != ["user", "vector"] or types["user"] != pl.String:
+        raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
+    if not isinstance(vector, pl.Array) or vector.inner != pl.Float32 or len(vector.shape) != 1:
+        raise VerificationError(f"{MATRIX} must hold float32 vectors of one length")
+    users, vectors = frame["user"], frame["vector"]
+    if frame.null_count().sum_horizontal().item() or users.n_unique() != len(users) or (users == "").any():
         raise VerificationError(f"{MATRIX} must hold one row per user, with no gaps")
-    return vectors.to_numpy().reshape(len(frame), -1), tuple(users.to_list())
+    return vectors.to_numpy().reshape(len(frame), vector.size), tuple(users.to_list())
 
 
 def _sha256(path: Path) -> str:

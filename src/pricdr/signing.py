@@ -38,8 +38,9 @@ def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
     """The private key in a PEM file."""
+    content = _read(path)
     try:
-        key = load_pem_private_key(_read(path), password=None)
+        key = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(f"{path} holds no usable private key (expected an unencrypted Ed25519 key in PEM)") from error
     if not isinstance(key, Ed25519PrivateKey):
@@ -49,8 +50,9 @@ def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
 
 def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
     """The public key in a PEM file."""
+    content = _read(path)
     try:
-        key = load_pem_public_key(_read(path))
+        key = load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise InputError(f"{path} holds no usable public key (expected an Ed25519 key in PEM)") from error
     if not isinstance(key, Ed25519PublicKey):

@@ -4,6 +4,7 @@ import gzip
 import zlib
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -219,8 +220,11 @@ def test_corrupt_gzip(spoil, tmp_path, refused):
 def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
     monkeypatch.setattr(contents, "EXPANSION_FROM", 4 << 20)
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    line = b"1,1\n" * (1 << 18)
-    packed = b"".join([packer.compress(b"user,item\n"), *(packer.compress(line) for _ in range(64)), packer.flush()])
+    # What follows must not make the bomb look harmless, so the tail does not compress.
+    tail = "".join(f"{n},{n}\n" for n in np.random.default_rng(0).integers(0, 2**62, 50_000)).encode()
+    parts = [b"user,item\n", *[b"1,1\n" * (1 << 18)] * 64, tail]
+    packed = b"".join([*map(packer.compress, parts), packer.flush()])
+    assert 500 * len(packed) > 64 << 20
     path = tmp_path / "r.csv.gz"
     path.write_bytes(packed)
     monkeypatch.setattr(contents, "LARGEST_EXPANSION", 500)

@@ -61,7 +61,7 @@ def test_without_noise_the_release_is_the_exact_product():
 
 
 def test_blocks_and_threads_do_not_change_a_single_value(monkeypatch):
-    entries, grid = _small(m=300), Grid.for_noise(2.0)
+    entries, grid = _small(m=300), Grid.for_noise(2.0, bounds=Bounds(rating_bound=5), dim=5)
     rows = on_grid(np.ones((30, 5), dtype=np.float32), radius=1 / grid.step)
 
     def run():
@@ -75,7 +75,7 @@ def test_blocks_and_threads_do_not_change_a_single_value(monkeypatch):
 
 
 def test_published_values_are_multiples_of_the_grid():
-    grid = Grid.for_noise(math.pi)
+    grid = Grid.for_noise(math.pi, bounds=Bounds(rating_bound=5), dim=5)
     rows = on_grid(np.ones((30, 5), dtype=np.float32), radius=1 / grid.step)
     out = release_rows(
         _small(), rows, grid=grid, bounds=Bounds(rating_bound=5), noise=DiscreteGaussian(Simulation(1), "n")
@@ -91,10 +91,10 @@ def test_published_values_are_multiples_of_the_grid():
 def test_one_changed_rating_moves_a_row_by_at_most_the_sensitivity(seed, bounds):
     """The promise that the accounting rests on, measured on the integer rows."""
     rng = Simulation(seed).generator("x")
-    grid = Grid.for_noise(float(rng.uniform(0.2, 30)))
+    grid = Grid.for_noise(float(rng.uniform(0.2, 3000)), bounds=bounds, dim=16)
     directions = rng.standard_normal((30, 16)).astype(np.float32)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    rows = on_grid(directions, radius=bounds.rating_step / grid.step)
+    rows = on_grid(directions, radius=grid.radius(bounds))
     before = np.minimum(_small(seed).toarray(), bounds.levels)
     after = before.copy()
     after[3, 7] = rng.integers(0, bounds.levels + 1)
@@ -108,15 +108,51 @@ def test_sums_are_exact_even_where_32_bits_would_overflow(levels, dtype):
     bounds = Bounds(rating_bound=levels)
     entries = sp.csr_array(np.full((2, 50), levels, dtype=np.int32))
     rows = np.full((50, 3), 2**20, dtype=np.int32)
-    assert mechanism._accumulator(entries, rows, bounds) is dtype
+    assert mechanism._accumulator(entries, rows, bounds, largest_noise=0) is dtype
     out = release_rows(entries, rows, grid=Grid(0.0, 1.0), bounds=bounds, noise=None)
     assert np.array_equal(out, np.full((2, 3), np.float32(50 * levels * 2**20)))
 
 
 def test_noise_too_small_for_exact_arithmetic_is_refused():
     with pytest.raises(ParameterError, match="too small for exact arithmetic"):
-        on_grid(np.ones((2, 2), dtype=np.float32), radius=2.0**31)
+        Grid(1e-9, 1e-12).radius(Bounds())
     with pytest.raises(ParameterError, match="too small for exact arithmetic"):
         mechanism._accumulator(
-            sp.csr_array((1, 10**6)), np.full((1, 1), 2**30, dtype=np.int32), Bounds(rating_bound=10_000)
+            sp.csr_array((1, 10**6)),
+            np.full((1, 1), 2**30, dtype=np.int32),
+            Bounds(rating_bound=10_000),
+            largest_noise=0,
         )
+
+
+@pytest.mark.parametrize(
+    ("sigma", "bounds"),
+    [
+        (0.5, Bounds()),
+        (100.0, Bounds()),
+        (2000.0, Bounds()),
+        (20.0, Bounds(rating_bound=5, rating_step=0.01)),
+        (250.0, Bounds(rating_bound=100)),
+        (250.0, Bounds(clip=30.0)),
+    ],
+)
+def test_the_grid_is_fine_enough_that_rounding_keeps_the_item_rows(sigma, bounds):
+    """Large σ against one rating step: without refinement every row would round to nothing."""
+    grid = Grid.for_noise(sigma, bounds=bounds, dim=200)
+    rows = Simulation(0).generator("x").standard_normal((50, 200)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    radius = grid.radius(bounds)
+    kept = np.einsum("ij,ij->i", on_grid(rows, radius=radius), rows) / radius
+    assert (kept > 0.98).all()
+    assert grid.keeps_signal(bounds, 200)
+
+
+def test_the_grid_depends_on_declared_figures_and_is_coarse_where_that_suffices():
+    assert Grid.for_noise(1.0, bounds=Bounds(), dim=200).refinement == 1
+    assert Grid.for_noise(50.0, bounds=Bounds(), dim=200).refinement > 1
+    assert not Grid.for_noise(1e9, bounds=Bounds(), dim=200).keeps_signal(Bounds(), 200)
+
+
+def test_an_item_row_that_is_not_finite_is_refused():
+    with pytest.raises(ParameterError, match="not finite"):
+        on_grid(np.array([[np.nan, 1.0]], dtype=np.float32), radius=10.0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pricdr.privacy import noise
 from pricdr.privacy.calibration import GRID_STEPS, SAMPLER_DISTANCE
-from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, alias_table, probabilities
+from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, _TableDraws, alias_table, probabilities
 from pricdr.randomness import Simulation
 
 ONE = 1 << PROBABILITY_BITS
@@ -46,7 +46,8 @@ def test_the_stated_distance_covers_tail_and_rounding():
     # P(|Z| > τs) <= 2e^(−τ²/2)·(1 + 1/s): Gaussian tail of the lattice law; rounding costs at most 2^-768 a value
     tail = Fraction(2) * Fraction(math.exp(-(31**2) / 4)) ** 2 * Fraction(1001, 1000)
     rounding = Fraction(2 * TAIL + 1, ONE)
-    assert tail + rounding < Fraction(SAMPLER_DISTANCE)
+    assert tail + rounding < Fraction(2) ** -690
+    assert Fraction(SAMPLER_DISTANCE) == 2 * Fraction(2) ** -690  # two draws make one number
 
 
 def test_the_alias_table_represents_the_probabilities_exactly():
@@ -66,7 +67,7 @@ def test_a_draw_compares_all_768_bits(monkeypatch):
     column = int(np.flatnonzero((table.leading > 0) & (table.leading < 0xFFFF) & (table.alias != 0))[5])
     threshold = table.thresholds[column]
     rest = threshold & ((1 << 736) - 1)
-    sampler = DiscreteGaussian(Simulation(0), "n")
+    sampler = _TableDraws(Simulation(0), "n")
     words = np.zeros(2 * noise._GROUP, dtype=np.uint16)
     words[: noise._GROUP] = column
     words[noise._GROUP :] = table.leading[column]
@@ -97,7 +98,7 @@ def _long_stretch(cache={}):  # noqa: B006
 
 def test_ties_occur_and_read_disjoint_bits():
     """One draw in 65,536 is a tie; each reads its own 92 bytes of the second stream."""
-    sampler = DiscreteGaussian(Simulation(3), "n")
+    sampler = _TableDraws(Simulation(3), "n")
     seen: list[int] = []
     original = sampler._rest
     sampler._rest = lambda position: (seen.append(position), original(position))[1]  # type: ignore[method-assign]
@@ -115,3 +116,35 @@ def test_differently_named_noise_is_unrelated(name, other):
     left = DiscreteGaussian(Simulation(3), name).draw(0, 100_000).astype(float)
     right = DiscreteGaussian(Simulation(3), other).draw(0, 100_000).astype(float)
     assert abs(np.corrcoef(left, right)[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("refinement", [2, 7, 256])
+def test_refined_noise_is_r_times_one_draw_plus_another(refinement):
+    draws = DiscreteGaussian(Simulation(3), "n", refinement=refinement).draw(100, 5000)
+    coarse = _TableDraws(Simulation(3), "n").draw(100, 5000).astype(int)
+    fine = _TableDraws(Simulation(3), "n refined").draw(100, 5000)
+    assert np.array_equal(draws, refinement * coarse + fine)
+    assert np.abs(draws).max() <= DiscreteGaussian(Simulation(3), "n", refinement=refinement).largest
+
+
+@pytest.mark.parametrize("refinement", [1, 2, 16, 256])
+def test_refined_noise_has_the_law_of_a_wider_discrete_gaussian(refinement):
+    """P(r·Z₁ + Z₂ = z) summed up in doubles against the density of parameter s√(1 + r²), at many z."""
+    if refinement == 1:
+        wide, s = {z: probabilities()[abs(z)] / ONE for z in range(-9000, 9001, 371)}, GRID_STEPS
+    else:
+        s = GRID_STEPS * math.hypot(1, refinement)
+        x = np.arange(-12 * GRID_STEPS, 12 * GRID_STEPS + 1)
+        weight = np.array([float(Fraction(p, ONE)) for p in probabilities()[: 12 * GRID_STEPS + 1]])
+        wide = {}
+        for z in np.linspace(-4 * s, 4 * s, 97).astype(int):
+            rest = np.abs(z - refinement * x)
+            inside = rest <= 12 * GRID_STEPS
+            wide[int(z)] = float((weight[np.abs(x[inside])] * weight[rest[inside]]).sum())
+    for z, probability in wide.items():
+        assert probability == pytest.approx(math.exp(-(z * z) / (2 * s * s)) / (s * math.sqrt(2 * math.pi)), rel=1e-9)
+
+
+def test_a_refinement_beyond_the_proof_is_refused():
+    with pytest.raises(ValueError, match="refinement"):
+        DiscreteGaussian(Simulation(3), "n", refinement=257)

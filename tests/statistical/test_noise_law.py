@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pricdr.privacy.calibration import GRID_STEPS
+from pricdr.privacy.calibration import GRID_STEPS, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian, probabilities
 from pricdr.randomness import Secret, Simulation
 from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, scale_power, shape_p_value
@@ -21,6 +21,13 @@ def draws(request, any_seed):
 
 def test_the_scale_is_the_claimed_one_and_no_other(draws):
     assert has_scale(draws, GRID_STEPS)
+
+
+@pytest.mark.parametrize("refinement", [2, 32, 256])
+def test_refined_noise_has_its_own_scale_and_no_other(refinement, rng):
+    draws = DiscreteGaussian(Secret(), "noise", refinement=refinement).draw(0, N).astype(np.float64)
+    assert has_scale(draws, grid_steps(refinement))
+    assert shape_p_value(draws + rng.uniform(-0.5, 0.5, N), grid_steps(refinement)) > ALPHA
 
 
 def test_the_shape_is_gaussian(draws, rng):

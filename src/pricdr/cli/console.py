@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,11 @@ def fail(text: str, code: int) -> int:
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
     _write(sys.stderr, "error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
     return code
+
+
+def heed_interrupts() -> None:
+    """Let Ctrl-C end a blocked read or lock at once. Call after polars is imported: it has them resumed instead."""
+    signal.siginterrupt(signal.SIGINT, True)
 
 
 @contextmanager

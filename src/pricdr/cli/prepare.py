@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import say
+from pricdr.cli.console import heed_interrupts, say
 from pricdr.errors import ParameterError
 
 
@@ -30,6 +30,7 @@ def prepare(
     from pricdr.data.readers import Columns, read
     from pricdr.files import new_folder
 
+    heed_interrupts()
     limit = _threshold(threshold)
     named = None if columns is None else Columns.parse(columns)
     with new_folder(out) as staging:

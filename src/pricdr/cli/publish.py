@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
 from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def publish(
     from pricdr.publish import publish as publish_ratings
     from pricdr.signing import read_private_key
 
+    heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     plan = _strategy(strategy, dim, density)
     bounds = _bounds(values, threshold, rating_bound, rating_step, clip)
@@ -166,6 +167,7 @@ def _read(path: Path, columns: str | None, threshold: float | None, values: bool
 def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
     ratings = reading.ratings
     say(reading.summary())
+    say("ids are kept as text, byte for byte")
     if listed is None:
         warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
     else:

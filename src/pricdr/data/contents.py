@@ -3,21 +3,22 @@
 import codecs
 import gzip
 import io
-import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from pricdr.errors import InputError
 
 LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
 LARGEST_EXPANSION = 1000
-"""How many times its own size a compressed file may unpack to, once past ``EXPANSION_FROM`` bytes."""
+"""How many times its own size data may unpack to, once past ``EXPANSION_FROM`` bytes; gzip reaches 1032."""
 EXPANSION_FROM = 64 << 20
 
 _BLOCK = 1 << 20
+_SIP = 1 << 10
 _MAGIC = {
     b"\x1f\x8b": "it is gzip-compressed: name it with .gz at the end",
     b"PAR1": "it is Parquet: name it with .parquet at the end",
@@ -93,12 +94,28 @@ def _blocks(file: Path) -> Iterator[bytes]:
             while block := raw.read(_BLOCK):
                 yield block
             return
-        packed, unpacked = os.fstat(raw.fileno()).st_size, 0
-        with gzip.GzipFile(fileobj=raw) as unpacking:
+        packed, unpacked = _Metered(raw), 0
+        with gzip.GzipFile(fileobj=packed) as unpacking:
             while block := unpacking.read(_BLOCK):
                 unpacked += len(block)
-                _require_bounded(file, packed, unpacked)
+                _require_bounded(file, packed.taken, unpacked)
                 yield block
+
+
+class _Metered:
+    """A file read in small sips, so that it is known how much packed data the unpacked data came from."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self.taken = 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        sip = self._raw.read(min(size, _SIP) if size > 0 else size)
+        self.taken += len(sip)
+        return sip
+
+    def seek(self, offset: int, /) -> int:
+        return self._raw.seek(offset)
 
 
 def _require_bounded(file: Path, packed: int, unpacked: int) -> None:

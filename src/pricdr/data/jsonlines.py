@@ -47,7 +47,7 @@ def _objects(file: Path, content: bytes, lines: list[int]) -> _Objects:
     """Every object, its line number appended to ``lines`` first."""
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
     for number, line in enumerate(text, start=1):
-        if line.isspace():
+        if not line.strip(" \t\r\n"):
             continue
         lines.append(number)
         try:

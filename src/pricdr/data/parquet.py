@@ -52,6 +52,12 @@ def write_ratings(
         ratings: What to write, in the order of its users and items.
         has_values: Whether to write the values.
         metadata: Further key-value metadata; ``filtered_by`` is added under ``pricdr.filtered``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ratings(Path(folder) / "r.parquet", Ratings.from_triples(["007"], ["x"]), has_values=False)
+    ...     pl.read_parquet(Path(folder) / "r.parquet").rows(named=True)
+    [{'user': '007', 'item': 'x'}]
     """
     matrix = ratings.matrix
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))

@@ -39,6 +39,8 @@ class Ratings:
         for what, ids in (("user", self.users), ("item", self.items)):
             if len(set(ids)) != len(ids):
                 raise InputError(f"{what} ids must be distinct")
+        if not _is_canonical(self.matrix):
+            raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
             raise InputError("ratings must be finite numbers")
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
@@ -130,6 +132,17 @@ class Ratings:
     def disclosing(self, filtered_by: str) -> "Ratings":
         """The same ratings, marked as having gone through a filter on counts."""
         return replace(self, filtered_by=filtered_by)
+
+
+def _is_canonical(matrix: CSR) -> bool:
+    """Whether a matrix is CSR and says every (user, item) pair once; computed, not taken from a cached flag."""
+    if matrix.format != "csr":
+        return False
+    steps = np.diff(matrix.indices.astype(np.int64))
+    row_starts = matrix.indptr[1:-1]
+    row_starts = row_starts[(row_starts > 0) & (row_starts < matrix.nnz)]
+    steps[row_starts - 1] = 1  # from the last column of one row to the first of the next anything goes
+    return bool((steps > 0).all())
 
 
 def _new_positions(old: Ids, new: Ids) -> IntArray:

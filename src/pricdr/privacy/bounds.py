@@ -24,6 +24,9 @@ class Bounds:
     """Largest norm of a user's projected profile; required for the user unit, refused for the rating unit."""
 
     def __post_init__(self) -> None:
+        for name in ("rating_bound", "rating_step", "clip"):  # a numpy scalar could wrap round in later arithmetic
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
         require_positive(rating_step=self.rating_step)
         if self.rating_bound is not None:
             require_positive(rating_bound=self.rating_bound)
@@ -53,7 +56,7 @@ class Bounds:
         """How far one neighbouring change can move a row of A E: b for a rating, 2c for a user.
 
         >>> Bounds(rating_bound=5).sensitivity(Unit.RATING), Bounds(clip=3).sensitivity(Unit.USER)
-        (5, 6)
+        (5.0, 6.0)
         """
         if unit is Unit.RATING:
             if self.clip is not None:

@@ -14,7 +14,10 @@ from scipy.special import erfcx, ndtr
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 
 GRID_STEPS: Final = 1024
-"""Grid steps in one standard deviation of the noise: the parameter s of the discrete Gaussian."""
+"""Parameter s of the discrete Gaussian in the table: the fewest grid steps in one standard deviation of the noise."""
+
+MAX_REFINEMENT: Final = 256
+"""The largest r in noise of the form r·Z₁ + Z₂; up to here the sum is a discrete Gaussian within 1 ± 10^-130."""
 
 ROUNDING_WIDTH: Final = 2.0
 """t of section 3: the integer noise is a rounding, of width t, of a continuous Gaussian of variance s² − t²."""
@@ -22,8 +25,8 @@ ROUNDING_WIDTH: Final = 2.0
 LATTICE_FACTOR: Final = 1 / math.sqrt(1 - (ROUNDING_WIDTH / GRID_STEPS) ** 2)
 """How much larger μ is counted because the noise is a discrete Gaussian: 1 + 1.9e-6."""
 
-SAMPLER_DISTANCE: Final = 2.0**-690
-"""Total variation distance of one table draw from the exact discrete Gaussian (a bound, tested)."""
+SAMPLER_DISTANCE: Final = 2.0**-689
+"""Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
 
 
 class Calibration(Enum):
@@ -66,12 +69,13 @@ def mu_of(epsilon: float, delta: float) -> float:
     """The largest μ that is (ε, δ)-private: the other inverse of :func:`delta_of`.
 
     >>> f"{mu_of(4.0, 1 / 16367):.4f}"
-    '1.0142'
+    '1.0143'
     """
     require_positive(epsilon=epsilon)
     require_probability(delta=delta)
     above = _first_above(lambda mu: delta_of(mu, epsilon) > delta, start=math.sqrt(2 * epsilon))
-    return math.nextafter(_smallest(lambda mu: delta_of(mu, epsilon) > delta, 0.0, above), 0.0)
+    # 1e-12 below the root: more than the profile's own rounding error for every ε above 0.001
+    return _smallest(lambda mu: delta_of(mu, epsilon) > delta, 0.0, above) * (1 - 1e-12)
 
 
 def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> float:
@@ -82,7 +86,7 @@ def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> 
     if available < delta / 2:
         raise ParameterError(
             f"epsilon = {epsilon:g} is too large to certify at delta = {delta:g}: the noise table's own error, "
-            f"below 2^-690 a draw, times e^epsilon would reach delta"
+            f"below 2^-689 a number, times e^epsilon would reach delta"
         )
     return sensitivity * LATTICE_FACTOR / mu_of(epsilon, available)
 
@@ -109,7 +113,8 @@ def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> flo
         if available < delta / 2:
             return math.inf
         epsilon = epsilon_of(mu, available)
-    return epsilon
+    settled = delta_of(mu, epsilon) + _sampler_delta(epsilon, dim) <= delta * (1 + 1e-12)
+    return epsilon if settled else math.inf
 
 
 def composed_mu(mus: Iterable[float]) -> float:
@@ -119,6 +124,15 @@ def composed_mu(mus: Iterable[float]) -> float:
     5.0
     """
     return math.hypot(*mus)
+
+
+def grid_steps(refinement: int) -> float:
+    """Grid steps in one σ: the parameter of the discrete Gaussian r·Z₁ + Z₂, or of Z₁ alone for r = 1.
+
+    >>> grid_steps(1), round(grid_steps(4) / 1024, 3)
+    (1024.0, 4.123)
+    """
+    return float(GRID_STEPS) if refinement == 1 else GRID_STEPS * math.hypot(1, refinement)
 
 
 def paper_sigma(epsilon: float, delta: float, *, dim: int) -> float:

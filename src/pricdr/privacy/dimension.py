@@ -13,7 +13,7 @@ import numpy as np
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import GRID_STEPS
+from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.randomness import Randomness
@@ -44,16 +44,34 @@ def choose_dim(
     squares = np.asarray(entries.astype(np.int64).power(2).sum(axis=1)).ravel()
     if unit is Unit.USER:
         assert bounds.clip is not None
-        cap = math.ceil((bounds.clip / bounds.rating_step) ** 2)
-        squares, sensitivity = np.minimum(squares, cap), cap
+        sensitivity = math.ceil(min((bounds.clip / bounds.rating_step) ** 2, 2.0**52))
+        squares = np.minimum(squares, sensitivity)
     else:
         sensitivity = bounds.levels**2
-    # The sum is rounded down to whole grid steps; 2 of the μ·GRID_STEPS it may move by pay for that rounding.
-    room = GRID_STEPS * mu - 2
-    if room <= 0:
-        raise ParameterError("epsilon is too small to choose a dimension from; give --dim a number")
-    scale = room / sensitivity
-    drawn = int(DiscreteGaussian(randomness, "dimension").draw(0, 1)[0])
+    scale = _room(mu) / sensitivity
+    drawn = int(DiscreteGaussian(randomness, "dimension", refinement=MAX_REFINEMENT).draw(0, 1)[0])
     noisy = (math.floor(int(squares.sum()) * scale) + drawn) / scale
     mean = max(0.0, noisy * bounds.rating_step**2 / entries.shape[0])
-    return ChosenDim(round(min(max(mean / sigma**2, SMALLEST), LARGEST)), mu, mean)
+    return ChosenDim(dim_for(mean, sigma), mu, mean)
+
+
+def dim_for(mean_square: float, sigma: float) -> int:
+    """k* = mean‖a_u‖²/σ², kept within reason.
+
+    >>> dim_for(100.0, 1.0), dim_for(1.0, 9.0), dim_for(1e9, 1.0)
+    (100, 16, 800)
+    """
+    return round(min(max(mean_square / sigma**2, SMALLEST), LARGEST))
+
+
+def require_room(mu: float) -> None:
+    """Refuse a μ too small to release a mean with, before anything is spent."""
+    _room(mu)
+
+
+def _room(mu: float) -> float:
+    """Grid steps the sum may move by: 2 of the μ it has pay for rounding it down to whole steps."""
+    room = grid_steps(MAX_REFINEMENT) * mu - 2
+    if room <= 0:
+        raise ParameterError("epsilon is too small to choose a dimension from; give --dim a number")
+    return room

@@ -32,6 +32,8 @@ class Guarantee:
     unit: Unit = Unit.RATING
 
     def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):  # whatever number type the caller has
+            object.__setattr__(self, name, float(getattr(self, name)))
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
 

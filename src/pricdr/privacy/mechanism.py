@@ -5,6 +5,7 @@ module promises is what the accounting relies on: one neighbouring change moves 
 sensitivity / grid, whatever the inputs.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -15,8 +16,8 @@ from pricdr.blocks import Progress, each_block, silent
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import GRID_STEPS
-from pricdr.privacy.noise import TAIL, DiscreteGaussian
+from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
+from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.strategies.base import FloatArray
 
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -25,26 +26,54 @@ IntegerArray: TypeAlias = npt.NDArray[Any]
 _CELLS_PER_BLOCK: Final = 1 << 19
 _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
+_ROOM: Final = 32.0
+"""Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
 _NOISELESS_STEPS: Final = 1 << 16
 """Grid steps in one rating step of a release without noise, where no σ sets the scale."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The lattice on which a release is computed: σ is exactly ``GRID_STEPS`` steps of size ``step``."""
+    """The lattice on which a release is computed: σ is ``grid_steps(refinement)`` steps of size ``step``."""
 
     sigma: float
     step: float
+    refinement: int = 1
 
     @classmethod
-    def for_noise(cls, sigma: float) -> "Grid":
-        """The grid of a release with noise σ per coordinate."""
-        return cls(sigma, sigma / GRID_STEPS)
+    def for_noise(cls, sigma: float, *, bounds: Bounds, dim: int) -> "Grid":
+        """The grid of a release with noise σ per coordinate, fine enough that rounding costs the item rows under 1 %.
+
+        It depends on declared figures alone. Where σ is so large that even the finest grid is coarse for a rating
+        step, the finest is taken (:meth:`keeps_signal` tells).
+        """
+        refinement = 1
+        while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement)._fine_enough(bounds, dim, _ROOM):
+            refinement *= 2
+        return cls._at(sigma, refinement)
 
     @classmethod
     def noiseless(cls, bounds: Bounds) -> "Grid":
         """A fine grid for a release that is not private."""
         return cls(0.0, bounds.rating_step / _NOISELESS_STEPS)
+
+    @classmethod
+    def _at(cls, sigma: float, refinement: int) -> "Grid":
+        return cls(sigma, sigma / grid_steps(refinement), refinement)
+
+    def radius(self, bounds: Bounds) -> float:
+        """The longest an item row may be in grid steps, so that ``levels`` rating steps move a row by b at most."""
+        radius = bounds.largest / bounds.levels / self.step
+        if radius > 2**30:
+            raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
+        return radius
+
+    def keeps_signal(self, bounds: Bounds, dim: int) -> bool:
+        """Whether rounding to the grid leaves item rows recognisable."""
+        return self._fine_enough(bounds, dim, 2.0)
+
+    def _fine_enough(self, bounds: Bounds, dim: int, room: float) -> bool:
+        return self.radius(bounds) >= room * math.sqrt(dim)
 
 
 def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
@@ -53,8 +82,6 @@ def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
     Rounding to the nearest integer may lengthen a row; rows are aimed one step inside the ball, and the few that
     still leave it are rounded towards zero instead, which never lengthens.
     """
-    if radius > 2**30:
-        raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
     dim = rows.shape[1]
     aim = max(0.0, radius - 1 - dim / (24 * radius))
     out = np.empty(rows.shape, dtype=np.int32)
@@ -62,6 +89,8 @@ def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
     def quantise(part: slice) -> None:
         exact = rows[part].astype(np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", exact, exact))
+        if not np.isfinite(norms).all():
+            raise ParameterError("a strategy gave an item row that is not finite")
         exact /= np.maximum(norms, 1.0)[:, None]
         nearest = np.rint(exact * aim)
         outside = np.einsum("ij,ij->i", nearest, nearest) > (radius * _SHRINK) ** 2
@@ -86,7 +115,7 @@ def release_rows(
     The noise of cell (u, j) is the draw at position u·dim + j, so the result does not depend on blocks or threads.
     """
     n_users, dim = entries.shape[0], item_rows.shape[1]
-    wide = _accumulator(entries, item_rows, bounds)
+    wide = _accumulator(entries, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
     left, right = entries.astype(wide), item_rows.astype(wide, copy=False)
     published = np.empty((n_users, dim), dtype=np.float32)
 
@@ -105,8 +134,8 @@ def release_rows(
 def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
     """Integer rows no longer than ``radius``: long ones are scaled back and rounded towards zero.
 
-    >>> clip_rows(np.array([[30, 40], [3, 4]]), radius=5.0).tolist()
-    [[2, 3], [3, 4]]
+    >>> clip_rows(np.array([[30, 40], [3, 3]]), radius=5.0).tolist()
+    [[2, 3], [3, 3]]
     """
     exact = rows.astype(np.float64)
     norms = np.sqrt(np.einsum("ij,ij->i", exact, exact))
@@ -115,10 +144,12 @@ def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
     return np.trunc(exact).astype(rows.dtype)
 
 
-def _accumulator(entries: CSR, item_rows: Int32Array, bounds: Bounds) -> type[np.int32] | type[np.int64]:
+def _accumulator(
+    entries: CSR, item_rows: Int32Array, bounds: Bounds, *, largest_noise: int
+) -> type[np.int32] | type[np.int64]:
     """The narrowest integer that holds every possible row sum plus noise without overflow."""
     largest = int(np.abs(item_rows).max(initial=0))
-    limit = entries.shape[1] * bounds.levels * largest + TAIL
+    limit = entries.shape[1] * bounds.levels * largest + largest_noise
     if limit < 2**31:
         return np.int32
     if limit < 2**53:  # also exact as doubles, which clipping needs

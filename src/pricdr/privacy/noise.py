@@ -1,9 +1,9 @@
-"""Exact integer noise: the discrete Gaussian of parameter 2^10, drawn from a table over a secret stream.
+"""Exact integer noise: discrete Gaussians, drawn from a table over a secret stream.
 
 Floating-point Gaussians leak through their low bits, so privacy noise is an integer Z with P(Z = z) proportional to
-exp(−z²/2s²), s = 2^10 grid steps. Its probabilities are whole multiples of 2^-768 held in an alias table of 2^16
-columns. A draw takes 32 bits (16 choose the column, 16 are compared with its threshold) and only a tie, one draw in
-65,536, looks at the remaining 736 bits of the threshold. So 768-bit precision costs 4 bytes a draw.
+exp(−z²/2s²), s = 2^10 grid steps, or more where a finer grid is needed. The table's probabilities are whole multiples
+of 2^-768 in 2^16 alias columns. A draw takes 32 bits (16 choose the column, 16 are compared with its threshold), and
+only a tie, one draw in 65,536, looks at the other 736 bits of the threshold: 768-bit precision for 4 bytes a draw.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.privacy.calibration import GRID_STEPS
+from pricdr.privacy.calibration import GRID_STEPS, MAX_REFINEMENT
 from pricdr.randomness import Randomness
 
 Int16Array: TypeAlias = npt.NDArray[np.int16]
+Int32Array: TypeAlias = npt.NDArray[np.int32]
 
 PROBABILITY_BITS: Final = 768
 """Probabilities are multiples of 2^-768."""
@@ -94,7 +95,35 @@ def alias_table() -> AliasTable:
 
 
 class DiscreteGaussian:
-    """Independent draws at positions 0, 1, 2, …; the value at a position depends on the stream and on it alone."""
+    """Independent draws at positions 0, 1, 2, …; the value at a position depends on the stream and on it alone.
+
+    With a ``refinement`` r above 1 a draw is r·Z₁ + Z₂ of two table draws: a discrete Gaussian whose parameter is
+    √(1 + r²) times larger (``docs/mathematics.md``, section 3), for a grid that much finer at the same σ.
+    """
+
+    def __init__(self, randomness: Randomness, name: str, *, refinement: int = 1) -> None:
+        if not 1 <= refinement <= MAX_REFINEMENT:
+            raise ValueError(f"refinement must lie in 1 … {MAX_REFINEMENT}, got {refinement}")
+        self._refinement = refinement
+        self._coarse = _TableDraws(randomness, name)
+        self._fine = _TableDraws(randomness, f"{name} refined") if refinement > 1 else None
+
+    def draw(self, start: int, count: int) -> Int32Array:
+        """Draws ``start`` to ``start + count``, in grid steps."""
+        values = self._coarse.draw(start, count).astype(np.int32)
+        if self._fine is not None:
+            values *= self._refinement
+            values += self._fine.draw(start, count)
+        return values
+
+    @property
+    def largest(self) -> int:
+        """No draw exceeds this in absolute value."""
+        return TAIL * (1 if self._fine is None else self._refinement + 1)
+
+
+class _TableDraws:
+    """Draws of parameter 2^10 at positions of a stream of their own."""
 
     def __init__(self, randomness: Randomness, name: str) -> None:
         self._draws = randomness.stream(f"{name} draws")

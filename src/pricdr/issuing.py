@@ -1,0 +1,320 @@
+"""From what was declared or drawn to a complete certificate, and back: checking is issuing again and comparing.
+
+:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest. So every figure and every
+sentence of a certificate has one source, and :func:`check` has nothing to keep in step with it. The sentences belong to
+the schema version: changing one means a new version, or older releases would no longer verify.
+"""
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+from typing import Any, Final
+
+from pricdr.certificate import (
+    BoundsStatement,
+    Certificate,
+    DimStatement,
+    EpsilonAtDelta,
+    GroupFigure,
+    InputStatement,
+    LedgerStatement,
+    NoiseSource,
+    NoiseStatement,
+    StrategyStatement,
+)
+from pricdr.errors import ParameterError, VerificationError
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import (
+    LATTICE_FACTOR,
+    MAX_REFINEMENT,
+    SAMPLER_DISTANCE,
+    Calibration,
+    composed_epsilon,
+    composed_mu,
+    grid_steps,
+    paper_sigma,
+)
+from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
+from pricdr.privacy.guarantee import Unit, delta_warnings
+from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.strategies import JLT, SJLT
+
+DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
+"""Where every certificate states its ε, beside its own δ."""
+GROUP_SIZES: Final = (5, 20, 100)
+"""Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
+_STRATEGIES: Final = {strategy.name: strategy for strategy in (JLT, SJLT)}
+_TOLERANCE: Final = 1e-9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What was declared or drawn: everything else in a certificate follows from it."""
+
+    epsilon: float | None
+    """As asked for (nominal under the paper's calibration); None where there is no noise."""
+    delta: float
+    unit: Unit
+    calibration: Calibration
+    bounds: Bounds
+    grid: Grid
+    source: NoiseSource
+    strategy: StrategyStatement
+    dim: int
+    users: int
+    input: InputStatement
+    ledger: LedgerStatement | None
+    chosen: DimStatement | None
+    software: str
+
+    @classmethod
+    def of(cls, certificate: Certificate) -> "Terms":
+        """The terms behind a certificate."""
+        c = certificate
+        if c.noise.refinement > MAX_REFINEMENT:
+            raise ParameterError(f"refinement may be at most {MAX_REFINEMENT}, got {c.noise.refinement}")
+        return cls(
+            epsilon=c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon,
+            delta=c.delta,
+            unit=Unit(c.unit),
+            calibration=Calibration(c.calibration),
+            bounds=Bounds(
+                rating_bound=c.bounds.rating_bound if c.bounds.counts == "values" else None,
+                rating_step=c.bounds.rating_step,
+                clip=c.bounds.clip,
+            ),
+            grid=Grid(c.sigma, c.grid, c.noise.refinement),
+            source=c.noise.source,
+            strategy=c.strategy,
+            dim=c.dim,
+            users=c.users,
+            input=c.input,
+            ledger=c.ledger,
+            chosen=c.dim_chosen_by,
+            software=c.software,
+        )
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any noise was added."""
+        return self.source != "none"
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a neighbouring change moves a row."""
+        return self.bounds.sensitivity(self.unit)
+
+    def spends(self, *, release: float = 1.0, mean: float = 1.0) -> list[tuple[float, int]]:
+        """(μ, noisy numbers per user) of the release and of the mean behind its dimension, each scaled."""
+        chosen = [] if self.chosen is None else [(mean * self.chosen.mu, 1)]
+        return [(release * self.sensitivity / self.grid.sigma, self.dim), *chosen]
+
+
+def issue(terms: Terms) -> Certificate:
+    """The certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
+    epsilon, nominal = _epsilons(terms)
+    _check_terms(terms)
+    return Certificate(
+        schema_version=1,
+        private=terms.source == "secret",
+        epsilon=epsilon,
+        nominal_epsilon=nominal,
+        delta=terms.delta,
+        unit=terms.unit.value,
+        sigma=terms.grid.sigma,
+        sensitivity=terms.sensitivity,
+        mu=composed_mu(mu for mu, _ in terms.spends()) if terms.noisy else None,
+        grid=terms.grid.sigma / grid_steps(terms.grid.refinement) if terms.noisy else terms.grid.step,
+        strategy=terms.strategy,
+        users=terms.users,
+        dim=terms.dim,
+        neighbours=_neighbours(terms),
+        epsilon_at_delta=_curve(terms),
+        whole_user=_whole_user(terms),
+        bounds=BoundsStatement(
+            counts="rows" if terms.bounds.rating_bound is None else "values",
+            rating_bound=terms.bounds.largest,
+            rating_step=terms.bounds.rating_step,
+            clip=terms.bounds.clip,
+        ),
+        calibration=terms.calibration.value,
+        noise=NoiseStatement(
+            law="discrete Gaussian on the grid, independent in every coordinate" if terms.noisy else "none",
+            source=terms.source,
+            refinement=terms.grid.refinement,
+            grid_steps_per_sigma=grid_steps(terms.grid.refinement) if terms.noisy else None,
+            lattice_factor=LATTICE_FACTOR,
+            sampler_distance=SAMPLER_DISTANCE,
+        ),
+        input=terms.input,
+        ledger=terms.ledger,
+        dim_chosen_by=terms.chosen,
+        not_protected=_not_protected(terms),
+        warnings=_warnings(terms),
+        software=terms.software,
+    )
+
+
+def check(certificate: Certificate) -> None:
+    """Issue the certificate again from its own terms; :class:`VerificationError` names the first field that differs."""
+    try:
+        again = issue(Terms.of(certificate))
+    except ParameterError as error:
+        raise VerificationError(f"the certificate contradicts itself: {error}") from error
+    for name in type(certificate).model_fields:
+        if name in {"files", "signed_by"}:
+            continue
+        _agree(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
+
+
+def rounded_up(value: float, digits: int = 6) -> float:
+    """A figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
+
+    The 10^-9 keep a computed 4.000000000001 a 4, here and on a machine whose last bits differ.
+
+    >>> rounded_up(10.52162), rounded_up(1.0000049), rounded_up(4.0 + 1e-12)
+    (10.5217, 1.00001, 4.0)
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    exact = Decimal(value * (1 - 1e-9))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING))
+
+
+def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
+    """(exact, nominal) ε; refuses an ε below what σ gives."""
+    if not terms.noisy:
+        if terms.grid.sigma or terms.epsilon is not None:
+            raise VerificationError("a release without noise cannot state sigma or epsilon")
+        return None, None
+    if not terms.grid.sigma or terms.epsilon is None:
+        raise VerificationError("sigma and epsilon must be stated where there is noise")
+    delivered = composed_epsilon(terms.spends(), terms.delta)
+    if terms.calibration is Calibration.PAPER:
+        _agree("sigma", terms.grid.sigma, paper_sigma(terms.epsilon, terms.delta, dim=terms.dim))
+        if not math.isfinite(delivered):
+            raise ParameterError(f"nominal epsilon {terms.epsilon:g} delivers nothing that can be certified")
+        return delivered, terms.epsilon
+    if delivered > terms.epsilon * (1 + _TOLERANCE):
+        raise VerificationError(
+            f"epsilon {terms.epsilon:g} promises more than sigma gives: {delivered:.6g} at delta {terms.delta:g}"
+        )
+    return terms.epsilon, None
+
+
+def _check_terms(terms: Terms) -> None:
+    """Relations between terms that no derived field shows."""
+    kind = _STRATEGIES.get(terms.strategy.name)
+    if kind is None:
+        raise VerificationError(f"strategy {terms.strategy.name!r:.40} is not one this software knows")
+    if (terms.input.item_universe == "not needed") and kind.needs_catalogue:
+        raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
+    if terms.chosen is not None and terms.noisy:
+        total = composed_mu(mu for mu, _ in terms.spends())
+        _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
+        _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
+    if terms.ledger is not None:
+        account = terms.ledger
+        least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
+        total = composed_mu(mu for mu, _ in terms.spends()) if terms.noisy else math.inf
+        if account.mu_total < total * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
+            raise VerificationError("the ledger's totals are less than its releases cost")
+        if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
+            raise VerificationError("the ledger states more than its budget as spent")
+
+
+def _neighbours(terms: Terms) -> str:
+    if terms.unit is Unit.RATING:
+        return (
+            "two inputs over the same listed users that differ in one (user, item) entry, "
+            f"each value within [0, {terms.bounds.largest:g}], not rated being 0"
+        )
+    return "two inputs over the same listed users that differ in all ratings of one user, however many"
+
+
+def _curve(terms: Terms) -> list[EpsilonAtDelta]:
+    if not terms.noisy:
+        return []
+    return [EpsilonAtDelta(delta=d, epsilon=_stated(composed_epsilon(terms.spends(), d))) for d in DELTAS]
+
+
+def _whole_user(terms: Terms) -> list[GroupFigure]:
+    """The cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
+
+    Rows in independent random directions give about √t·μ; parallel rows attain the worst case. The mean behind an
+    automatic dimension always moves by t.
+    """
+    if terms.unit is Unit.USER or not terms.noisy:
+        return []
+
+    def cost(release: float, mean: float) -> float | None:
+        return _stated(composed_epsilon(terms.spends(release=release, mean=mean), terms.delta))
+
+    return [
+        GroupFigure(
+            ratings=t,
+            removed_at_worst=cost(t, t),
+            replaced_at_worst=cost(2 * t, 2 * t),
+            removed_typically=cost(t**0.5, t) if _STRATEGIES[terms.strategy.name].rows_cancel else None,
+        )
+        for t in GROUP_SIZES
+    ]
+
+
+def _not_protected(terms: Terms) -> list[str]:
+    found = [
+        "The user list itself: its ids, their number and their order are in the release."
+        if terms.input.user_list == "declared"
+        else "Who has ratings at all: without a declared user list the users were read off the ratings."
+    ]
+    if terms.input.item_universe == "read off the ratings":
+        found.append(
+            "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
+            "it; the guarantee holds for ratings of items that somebody else rated too."
+        )
+    if terms.input.filtered_by is not None:
+        found.append(
+            "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
+            "and item sets fixed; which users and items survived the filter is not covered."
+        )
+    if terms.unit is Unit.RATING:
+        found.append("A user's taste as a whole: the promise is for one rating; the section on a whole user says more.")
+    found.append("What other releases of the same ratings tell, unless one ledger counts them all.")
+    found.append("What holds of the population: the release is made to tell general tastes.")
+    return found
+
+
+def _warnings(terms: Terms) -> list[str]:
+    found = list(delta_warnings(terms.delta, terms.users))
+    if terms.noisy and not terms.grid.keeps_signal(terms.bounds, terms.dim):
+        found.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
+    return found
+
+
+def _stated(epsilon: float) -> float | None:
+    return rounded_up(epsilon) if math.isfinite(epsilon) else None
+
+
+def _agree(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401
+    if not _same(stated, follows):
+        raise VerificationError(
+            f"{name} is stated as {stated!s:.60}, but {follows!s:.60} follows from the rest of the certificate"
+        )
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401
+    """Models as dictionaries, for comparing and for showing."""
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value.model_dump() if hasattr(value, "model_dump") else value
+
+
+def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
+    """Equality in which numbers may differ by rounding: another machine may compute the last bits otherwise."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(_same, left, right))
+    if isinstance(left, float) and isinstance(right, float | int) and not isinstance(right, bool):
+        return abs(left - right) <= _TOLERANCE * abs(right)
+    return bool(left == right)

@@ -1,0 +1,214 @@
+"""Interrupted, terminated or killed at any moment: a complete release or none, and nothing beside it."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import polars as pl
+import pytest
+
+from pricdr import Ledger, verify
+
+KILLED_AT_EVERY_STEP = """
+import json, os, signal, sys
+from pathlib import Path
+from pricdr import Ledger, cli, publish, verify
+from pricdr.privacy.noise import alias_table
+alias_table()
+events = {"open", "os.mkdir", "os.rename", "os.listdir", "os.remove"}
+here, results, at, armed = os.getcwd(), [], 0, False
+
+def hook(event, arguments):
+    global at
+    if armed and event in events and os.fspath(arguments[0]).startswith(here):
+        at -= 1
+        if at == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+sys.stdout = sys.stderr = open(os.devnull, "w")
+step, finished = 0, False
+while not finished and step < 100:
+    step += 1
+    ledger = f"{here}/{step}.jsonl"
+    cli.run(["ledger", "init", ledger, "--epsilon", "9", "--delta", "1e-6", "--unit", "rating"])
+    out = f"{here}/{step}"
+    child = os.fork()
+    if child == 0:
+        at, armed = step, True
+        command = ["publish", f"{here}/ratings.csv", "--epsilon", "4", "--delta", "1e-6", "--dim", "8"]
+        os._exit(cli.run([*command, "--out", out, "--ledger", ledger]))
+    finished = os.waitpid(child, 0)[1] == 0
+    results.append({"step": step, "child": child})
+json.dump(results, sys.__stdout__)
+"""
+
+
+def partials(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if ".partial-" in path.name)
+
+
+@pytest.fixture
+def many(here):
+    """Ratings whose release takes a second or more to draw and to write."""
+    file = here / "many.parquet"
+    pl.DataFrame({"user": range(60_000), "item": [at % 997 for at in range(60_000)]}).write_parquet(file)
+    return file
+
+
+@pytest.fixture
+def stalled(here, ratings, start, until):
+    """A publish that has begun its output and waits for its user list."""
+    os.mkfifo(here / "users.fifo")
+    fixed = ("--epsilon", 4, "--delta", 1e-6, "--out", "sub/release", "--users", "users.fifo")
+    child = start("publish", ratings, *fixed)
+    until(lambda: (here / "sub").exists() and bool(partials(here / "sub")), child)
+    yield child
+    (here / "users.fifo").unlink()
+
+
+def test_an_interrupt_exits_130_and_leaves_nothing_behind(here, stalled):
+    stalled.send_signal(signal.SIGINT)
+    out, err = stalled.communicate(timeout=60)
+    assert (stalled.returncode, out) == (130, "")
+    assert err == "error: interrupted; no partial output was left behind\n"
+    assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
+
+
+def test_a_termination_leaves_nothing_behind(here, stalled):
+    stalled.terminate()
+    out, err = stalled.communicate(timeout=60)
+    assert (stalled.returncode, out, err) == (143, "", "")
+    assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "terminate"])
+def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, until, sent):
+    child = start("publish", many, "--epsilon", 4, "--delta", 1e-6, "--out", "release", "--dim", 800)
+    assert "60,000 rows" in child.stdout.readline()
+    until(lambda: bool(partials(here)), child)
+    time.sleep(0.3)
+    child.send_signal(sent)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[sent]
+    assert "Traceback" not in err
+    assert [path.name for path in here.iterdir()] == ["many.parquet"]
+
+
+@pytest.mark.parametrize("command", ["prepare", "demo"])
+def test_other_commands_leave_nothing_behind_when_interrupted(here, ratings, start, until, command):
+    if command == "prepare":
+        os.mkfifo(here / "fifo.csv")
+        child = start("prepare", "fifo.csv", ratings, "--out", "pair")
+    else:
+        child = start("demo", "--out", "pair")
+    until(lambda: bool(partials(here)), child)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert err == "error: interrupted; no partial output was left behind\n"
+    assert {path.name for path in here.iterdir()} <= {"ratings.csv", "fifo.csv"}
+
+
+def test_an_interrupt_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps):
+    folder = here / "out"
+    folder.mkdir()
+    with steps.watched(folder) as whole:
+        assert publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out=folder / "counted").code == 0
+    assert whole.seen > 8
+    for at in range(1, whole.seen + 1):
+        with steps.watched(folder, KeyboardInterrupt(), at) as watched:
+            outcome = publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out=folder / "release")
+        assert watched.seen >= at
+        assert (outcome.code, outcome.err.splitlines()[-1]) == (
+            130,
+            "error: interrupted; no partial output was left behind",
+        )
+        assert [path.name for path in folder.iterdir()] == ["counted"]
+        Ledger(ledger).read()
+
+
+def test_an_interrupt_while_cleaning_up_still_cleans_up(here, ratings, ledger, publish, monkeypatch):
+    import shutil
+
+    real, interrupted = shutil.rmtree, []
+
+    def impatient(path, **options):
+        if len(interrupted) < 3:
+            interrupted.append(path)
+            raise KeyboardInterrupt
+        real(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", impatient)
+    assert publish("nowhere.csv", out="sub/release").code == 130
+    assert len(interrupted) == 3
+    assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "ratings.csv"]
+
+
+@pytest.mark.parametrize(
+    "seen", [None, "", "release.parquet", "README.md", "certificate.json"], ids=lambda name: name or repr(name)
+)
+def test_a_kill_while_writing_leaves_a_release_or_none_and_the_next_run_sweeps(here, many, start, until, publish, seen):
+    child = start("publish", many, "--epsilon", 4, "--delta", 1e-6, "--out", "release", "--dim", 64)
+    if seen is None:  # at any moment at all
+        time.sleep(random.uniform(0, 1.5))
+    else:
+        until(lambda: any((here / name / seen).exists() for name in partials(here)) or child.poll() is not None, child)
+    child.kill()
+    child.communicate()
+    release = here / "release"
+    if release.exists():
+        assert len(verify(release).users) == 60_000
+        assert not partials(here)
+    else:
+        assert len(partials(here)) <= 1
+        assert publish(many, "--dim", 2).code == 0
+        assert not partials(here)
+        assert len(verify(release).users) == 60_000
+
+
+def test_a_kill_at_every_step_leaves_a_release_or_none_and_never_an_unrecorded_one(here, ratings, publish, pricdr):
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED_AT_EVERY_STEP], cwd=here, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads(done.stdout)
+    assert len(results) > 15
+    visible = []
+    for result in results:
+        release, ledger = here / str(result["step"]), Ledger(here / f"{result['step']}.jsonl")
+        recorded = len(ledger.read().spends)
+        if release.exists():
+            assert verify(release).certificate.ledger.releases == recorded == 1
+        else:
+            assert recorded in (0, 1)
+            assert publish(ratings, "--ledger", ledger.path, out=release).code == 0
+            assert len(ledger.read().spends) == recorded + 1
+        visible.append(release.exists())
+    assert not partials(here)
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments_leave_a_release_or_none(here, many, start, pricdr, any_seed):
+    moments = random.Random(any_seed)
+    ledger = here / "budget.jsonl"
+    pricdr("ledger", "init", ledger, "--epsilon", 90, "--delta", 1e-6, "--unit", "rating")
+    fixed = ("--epsilon", 1, "--delta", 1e-6, "--dim", 64, "--ledger", ledger)
+    started = time.monotonic()
+    child = start("publish", many, *fixed, "--out", "whole")
+    child.communicate()
+    assert child.returncode == 0
+    whole = time.monotonic() - started
+    for attempt in range(20):
+        child = start("publish", many, *fixed, "--out", f"release{attempt % 3}")
+        time.sleep(moments.uniform(0.3, 1.05) * whole)
+        child.kill()
+        child.communicate()
+        complete = [path for path in here.iterdir() if path.is_dir() and not path.name.startswith(".")]
+        assert all(verify(path).certificate.private for path in complete)
+        assert len(Ledger(ledger).read().spends) >= len(complete)
+    assert len(partials(here)) <= 3 + 1  # one a path, and one of the ledger

@@ -1,0 +1,199 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricdr.data.pairs import (
+    DomainPair,
+    Overlap,
+    overlap,
+    prepare,
+    prepare_core,
+    prepare_paper,
+    save_pair,
+)
+from pricdr.data.ratings import Ratings
+from pricdr.data.readers import read, read_ids
+from pricdr.errors import InputError, OutputError, ParameterError
+
+Cells = dict[tuple[str, str], float]
+
+
+def ratings_of(cells: Cells) -> Ratings:
+    users, items = zip(*cells, strict=True)
+    return Ratings.from_triples(users, items, list(cells.values()))
+
+
+def cells_of(ratings: Ratings) -> Cells:
+    coo = ratings.matrix.tocoo()
+    return {(ratings.users[r], ratings.items[c]): float(v) for r, c, v in zip(coo.row, coo.col, coo.data, strict=True)}
+
+
+def random_cells(rng: np.random.Generator, users: int, items: int, n: int, prefix: str) -> Cells:
+    drawn = zip(rng.integers(0, users, n), rng.integers(0, items, n), rng.integers(0, 6, n), strict=True)
+    return {(f"u{u}", f"{prefix}{i}"): float(v) for u, i, v in drawn}
+
+
+def count(cells: Cells, part: int) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for cell in cells:
+        found[cell[part]] = found.get(cell[part], 0) + 1
+    return found
+
+
+def keep(cells: Cells, part: int, names: set[str]) -> Cells:
+    return {cell: value for cell, value in cells.items() if cell[part] in names}
+
+
+def at_least(cells: Cells, part: int, least: int) -> set[str]:
+    return {name for name, times in count(cells, part).items() if times >= least}
+
+
+def paper_by_hand(both: list[Cells], threshold: float | None) -> list[Cells]:
+    both = [{c: v for c, v in cells.items() if threshold is None or v >= threshold} for cells in both]
+    both = [keep(cells, 0, at_least(cells, 0, 6)) for cells in both]
+    common = set(count(both[0], 0)) & set(count(both[1], 0))
+    both = [keep(cells, 0, common) for cells in both]
+    both = [keep(cells, 1, at_least(cells, 1, 6)) for cells in both]
+    common = set(count(both[0], 0)) & set(count(both[1], 0))
+    return [keep(cells, 0, common) for cells in both]
+
+
+def core_by_hand(both: list[Cells], core: int, threshold: float | None) -> list[Cells]:
+    both = [{c: v for c, v in cells.items() if threshold is None or v >= threshold} for cells in both]
+    before = None
+    while before != both:
+        before = both
+        # The other way round than the library does it: the largest core does not depend on the order.
+        both = [keep(cells, 1, at_least(cells, 1, core)) for cells in both]
+        common = at_least(both[0], 0, core) & at_least(both[1], 0, core)
+        both = [keep(cells, 0, common) for cells in both]
+    return both
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 900), threshold=st.sampled_from([None, 0.0, 2.0, 3.0]))
+def test_the_papers_steps_against_a_literal_version(seed, n, threshold):
+    rng = np.random.default_rng(seed)
+    both = [random_cells(rng, 30, 20, n, "s"), random_cells(rng, 35, 15, n, "t")]
+    expected = paper_by_hand(both, threshold)
+    source, target = map(ratings_of, both)
+    if not expected[0]:
+        with pytest.raises(InputError, match="preparing leaves nothing"):
+            prepare(source, target, threshold=threshold)
+        return
+    pair = prepare(source, target, threshold=threshold)
+    assert [cells_of(pair.source), cells_of(pair.target)] == expected
+    assert set(pair.source.items) == set(count(expected[0], 1))
+
+
+@given(
+    seed=st.integers(0, 10**6), n=st.integers(1, 500), core=st.integers(1, 6), threshold=st.sampled_from([None, 2.0])
+)
+def test_the_joint_core_against_a_literal_version(seed, n, core, threshold):
+    rng = np.random.default_rng(seed)
+    both = [random_cells(rng, 25, 20, n, "s"), random_cells(rng, 30, 15, n, "t")]
+    expected = core_by_hand(both, core, threshold)
+    source, target = map(ratings_of, both)
+    if not expected[0]:
+        with pytest.raises(InputError, match="preparing leaves nothing"):
+            prepare(source, target, threshold=threshold, core=core)
+        return
+    pair = prepare(source, target, threshold=threshold, core=core)
+    assert [cells_of(pair.source), cells_of(pair.target)] == expected
+    assert list(pair.users) == sorted(pair.users)
+
+
+def test_users_are_matched_by_id_not_by_position():
+    source = Ratings.from_triples(["a", "b"], ["x", "y"], [3, 4])
+    target = source.select(users=("b", "a")).select(items=("y", "x"))
+    pair = prepare_core(source, target, core=1)
+    assert pair.users == ("a", "b")
+    assert cells_of(pair.source) == cells_of(pair.target) == {("a", "x"): 3, ("b", "y"): 4}
+
+
+def test_inputs_stay_as_they_were():
+    rng = np.random.default_rng(0)
+    source, target = (ratings_of(random_cells(rng, 20, 15, 400, p)) for p in "st")
+    before = [cells_of(source), cells_of(target)]
+    prepare(source, target, threshold=1, core=2)
+    assert [cells_of(source), cells_of(target)] == before
+    assert source.filtered_by is None
+
+
+def test_zero_is_a_rating_when_there_is_no_threshold():
+    r = Ratings.from_triples(["a", "a", "b", "b"], ["x", "y", "x", "y"], [0, 0, 0, 0])
+    assert len(prepare_core(r, r, core=2, threshold=None).source) == 4
+
+
+def block(value: float = 4.0, users: int = 7) -> Ratings:
+    cells = {(f"u{u}", f"i{i}"): value for u in range(users) for i in range(6)}
+    return ratings_of(cells)
+
+
+def test_what_was_done_is_disclosed():
+    pair = prepare_paper(block(), block())
+    text = "the paper's five steps (rating >= 3, more than 5 positives per user and item, common users)"
+    assert pair.source.filtered_by == pair.target.filtered_by == text
+    core = prepare_core(pair.source, block(), core=2, threshold=None)
+    once = "a joint 2-core (all ratings, at least 2 ratings per user and domain and per item, common users)"
+    assert core.target.filtered_by == once
+    assert core.source.filtered_by == f"{text}, then {once}"
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "words"),
+    [
+        (Ratings.from_triples(["i0"], ["u0"], [5]), {}, ["no user id occurs in both", "'u0' and 'i0'", "swapped"]),
+        (Ratings.from_triples(["u0"], ["x"], [5]), {}, ["no user has more than 5 positives in both"]),
+        (block(2.0), {}, ["no target rating is at least 3", "--threshold none"]),
+        (block(users=5), {}, ["no common user has an item with more than 5 positives"]),
+        (block(), {"core": 8}, ["no user has 8 ratings in both domains"]),
+    ],
+)
+def test_the_step_that_emptied_the_pair_is_named(target, arguments, words, refused):
+    message = refused(lambda: prepare(block(), target, **arguments))
+    for word in words:
+        assert word in message, message
+
+
+@pytest.mark.parametrize("arguments", [{"core": 0}, {"core": True}, {"threshold": float("nan")}])
+def test_bad_arguments(arguments, refused):
+    refused(lambda: prepare(block(), block(), **arguments), ParameterError)
+
+
+def test_a_pair_has_one_list_of_users(refused):
+    refused(lambda: DomainPair(block(), block(users=6)))
+    assert DomainPair(block(), block()).users == block().users
+
+
+def test_a_pair_shows_sizes_only():
+    assert (
+        repr(DomainPair(block(), block()))
+        == "DomainPair(7 users; source: 6 items, 42 rated; target: 6 items, 42 rated)"
+    )
+
+
+def test_overlap():
+    assert overlap(("a", "b", "c"), ("c", "d")) == Overlap(1, 2, 1)
+    assert overlap((), ("d",)) == Overlap(0, 0, 1)
+
+
+def test_a_saved_pair_reads_back(tmp_path):
+    rng = np.random.default_rng(2)
+    pair = prepare(*(ratings_of(random_cells(rng, 20, 15, 400, p)) for p in "st"), core=2)
+    save_pair(pair, tmp_path, target_values=False)
+    source, target = read(tmp_path / "source.parquet"), read(tmp_path / "target.parquet")
+    assert read_ids(tmp_path / "users.txt") == pair.users == source.ratings.users == target.ratings.users
+    assert cells_of(source.ratings) == cells_of(pair.source)
+    assert (source.has_values, target.has_values) == (True, False)
+    assert source.ratings.filtered_by == target.ratings.filtered_by == pair.source.filtered_by
+    with pytest.raises(OutputError):
+        save_pair(pair, tmp_path)
+
+
+@pytest.mark.parametrize("user", ["", "a\nb", "a\r"])
+def test_ids_that_do_not_fit_a_line_are_not_saved(user, tmp_path, refused):
+    r = Ratings(sp.csr_array(np.ones((1, 1))), (user,), ("x",))
+    assert "users.txt" in refused(lambda: save_pair(DomainPair(r, r), tmp_path))
+    assert list(tmp_path.iterdir()) == []

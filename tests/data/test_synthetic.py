@@ -1,0 +1,147 @@
+import dataclasses
+import time
+
+import numpy as np
+import pytest
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.errors import ParameterError
+
+SMALL = SyntheticConfig(users=400, source_items=200, target_items=150, source_ratings_per_user=10)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return synthetic_pair()
+
+
+def same(a: Ratings, b: Ratings) -> bool:
+    return a.users == b.users and a.items == b.items and (a.matrix != b.matrix).nnz == 0 and len(a) == len(b)
+
+
+def test_the_same_seed_gives_the_same_pair():
+    first, again, other = synthetic_pair(SMALL, seed=7), synthetic_pair(SMALL, seed=7), synthetic_pair(SMALL, seed=8)
+    assert same(first.source, again.source)
+    assert same(first.target, again.target)
+    assert not same(first.source, other.source)
+    assert not same(first.target, other.target)
+
+
+def test_global_random_state_is_neither_used_nor_changed():
+    state = np.random.get_state()[1].copy()  # noqa: NPY002
+    synthetic_pair(SMALL)
+    assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_shapes_and_ids(pair):
+    assert (len(pair.users), len(pair.source.items), len(pair.target.items)) == (3000, 1500, 1200)
+    assert (pair.users[0], pair.users[-1]) == ("u0000001", "u0003000")
+    assert (pair.source.items[0], pair.target.items[-1]) == ("s00001", "t01200")
+    assert list(pair.users) == sorted(pair.users)
+    assert pair.source.filtered_by is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "config",
+    [
+        SyntheticConfig(),
+        SMALL,
+        SyntheticConfig(target_ratings_per_user=1.5),
+        SyntheticConfig(activity_spread=0, focus=20.0, off_taste=0.0),
+        SyntheticConfig(source_items=100, source_ratings_per_user=25, popularity_exponent=1.2),
+    ],
+)
+def test_mean_activity_is_the_requested_one(config, seed):
+    pair = synthetic_pair(config, seed=seed)
+    for ratings, mean in (
+        (pair.source, config.source_ratings_per_user),
+        (pair.target, config.target_ratings_per_user),
+    ):
+        per_user = np.diff(ratings.matrix.indptr)
+        assert per_user.mean() == pytest.approx(mean, rel=0.1)
+        assert per_user.min() >= 1
+
+
+def test_activity_has_a_long_tail(pair):
+    per_user = np.diff(pair.source.matrix.indptr)
+    assert np.percentile(per_user, 99) > 4 * np.median(per_user)
+    assert np.median(per_user) < per_user.mean()
+
+
+def test_popularity_has_a_long_tail(pair):
+    for ratings in (pair.source, pair.target):
+        popularity = np.sort(np.bincount(ratings.matrix.indices, minlength=len(ratings.items)))[::-1]
+        top = popularity[: len(popularity) // 10].sum() / popularity.sum()
+        bottom = popularity[len(popularity) // 2 :].sum() / popularity.sum()
+        assert top > 0.35
+        assert bottom < 0.25
+    flat = synthetic_pair(SyntheticConfig(popularity_exponent=0.0)).source
+    popularity = np.sort(np.bincount(flat.matrix.indices, minlength=len(flat.items)))[::-1]
+    assert popularity[: len(popularity) // 10].sum() / popularity.sum() < 0.2
+
+
+def test_ids_say_nothing_about_popularity(pair):
+    popularity = np.bincount(pair.source.matrix.indices, minlength=len(pair.source.items))
+    assert abs(np.corrcoef(np.arange(len(popularity)), popularity)[0, 1]) < 0.1
+
+
+def test_ratings_are_whole_numbers_from_one_to_five(pair):
+    for ratings in (pair.source, pair.target):
+        assert set(np.unique(ratings.matrix.data)) == {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def neighbour_agreement(source: Ratings, target: Ratings) -> float:
+    """How similar users are in the target whose source rows are the nearest."""
+    rows = [np.asarray(r.positives().matrix.todense()) for r in (source, target)]
+    rows = [row / np.linalg.norm(row, axis=1, keepdims=True) for row in rows]
+    close = rows[0] @ rows[0].T
+    np.fill_diagonal(close, -1)
+    nearest = close.argmax(axis=1)
+    return float((rows[1] * rows[1][nearest]).sum(axis=1).mean())
+
+
+def test_tastes_are_shared_across_domains(pair):
+    shuffled = pair.users[1:] + pair.users[:1]
+    control = Ratings(pair.target.select(users=shuffled).matrix, pair.users, pair.target.items)
+    together, apart = neighbour_agreement(pair.source, pair.target), neighbour_agreement(pair.source, control)
+    assert together > 1.5 * apart
+
+
+def test_ratings_are_higher_where_tastes_match(pair):
+    # The taste of an item is not published, but its number decides it: see the generator.
+    taste = np.arange(len(pair.source.items)) % SyntheticConfig().tastes
+    coo = pair.source.matrix.tocoo()
+    counts = np.zeros((len(pair.users), SyntheticConfig().tastes))
+    np.add.at(counts, (coo.row, taste[coo.col]), 1)
+    matches = counts.argmax(axis=1)[coo.row] == taste[coo.col]
+    assert coo.data[matches].mean() > coo.data[~matches].mean() + 0.5
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"users": 0}, {"tastes": 0}, {"tastes": 2000}, {"focus": 0.0}, {"off_taste": 1.5}, {"users": 1.5}),
+        *({"source_ratings_per_user": 0.5}, {"target_ratings_per_user": 301}, {"popularity_exponent": -1.0}),
+        *({"activity_spread": float("nan")}, {"focus": float("inf")}, {"source_ratings_per_user": float("nan")}),
+    ],
+    ids=str,
+)
+def test_configurations_that_make_no_sense(wrong, refused):
+    assert next(iter(wrong)) in refused(lambda: SyntheticConfig(**wrong), ParameterError) or "tastes" in wrong
+
+
+def test_the_smallest_pair():
+    config = SyntheticConfig(
+        users=1, source_items=4, target_items=4, tastes=1, source_ratings_per_user=1, target_ratings_per_user=1
+    )
+    assert len(synthetic_pair(config).source) == 1
+
+
+def test_a_million_ratings_in_seconds():
+    config = dataclasses.replace(SMALL, users=70_000, source_items=5000, target_items=4000)
+    started = time.perf_counter()
+    pair = synthetic_pair(config)
+    assert len(pair.source) + len(pair.target) > 1_500_000
+    assert time.perf_counter() - started < 20  # a second or two on an idle machine

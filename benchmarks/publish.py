@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +81,8 @@ def against_the_svd_form() -> None:
         ratings = random_ratings(users, items, 20 * users)
         dense = ratings.matrix.toarray()
         rng = np.random.default_rng(0)
-        theirs = best_of(1, lambda dense=dense, rng=rng: svd_form(dense, w=10.0, dim=200, rng=rng))
-        ours = best_of(5, lambda ratings=ratings: publish(ratings, PROMISE, strategy=JLT(dim=200), users=ratings.users))
+        theirs = best_of(1, partial(svd_form, dense, w=10.0, dim=200, rng=rng))
+        ours = best_of(5, partial(publish, ratings, PROMISE, strategy=JLT(dim=200), users=ratings.users))
         growth = "".join(f"{now / then:10.1f}x" for now, then in zip((theirs, ours), before or (), strict=False))
         print(f"{users:>8,} x {items:>5,}{theirs:9.2f}{ours:9.3f}{theirs / ours:11.0f}x{growth}")
         before = (theirs, ours)
@@ -96,7 +97,7 @@ def growth() -> None:
         users, count = 50_000 << doubling, 500_000 << doubling
         ratings = random_ratings(users, 20_000, count)
         now = [
-            best_of(3, lambda s=s, r=ratings: publish(r, PROMISE, strategy=s, users=r.users))
+            best_of(3, partial(publish, ratings, PROMISE, strategy=s, users=ratings.users))
             for s in (JLT(dim=64), SJLT(dim=64))
         ]
         steps = [f"{a / b:6.2f}x " for a, b in zip(now, before, strict=False)] or [" " * 8] * 2

@@ -1,5 +1,6 @@
 """Writing files so that a reader never sees half of one: stage beside the target, then rename."""
 
+import errno
 import os
 import re
 import shutil
@@ -33,7 +34,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     visible = False
     with _telling(path), _claimed(path) as staging:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_parent(path)
             _sweep(path)
             staging.mkdir()
             yield staging
@@ -85,7 +86,7 @@ def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
     """A finished file beside ``path`` for the block to put there; gone afterwards."""
     with _telling(path), _claimed(path) as staging:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_parent(path)
             _sweep(path)
             with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
@@ -111,6 +112,13 @@ def _claimed(path: Path) -> Iterator[Path]:
         _staged.discard(staging)
 
 
+def _make_parent(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)) from error
+
+
 @contextmanager
 def _telling(path: Path) -> Iterator[None]:
     """Turn what the system says about a failed write, through polars or not, into an error that names the output."""
@@ -124,7 +132,8 @@ def _telling(path: Path) -> Iterator[None]:
         if type(error).__module__ != "polars.exceptions":
             raise
         code = re.search(r"os error (\d+)", str(error))
-        raise OutputError(f"cannot write {path}: {os.strerror(int(code[1])) if code else error}") from error
+        reason = os.strerror(int(code[1])) if code else f"{error}; is the disk full?"
+        raise OutputError(f"cannot write {path}: {reason}") from error
 
 
 def _sweep(path: Path) -> None:

@@ -37,13 +37,12 @@ from pricdr.privacy.calibration import (
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
 from pricdr.privacy.guarantee import Unit, delta_warnings
 from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.strategies import JLT, SJLT
+from pricdr.privacy.strategies import BY_NAME
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
 GROUP_SIZES: Final = (5, 20, 100)
 """Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
-_STRATEGIES: Final = {strategy.name: strategy for strategy in (JLT, SJLT)}
 _TOLERANCE: Final = 1e-9
 
 
@@ -204,7 +203,7 @@ def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
 
 def _check_terms(terms: Terms) -> None:
     """Relations between terms that no derived field shows."""
-    kind = _STRATEGIES.get(terms.strategy.name)
+    kind = BY_NAME.get(terms.strategy.name)
     if kind is None:
         raise VerificationError(f"strategy {terms.strategy.name!r:.40} is not one this software knows")
     if (terms.input.item_universe == "not needed") and kind.needs_catalogue:
@@ -255,7 +254,7 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
             ratings=t,
             removed_at_worst=cost(t, t),
             replaced_at_worst=cost(2 * t, 2 * t),
-            removed_typically=cost(t**0.5, t) if _STRATEGIES[terms.strategy.name].rows_cancel else None,
+            removed_typically=cost(t**0.5, t) if BY_NAME[terms.strategy.name].rows_cancel else None,
         )
         for t in GROUP_SIZES
     ]

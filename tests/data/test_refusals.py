@@ -235,7 +235,7 @@ def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
 
 
 def test_bounds_are_the_declared_ones():
-    assert (contents.LARGEST, contents.LARGEST_EXPANSION, contents.EXPANSION_FROM) == (16 << 30, 1000, 64 << 20)
+    assert (contents.LARGEST, contents.LARGEST_EXPANSION, contents.EXPANSION_FROM) == (16 << 30, 200, 64 << 20)
 
 
 CALLS = {

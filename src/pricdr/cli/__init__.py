@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from pricdr import __version__
-from pricdr.cli import demo, inspect, keygen, ledger, prepare, publish, verify
+from pricdr.cli import audit, demo, inspect, keygen, ledger, prepare, publish, verify
 from pricdr.cli.console import fail, say
 from pricdr.errors import PriCDRError
 
@@ -34,6 +34,7 @@ app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
+app.command("audit")(audit.audit)
 
 
 @app.callback(invoke_without_command=True)

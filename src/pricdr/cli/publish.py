@@ -90,7 +90,7 @@ def publish(
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-    plan = _strategy(strategy, dim, density)
+    plan = parse_strategy(strategy, dim, density)
     bounds = _bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
     key = None if sign is None else read_private_key(sign)
@@ -121,7 +121,8 @@ def publish(
     _say_result(release, out)
 
 
-def _strategy(name: StrategyName, dim: str, density: float | None) -> "Strategy":
+def parse_strategy(name: StrategyName, dim: str, density: float | None) -> "Strategy":
+    """The strategy that the options describe."""
     from pricdr.privacy.strategies import JLT, SJLT
 
     try:

@@ -13,7 +13,7 @@ from pricdr.errors import InputError
 
 LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
-LARGEST_EXPANSION = 1000
+LARGEST_EXPANSION = 200
 """How many times its own size data may unpack to, once past ``EXPANSION_FROM`` bytes; gzip reaches 1032."""
 EXPANSION_FROM = 64 << 20
 

@@ -68,7 +68,8 @@ class Balance:
 
     def epsilon_with(self, *more: Spend) -> float:
         """ε if ``more`` were released too."""
-        return composed_epsilon([(s.mu, s.dim) for s in (*self.spends, *more)], self.budget.delta)
+        spends = [(spend.mu, spend.dim) for spend in (*self.spends, *more)]
+        return composed_epsilon(spends, self.budget.delta) if spends else 0.0
 
 
 class Ledger:

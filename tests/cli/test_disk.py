@@ -1,0 +1,170 @@
+"""A read-only, full or failing disk: one line, exit code 2, nothing left."""
+
+import errno
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections import namedtuple
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pricdr import Ledger, verify
+
+ARGUMENTS = ("--epsilon", "4", "--delta", "1e-6")
+
+
+@pytest.fixture
+def in_namespace(here):
+    """Run a shell script that may mount things, where the system lets us; the mounts vanish with it."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-rm", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this system lets no test mount a file system")
+    (here / "mount").mkdir()
+
+    def run(script, *arguments):
+        command = [unshare, "-rm", "sh", "-c", script, "sh", sys.executable, *map(str, arguments)]
+        return subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
+
+    return run
+
+
+def test_an_output_below_a_file_is_refused(ratings, refused_publish):
+    refused_publish(ratings, "--out", ratings / "release", says=("ratings.csv/release", "Not a directory"))
+    refused_publish(ratings, "--out", ratings / "a" / "release", says=("ratings.csv/a/release", "Not a directory"))
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs /proc, where nobody can write")
+def test_an_output_where_nobody_can_write_is_refused(ratings, refused_publish, refused):
+    refused_publish(ratings, "--out", "/proc/release", says="cannot write /proc/release: ")
+    refused("demo", "--out", "/proc/demo", says="cannot write /proc/demo: ")
+    refused("keygen", "--out", "/proc/key", says="cannot write /proc/key: ")
+    refused(
+        *("ledger", "init", "/proc/ledger", "--epsilon", 1, "--delta", 1e-6, "--unit", "rating"),
+        says="cannot write /proc/ledger: ",
+    )
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_the_right_to_write_is_refused(here, ratings, refused_publish):
+    (here / "locked").mkdir(mode=0o500)
+    refused_publish(ratings, "--out", "locked/release", says=("locked/release", "ermission denied"))
+
+
+def test_a_read_only_file_system_is_refused(here, ratings, in_namespace):
+    done = in_namespace(
+        'mount -t tmpfs -o ro tmpfs mount && "$@"; code=$?; ls -A mount; exit $code',
+        *("-m", "pricdr", "publish", ratings, *ARGUMENTS, "--out", "mount/sub/release"),
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: cannot write mount/sub/release: Read-only file system\n"
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        (2000, "error: the release needs 1 MB, 0 MB are free on mount"),
+        (300, "error: cannot write mount/release: .*(No space left on device|is the disk full\\?)"),
+    ],
+    ids=["seen beforehand", "met while writing"],
+)
+def test_a_full_disk_is_refused(here, in_namespace, users, message):
+    pl.DataFrame({"user": range(users), "item": range(users)}).write_csv(here / "r.csv")
+    done = in_namespace(
+        'mount -t tmpfs -o size=256k tmpfs mount && "$@"; code=$?; ls -A mount >&2; exit $code',
+        *("-m", "pricdr", "publish", "r.csv", *ARGUMENTS, "--out", "mount/release", "--dim", 212),
+    )
+    assert done.returncode == 2
+    (told,) = [line for line in done.stderr.splitlines() if not line.startswith("warning: no --users")]
+    assert re.fullmatch(message, told)
+
+
+def test_a_full_disk_is_seen_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(100, 95, 5))
+    refused_publish(ratings, says=("needs", "free"))
+
+
+@pytest.mark.parametrize("limit", [0, 1000, 4000, 9000], ids=lambda limit: f"{limit} bytes")
+def test_a_file_that_may_not_grow_is_refused(here, ratings, process, limit):
+    (here / "users.txt").write_text("alice\nbob\n")
+    outcome = process(
+        *("publish", ratings, *ARGUMENTS, "--dim", 1000, "--out", "release", "--users", "users.txt"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    if (here / "release").exists():
+        assert limit == 9000
+        assert (outcome.code, outcome.err) == (0, "")
+        assert len(verify(here / "release").users) == 2
+    else:
+        # polars does not always hand on what the system said
+        assert outcome.code == 2
+        assert outcome.err.startswith("error: cannot write release: ")
+        assert outcome.err.endswith(("File too large\n", "is the disk full?\n"))
+        assert outcome.err.count("\n") == 1
+        assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.txt"]
+
+
+def test_an_error_of_polars_itself_is_one_line_too(here, ratings, publish, monkeypatch, tree):
+    def broken(*_, **__):
+        raise pl.exceptions.ComputeError("parquet: a bad day\nin two lines")
+
+    before = tree()
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", broken)
+    (here / "users.txt").write_text("alice\n")
+    outcome = publish(ratings, "--users", "users.txt")
+    assert outcome.code == 2
+    assert outcome.err.startswith("error: cannot write ")
+    assert outcome.err.endswith("parquet: a bad day in two lines; is the disk full?\n")
+    assert outcome.err.count("\n") == 1
+    (here / "users.txt").unlink()
+    assert tree() == before
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=os.strerror)
+def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps, code):
+    folder = here / "out"
+    folder.mkdir()
+    options = ("--ledger", ledger, "--epsilon", 0.1, "--users", here / "users.txt")
+    (here / "users.txt").write_text("alice\n")
+    with steps.watched(folder) as whole:
+        assert publish(ratings, *options, out=folder / "counted").code == 0
+    assert whole.seen > 8
+    refusals = 0
+    for at in range(1, whole.seen + 1):
+        with steps.watched(folder, OSError(code, os.strerror(code)), at):
+            outcome = publish(ratings, *options, out=folder / "release")
+        if outcome.code == 0:  # sweeping and tidying may fail: the release is whole all the same
+            assert verify(folder / "release").users == ("alice",)
+            shutil.rmtree(folder / "release")
+        else:
+            refusals += 1
+            assert outcome.code == 2
+            assert outcome.err == f"error: cannot write {folder}/release: {os.strerror(code)}\n"
+        assert [path.name for path in folder.iterdir()] == ["counted"]
+    assert refusals > whole.seen // 2
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=os.strerror)
+def test_a_disk_that_fails_under_the_ledger_never_loses_a_line(here, ratings, pricdr, publish, steps, code):
+    folder = here / "books"
+    folder.mkdir()
+    ledger = folder / "budget.jsonl"
+    pricdr("ledger", "init", ledger, "--epsilon", 9, "--delta", 1e-6, "--unit", "rating")
+    with steps.watched(folder) as whole:
+        assert publish(ratings, "--epsilon", 0.1, "--ledger", ledger, out="counted").code == 0
+    for at in range(1, whole.seen + 1):
+        before = ledger.read_bytes()
+        with steps.watched(folder, OSError(code, os.strerror(code)), at):
+            outcome = publish(ratings, "--epsilon", 0.1, "--ledger", ledger, out=f"release{at}")
+        assert (outcome.code == 0) == (here / f"release{at}").exists()
+        assert "Traceback" not in outcome.err
+        after = ledger.read_bytes()
+        assert after.startswith(before)
+        assert after != before or outcome.code == 2, "a release without a line in the ledger"
+        assert [path.name for path in folder.iterdir()] == ["budget.jsonl"]
+    Ledger(ledger).read()

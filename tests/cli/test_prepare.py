@@ -1,0 +1,104 @@
+"""``pricdr prepare``: the paper's five steps or a joint core, and a release that says it was filtered."""
+
+import json
+
+import polars as pl
+import pytest
+
+
+def write(file, pairs, rating=5):
+    pl.DataFrame([(u, i, rating) for u, i in pairs], schema=["user", "item", "rating"], orient="row").write_csv(file)
+
+
+@pytest.fixture
+def pair(here):
+    """Seven users who share seven items in each domain; `few` has five, `low` rates low, and two live in one domain."""
+    full = [(f"u{u}", f"i{i}") for u in range(7) for i in range(7)]
+    for name, only in (("source", "s"), ("target", "t")):
+        few = [("few", f"i{i}") for i in range(5)]
+        alone = [(only, f"i{i}") for i in range(7)]
+        rare = [("u0", "rare")]
+        low = [("low", f"i{i}", 2) for i in range(7)]
+        rows = [(u, i, 4) for u, i in full + few + alone + rare] + low
+        pl.DataFrame(rows, schema=["user", "item", "rating"], orient="row").write_csv(here / f"{name}.csv")
+    return here / "source.csv", here / "target.csv"
+
+
+def test_the_papers_five_steps(here, pair, pricdr):
+    outcome = pricdr("prepare", *pair, "--out", "pair")
+    assert outcome.code == 0
+    assert "users: 9 in both, 1 only in the source, 1 only in the target" in outcome.out
+    assert (
+        "prepared 7 users: the paper's five steps (rating >= 3, more than 5 positives per user and item" in outcome.out
+    )
+    assert "source: 7 items, 49 ratings" in outcome.out
+    assert sorted(path.name for path in (here / "pair").iterdir()) == ["source.parquet", "target.parquet", "users.txt"]
+    users = [f"u{u}" for u in range(7)]
+    assert (here / "pair" / "users.txt").read_text().splitlines() == users
+    for name in ("source", "target"):
+        frame = pl.read_parquet(here / "pair" / f"{name}.parquet")
+        assert sorted(set(frame["user"])) == users
+        assert sorted(set(frame["item"])) == [f"i{i}" for i in range(7)]
+        assert len(frame) == 49
+    assert not [path for path in here.iterdir() if ".partial-" in path.name]
+
+
+def test_without_a_threshold_low_ratings_stay(here, pair, pricdr):
+    outcome = pricdr("prepare", *pair, "--out", "pair", "--threshold", "none")
+    assert outcome.code == 0
+    assert "all ratings" in outcome.out
+    assert "low" in (here / "pair" / "users.txt").read_text().splitlines()
+
+
+def test_a_joint_core_replaces_the_five_steps(here, pair, pricdr):
+    outcome = pricdr("prepare", *pair, "--out", "pair", "--core", 5)
+    assert outcome.code == 0
+    assert "a joint 5-core (rating >= 3" in outcome.out
+    assert "few" in (here / "pair" / "users.txt").read_text().splitlines()
+    assert "rare" not in set(pl.read_parquet(here / "pair" / "source.parquet")["item"])
+
+
+def test_a_release_of_prepared_ratings_says_that_they_were_filtered(here, pair, pricdr, publish):
+    pricdr("prepare", *pair, "--out", "pair")
+    outcome = publish("pair/source.parquet", "--users", "pair/users.txt")
+    assert outcome.code == 0
+    assert "warning: these ratings were filtered before (the paper's five steps" in outcome.err
+    certificate = json.loads((here / "release" / "certificate.json").read_text())
+    assert certificate["input"]["filtered_by"].startswith("the paper's five steps")
+    assert any("filter" in line for line in certificate["not_protected"])
+    assert "filter" in pricdr("inspect", "release").out
+
+
+def test_a_release_of_raw_ratings_does_not(here, pair, publish):
+    publish(pair[0])
+    certificate = json.loads((here / "release" / "certificate.json").read_text())
+    assert certificate["input"]["filtered_by"] is None
+    assert not any("filter" in line for line in certificate["not_protected"])
+
+
+def test_implicit_ratings_need_no_rating_column(here, pricdr):
+    for name in ("a", "b"):
+        rows = [(u, i) for u in range(7) for i in range(7)]
+        pl.DataFrame(rows, schema=["user", "item"], orient="row").write_csv(here / f"{name}.csv")
+    assert pricdr("prepare", "a.csv", "b.csv", "--out", "pair", "--threshold", "none").code == 0
+    assert pl.read_parquet(here / "pair" / "source.parquet").columns == ["user", "item"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--core", 0), ("core", "at least 1")),
+        (("--core", 99), ("leaves nothing", "99")),
+        (("--threshold", 6), ("leaves nothing", "at least 6")),
+        (("--threshold", "nan"), ("threshold", "finite")),
+        (("--columns", "user=nobody,item=item"), ("source.csv", "nobody")),
+    ],
+)
+def test_options_that_leave_nothing_are_refused(pair, refused, options, says):
+    refused("prepare", *pair, "--out", "pair", *options, says=says)
+
+
+def test_domains_without_a_common_user_are_refused(here, refused):
+    write(here / "a.csv", [(f"a{u}", f"i{i}") for u in range(7) for i in range(7)])
+    write(here / "b.csv", [(f"b{u}", f"i{i}") for u in range(7) for i in range(7)])
+    refused("prepare", "a.csv", "b.csv", "--out", "pair", says=("no user id occurs in both", "'a0'", "'b0'"))

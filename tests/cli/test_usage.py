@@ -1,0 +1,202 @@
+"""Wrong usage in one line, help that shows the defaults, and pipes, terminals and locales that misbehave."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pricdr import __version__, verify
+
+ARGUMENTS = ("--epsilon", 4, "--delta", 1e-6, "--out", "release")
+COMMANDS = [
+    ("demo",),
+    ("prepare",),
+    ("publish",),
+    ("ledger",),
+    ("ledger", "init"),
+    ("ledger", "show"),
+    ("keygen",),
+    ("verify",),
+    ("inspect",),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("publish", "r.csv", "--delta", 1e-6, "--out", "x"), "--epsilon"),
+        (("publish", "r.csv", "--epsilon", 1, "--out", "x"), "--delta"),
+        (("publish", "r.csv", "--epsilon", 1, "--delta", 1e-6), "--out"),
+        (("publish", *ARGUMENTS), "ratings"),
+        (("publish",), "ratings"),
+        (("publish", "r.csv", *ARGUMENTS, "--nonsense"), "--nonsense"),
+        (("publish", "r.csv", "extra", *ARGUMENTS), "extra"),
+        (("publish", "r.csv", *ARGUMENTS, "--epsilon", "many"), "--epsilon"),
+        (("publish", "r.csv", *ARGUMENTS, "--delta", ""), "--delta"),
+        (("publish", "r.csv", *ARGUMENTS, "--epsilon"), "--epsilon"),
+        (("publish", "r.csv", *ARGUMENTS, "--strategy", "magic"), ("--strategy", "magic", "jlt", "sjlt")),
+        (("publish", "r.csv", *ARGUMENTS, "--unit", "item"), ("--unit", "item", "rating", "user")),
+        (("publish", "r.csv", *ARGUMENTS, "--calibration", "rough"), ("--calibration", "rough", "exact", "paper")),
+        (("publish", "r.csv", *ARGUMENTS, "--insecure-seed", "x"), "--insecure-seed"),
+        (("publish", "r.csv", *ARGUMENTS, "--dim", "ten"), ("--dim", "'ten'", "auto")),
+        (("prepare", "r.csv", "--out", "x"), "target"),
+        (("prepare", "r.csv", "r.csv", "--out", "x", "--threshold", "low"), ("--threshold", "'low'", "none")),
+        (("prepare", "r.csv", "r.csv", "--out", "x", "--core", "two"), "--core"),
+        (("ledger", "init", "x"), "--epsilon"),
+        (("ledger", "init", "x", "--epsilon", 0, "--delta", 1e-6, "--unit", "rating"), ("epsilon", "above 0")),
+        (("ledger", "init", "x", "--epsilon", 1, "--delta", 1, "--unit", "rating"), ("delta", "between 0 and 1")),
+        (("ledger", "init", "x", "--epsilon", 1, "--delta", 1e-6, "--unit", "week"), ("--unit", "week")),
+        (("ledger", "nonsense"), "nonsense"),
+        (("ledger", "show"), "file"),
+        (("keygen",), "--out"),
+        (("verify",), "folder"),
+        (("inspect", "a", "b"), "b"),
+        (("nonsense",), "nonsense"),
+        (("--nonsense",), "--nonsense"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else None,
+)
+def test_wrong_usage_is_one_line(refused, arguments, says):
+    refused(*arguments, says=says)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_answers_for_every_command(pricdr, command):
+    outcome = pricdr(*command, "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"Usage: pricdr {' '.join(command)}")
+    assert "--help" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("command", "defaults"),
+    [
+        ("publish", {"--strategy": "jlt", "--dim": "200", "--density": "0.5", "--unit": "rating"}),
+        ("publish", {"--calibration": "exact"}),
+        ("prepare", {"--threshold": "3"}),
+        ("demo", {"--out": "pricdr-demo"}),
+    ],
+)
+def test_help_shows_the_defaults(pricdr, command, defaults):
+    options = re.split(r"\n  (?=--)", pricdr(command, "--help").out)
+    for option, default in defaults.items():
+        (described,) = [text for text in options if text.startswith(f"{option} ")]
+        assert f"[default: {default}]" in " ".join(described.split())
+
+
+@pytest.mark.parametrize("arguments", [(), ("ledger",)], ids=["pricdr", "pricdr ledger"])
+def test_no_command_shows_the_help(pricdr, arguments):
+    outcome = pricdr(*arguments)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out == pricdr(*arguments, "--help").out
+
+
+def test_the_help_of_the_program_names_every_command_and_where_to_start(pricdr):
+    text = pricdr("--help").out
+    for command in {words[0] for words in COMMANDS}:
+        assert re.search(rf"^  {command} ", text, re.MULTILINE)
+    assert "pricdr demo" in text
+
+
+def test_the_version_is_the_packages(pricdr):
+    assert pricdr("--version").out == f"pricdr {__version__}\n"
+
+
+def test_the_installed_command_and_the_module_are_the_same_program(here):
+    command = Path(sys.executable).with_name("pricdr")
+    if not command.exists():
+        pytest.skip("the command is not installed beside this interpreter")
+    runs = [[command, "--help"], [sys.executable, "-m", "pricdr", "--help"]]
+    installed, module = (subprocess.run(run, capture_output=True, text=True, check=True) for run in runs)
+    assert installed.stdout == module.stdout != ""
+
+
+def test_anything_unforeseen_is_one_line_and_can_be_traced(refused, pricdr, release, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("wires\ncrossed")
+
+    monkeypatch.setattr("pricdr.release.verify", broken)
+    outcome = pricdr("verify", release)
+    assert outcome.code == 2
+    assert re.fullmatch(r"error: .*RuntimeError: wires crossed.*PRICDR_TRACEBACK=1.*\n", outcome.err)
+    monkeypatch.setenv("PRICDR_TRACEBACK", "1")
+    with pytest.raises(RuntimeError, match="wires"):
+        pricdr("verify", release)
+
+
+def test_running_out_of_memory_is_one_line(ratings, refused_publish, ledger, monkeypatch, publish, here):
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("pricdr.data.readers.read", exhausted)
+    refused_publish(ratings, says="out of memory")
+
+
+def shell(here, script, **environment):
+    """Run a shell script in which pricdr is this interpreter's."""
+    function = f'pricdr() {{ "{sys.executable}" -m pricdr "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-c", function + script],
+        cwd=here,
+        capture_output=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_a_reader_that_leaves_early_is_no_error(here, release):
+    done = shell(here, 'pricdr inspect release | head -1; echo "${PIPESTATUS[0]}"')
+    assert done.stdout == b"What this is\n0\n"
+    assert done.stderr == b""
+
+
+def test_a_reader_that_leaves_early_does_not_stop_a_publish(here, ratings):
+    done = shell(
+        here, 'pricdr publish ratings.csv --epsilon 4 --delta 1e-6 --out out 2>&1 | true; echo "${PIPESTATUS[0]}"'
+    )
+    assert done.stdout == b"0\n"
+    assert verify(here / "out").users == ("alice", "bob", "carol")
+
+
+def test_closed_outputs_are_no_error(here, release):
+    assert shell(here, "pricdr inspect release >&- 2>&-").returncode == 0
+    assert shell(here, "pricdr verify nowhere >&- 2>&-").returncode == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line(here, release):
+    done = shell(here, "pricdr inspect release > /dev/full")
+    assert (done.returncode, done.stderr) == (2, b"error: No space left on device\n")
+
+
+def test_a_terminal_that_knows_ascii_only_is_no_error(here):
+    (here / "rätings.csv").write_text("user,item\nbjörk,x\n")
+    done = shell(
+        here,
+        "pricdr publish rätings.csv --epsilon 4 --delta 1e-6 --out löst && pricdr verify nö",
+        PYTHONIOENCODING="ascii",
+    )
+    assert done.returncode == 2
+    assert b"r\\xe4tings.csv: 1 rows" in done.stdout
+    assert b"Traceback" not in done.stderr
+    assert verify(here / "löst").users == ("björk",)
+
+
+def test_an_input_whose_name_is_no_text_is_read(here):
+    name = os.fsdecode(b"r\xff.csv")
+    (here / name).write_text("user,item\na,x\n")
+    done = shell(
+        here, "pricdr publish r$'\\xff'.csv --epsilon 4 --delta 1e-6 --out out", PYTHONIOENCODING="utf-8:strict"
+    )
+    assert done.returncode == 0, done.stderr
+    assert verify(here / "out").users == ("a",)
+
+
+def test_the_command_to_check_a_release_can_be_pasted(here, ratings, publish):
+    outcome = publish(ratings, out="it's here & now")
+    pasted = outcome.out.splitlines()[-1].partition("check it with: ")[2]
+    assert shell(here, pasted).stdout.startswith(b"ok: Release(3 users")

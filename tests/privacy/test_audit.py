@@ -1,0 +1,145 @@
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Unit, publish
+from pricdr.cli import run
+from pricdr.errors import ParameterError
+from pricdr.privacy.audit import (
+    Finding,
+    Subject,
+    _guesses_for,
+    _largest_rate,
+    _one_run_bound,
+    _one_run_p_value,
+    _Pair,
+    audit_likelihood_ratio,
+    audit_one_run,
+)
+
+PROMISE = Guarantee(epsilon=2, delta=1e-6)
+
+
+@pytest.mark.parametrize(("errors", "trials"), [(0, 50), (3, 50), (25, 50), (50, 50)])
+def test_the_largest_rate_is_clopper_and_pearsons(errors, trials):
+    expected = stats.binomtest(errors, trials).proportion_ci(0.9, "exact").high
+    assert _largest_rate(errors, trials, 0.05) == pytest.approx(expected)
+
+
+def test_the_one_run_p_value_is_the_published_one():
+    """The authors' loop, written out: β + 2mδ max_i Σ_{j<=i} P(v − j)/i."""
+    for canaries, guesses, correct, epsilon, delta in [
+        (1000, 100, 80, 1.0, 1e-5),
+        (50, 50, 50, 0.5, 1e-3),
+        (9, 5, 0, 1, 0.1),
+    ]:
+        q = 1 / (1 + np.exp(-epsilon))
+        beta = stats.binom.sf(correct - 1, guesses, q)
+        alpha = total = 0.0
+        for i in range(1, correct + 1):
+            total += stats.binom.pmf(correct - i, guesses, q)
+            alpha = max(alpha, total / i)
+        expected = min(1.0, beta + alpha * delta * 2 * canaries)
+        assert _one_run_p_value(canaries, guesses, correct, epsilon, delta) == pytest.approx(expected)
+
+
+def test_the_one_run_bound_is_where_the_p_value_crosses():
+    bound = _one_run_bound(1000, 100, 95, 1e-6, 0.95)
+    assert _one_run_p_value(1000, 100, 95, bound * 0.999, 1e-6) <= 0.05
+    assert _one_run_p_value(1000, 100, 95, bound * 1.001, 1e-6) > 0.05
+    assert _one_run_bound(1000, 100, 50, 1e-6, 0.95) == 0
+
+
+def test_the_number_of_guesses_is_settled_beforehand_and_sensible():
+    assert 10 <= _guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
+    assert _guesses_for(0.5, 10_000, 1e-6, 0.95) == _guesses_for(0.5, 10_000, 1e-6, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("unit", "bounds"),
+    [(Unit.RATING, Bounds()), (Unit.RATING, Bounds(rating_bound=5)), (Unit.USER, Bounds(clip=3.5))],
+)
+@pytest.mark.parametrize("strategy", [JLT(dim=20), SJLT(dim=20)])
+def test_the_pair_is_as_far_apart_as_the_unit_allows(unit, bounds, strategy):
+    subject = Subject.of(Guarantee(epsilon=2, delta=1e-6, unit=unit), strategy, bounds)
+    pair = _Pair.of(subject)
+    low, high = (pair._run(entries, None)[0].astype(float) for entries in (pair.without, pair.having))
+    distance = np.linalg.norm(high - low)
+    assert 0.99 * bounds.sensitivity(unit) < distance <= bounds.sensitivity(unit)
+
+
+def test_findings_say_what_they_show():
+    assert Finding(1.0, 1.1, 0.95, 10).refutes
+    assert not Finding(1.0, 0.9, 0.95, 10).refutes
+    assert Finding(2.0, 1.0, 0.95, 10).share == 0.5
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: audit_likelihood_ratio(s, draws=0),
+        lambda s: audit_likelihood_ratio(s, confidence=1.0),
+        lambda s: audit_one_run(s, canaries=-1),
+        lambda s: audit_one_run(s, confidence=0),
+    ],
+)
+def test_impossible_audits_are_refused(call):
+    with pytest.raises(ParameterError):
+        call(Subject.of(PROMISE, JLT(dim=4), Bounds()))
+
+
+def test_an_audit_needs_a_dimension():
+    with pytest.raises(ParameterError, match="needs a dimension"):
+        Subject.of(PROMISE, JLT(dim=None), Bounds())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
+    return publish(ratings, PROMISE, strategy=SJLT(dim=8, density=0.3), users=["a", "b"]).save(tmp_path / "release")
+
+
+def test_the_command_audits_a_folders_parameters(folder, tmp_path, capsys):
+    out = tmp_path / "audit.json"
+    assert run(["audit", str(folder), "--draws", "200000", "--canaries", "2000", "--json", str(out)]) in (0, 1)
+    content = json.loads(out.read_text())
+    assert {"claimed_epsilon", "lower_bound", "confidence", "draws", "one_run"} <= set(content)
+    assert (content["claimed_epsilon"], content["strategy"], content["dim"]) == (2.0, "sjlt", 8)
+    assert 0.85 * 2 < content["lower_bound"] < 1.1 * 2
+    assert set(content["one_run"]) == {"claimed_epsilon", "lower_bound", "confidence", "draws"}
+    assert "likelihood ratio" in capsys.readouterr().out
+
+
+def test_the_command_exits_with_one_when_the_claim_is_refuted(monkeypatch, capsys):
+    monkeypatch.setattr("pricdr.privacy.audit.sigma_for", lambda *_, **__: 0.5)
+    monkeypatch.setattr(Subject, "__post_init__", lambda self: object.__setattr__(self, "claimed_epsilon", 0.1))
+    arguments = ["audit", "--strategy", "jlt", "--epsilon", "0.1", "--delta", "1e-6", "--dim", "4"]
+    assert run([*arguments, "--draws", "10000", "--canaries", "100"]) == 1
+    assert "the claim is wrong" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit"],
+        ["audit", "--strategy", "jlt"],
+        ["audit", "--strategy", "jlt", "--epsilon", "-1", "--delta", "1e-6"],
+        ["audit", "--strategy", "jlt", "--epsilon", "1", "--delta", "1e-6", "--dim", "auto"],
+        ["audit", "--strategy", "jlt", "--epsilon", "1", "--delta", "1e-6", "--unit", "user"],
+        ["audit", "nowhere"],
+    ],
+)
+def test_bad_requests_end_in_one_line(arguments, capsys):
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_a_release_without_noise_has_no_claim_to_audit(tmp_path, capsys):
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
+    publish(ratings, PROMISE, insecure_no_noise=True).save(tmp_path / "plain")
+    assert run(["audit", str(tmp_path / "plain")]) == 2
+    assert "no claim to audit" in capsys.readouterr().err

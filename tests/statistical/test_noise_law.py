@@ -80,3 +80,28 @@ def test_the_scale_test_itself_accepts_and_rejects_as_often_as_it_says(rng):
 def test_a_sample_without_power_is_refused(rng):
     with pytest.raises(ValueError, match="cannot tell"):
         has_scale(rng.normal(0, 1, 500), 1.0)
+
+
+def test_the_moments_are_those_of_the_exact_law(draws):
+    """Mean, variance and fourth moment against the table's own probabilities, within sampling error."""
+    values = np.arange(-18 * GRID_STEPS, 18 * GRID_STEPS + 1, dtype=np.float64)
+    half = np.array([p / 2**768 for p in probabilities()[: 18 * GRID_STEPS + 1]])
+    weights = np.concatenate([half[:0:-1], half])
+    assert weights.sum() == pytest.approx(1, abs=1e-12)
+    assert np.sqrt((weights * values**2).sum()) == pytest.approx(GRID_STEPS, rel=1e-12)
+    for power in (1, 2, 3, 4):
+        exact = (weights * values**power).sum()
+        spread = np.sqrt((weights * values ** (2 * power)).sum() - exact**2)
+        z = ((draws**power).mean() - exact) / (spread / np.sqrt(N))
+        assert abs(z) < stats.norm.isf(ALPHA / 2), power
+
+
+def test_opendp_draws_from_the_same_law(draws):
+    """An independent exact sampler, slow but trusted: two-sample comparison at small n."""
+    dp = pytest.importorskip("opendp.prelude")
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
+    theirs = np.array(dp.m.make_gaussian(*space, scale=float(GRID_STEPS))([0] * 50_000), dtype=np.float64)
+    assert stats.ks_2samp(theirs, draws).pvalue > ALPHA
+    assert has_scale(theirs, GRID_STEPS)
+    assert stats.ks_2samp(theirs * 0.9, draws).pvalue < ALPHA

@@ -7,6 +7,7 @@ recorded *before* its noise is drawn, and never refunded: a crash costs budget, 
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,7 +70,10 @@ class Balance:
     def epsilon_with(self, *more: Spend) -> float:
         """ε if ``more`` were released too."""
         spends = [(spend.mu, spend.dim) for spend in (*self.spends, *more)]
-        return composed_epsilon(spends, self.budget.delta) if spends else 0.0
+        try:
+            return composed_epsilon(spends, self.budget.delta) if spends else 0.0
+        except ParameterError:  # a μ so large that no finite ε covers it
+            return math.inf
 
 
 class Ledger:

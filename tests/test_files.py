@@ -1,0 +1,355 @@
+"""Writing whole files and folders, or nothing: what the helpers promise, and what they leave behind."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pricdr import files
+from pricdr.errors import InputError, OutputError
+from pricdr.files import PRIVATE, new_folder, replace_file, require_absent, write_new
+
+NAMES = [
+    "plain",
+    "two words",
+    "[brackets]*?",
+    "ünï🙂",
+    "-dash",
+    ".hidden",
+    "a'b\"c",
+    "trailing.",
+    "name.partial-1",
+    "x" * 200,
+]
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def dead_pid() -> int:
+    """The number of a process that has ended."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+@pytest.fixture
+def live_pid():
+    """The number of a process that runs for as long as the test."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    yield child.pid
+    child.communicate(b"\n")
+
+
+def test_require_absent_refuses_whatever_is_there(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in names(tmp_path):
+        with pytest.raises(OutputError, match=f"{name} exists already"):
+            require_absent(tmp_path / name)
+    require_absent(tmp_path / "free")
+    assert names(tmp_path) == ["dangling", "file", "folder"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_appears_whole_and_only_at_the_end(tmp_path, name):
+    path = tmp_path / name
+    with new_folder(path) as staging:
+        assert staging.parent == tmp_path
+        (staging / "a").write_text("1")
+        (staging / "deeper").mkdir()
+        (staging / "deeper" / "b").write_text("2")
+        assert not path.exists()
+    assert names(tmp_path) == [name]
+    assert ((path / "a").read_text(), (path / "deeper" / "b").read_text()) == ("1", "2")
+
+
+def test_parent_folders_are_made(tmp_path):
+    with new_folder(tmp_path / "a" / "b" / "c"):
+        pass
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("x"), KeyboardInterrupt(), SystemExit(143), InputError("x"), GeneratorExit()], ids=repr
+)
+def test_a_failure_inside_the_block_leaves_nothing_and_passes_through(tmp_path, error):
+    with pytest.raises(type(error)) as caught, new_folder(tmp_path / "made" / "for it" / "out") as staging:  # noqa: PT012
+        (staging / "half").write_text("written")
+        (staging / "sub").mkdir()
+        raise error
+    assert caught.value is error
+    assert names(tmp_path) == []
+
+
+def test_parents_that_somebody_else_uses_by_then_stay(tmp_path):
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "a" / "b" / "out"):  # noqa: PT012
+        (tmp_path / "a" / "other").touch()
+        raise RuntimeError
+    assert names(tmp_path / "a") == ["other"]
+
+
+def test_parents_that_were_there_before_stay(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "a" / "out"):
+        raise RuntimeError
+    assert names(tmp_path) == ["a"]
+
+
+def test_an_error_of_the_system_names_the_output(tmp_path):
+    with (
+        pytest.raises(OutputError, match=r"cannot write .*/out: No space left on device"),
+        new_folder(tmp_path / "out"),
+    ):
+        raise OSError(28, "No space left on device", "some/inner/file")
+    with pytest.raises(OutputError, match="exactly this"), new_folder(tmp_path / "out"):
+        raise OutputError("exactly this")
+    assert names(tmp_path) == []
+
+
+def test_a_target_that_exists_is_refused_before_the_block_runs(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "precious").write_text("mine")
+    with pytest.raises(OutputError, match="out exists already"), new_folder(tmp_path / "out"):
+        pytest.fail("the block must not run")
+    assert (tmp_path / "out" / "precious").read_text() == "mine"
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("kind", ["folder", "empty folder", "file"])
+def test_a_target_that_appears_meanwhile_is_refused_and_kept(tmp_path, kind):
+    path = tmp_path / "out"
+
+    def appear():
+        if kind == "file":
+            path.write_text("theirs")
+        else:
+            path.mkdir()
+            if kind == "folder":
+                (path / "precious").write_text("theirs")
+
+    with pytest.raises(OutputError, match="out exists already"), new_folder(path):
+        appear()
+    assert names(tmp_path) == ["out"]
+    assert path.is_dir() == (kind != "file")
+    assert kind != "folder" or (path / "precious").read_text() == "theirs"
+
+
+def test_a_failure_after_the_folder_became_visible_takes_it_back(tmp_path, monkeypatch):
+    def failing(path):
+        if path == tmp_path:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files, "sync", failing)
+    with pytest.raises(OutputError, match="Input/output error"), new_folder(tmp_path / "out") as staging:
+        (staging / "a").touch()
+    assert names(tmp_path) == []
+
+
+def test_a_parent_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(OutputError, match="Not a directory"), new_folder(tmp_path / "file" / "out"):
+        pytest.fail("the block must not run")
+    for write in (write_new, replace_file):
+        with pytest.raises(OutputError, match="Not a directory"):
+            write(tmp_path / "file" / "out", b"")
+    assert names(tmp_path) == ["file"]
+
+
+def test_what_dead_processes_left_is_swept_and_nothing_else(tmp_path, dead_pid, live_pid):
+    keep = [
+        f".out.partial-{live_pid}",
+        f".other.partial-{dead_pid}",
+        f".out.partial-{dead_pid}x",
+        ".out.partial-",
+        ".out.partial-²",
+        f"out.partial-{dead_pid}",
+        f".out-{dead_pid}",
+        ".out.partial",
+    ]
+    for name in [*keep, f".out.partial-{dead_pid}", ".out.partial-99999999999999999999"]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "content").touch()
+    with new_folder(tmp_path / "out"):
+        pass
+    assert names(tmp_path) == sorted([*keep, "out"])
+
+
+def test_stale_files_are_swept_too_and_links_are_not_followed(tmp_path, dead_pid):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "content").touch()
+    (tmp_path / f".out.partial-{dead_pid}").symlink_to("precious")
+    replace_file(tmp_path / "out", b"1")
+    (tmp_path / f".out.partial-{dead_pid}").write_text("half")
+    replace_file(tmp_path / "out", b"2")
+    assert names(tmp_path) == ["out", "precious"]
+    assert names(tmp_path / "precious") == ["content"]
+
+
+def test_what_an_earlier_process_of_the_same_number_left_is_no_obstacle(tmp_path):
+    """In a container every publish may be process 1."""
+    mine = f".out.partial-{os.getpid()}"
+    (tmp_path / mine).mkdir()
+    (tmp_path / mine / "stale").touch()
+    with new_folder(tmp_path / "out") as staging:
+        assert names(staging) == []
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / mine).write_text("stale")
+    write_new(tmp_path / "out", b"fresh")
+    assert names(tmp_path) == ["out"]
+
+
+def test_two_writers_in_one_process_do_not_mix(tmp_path):
+    with new_folder(tmp_path / "out") as staging:
+        (staging / "a").touch()
+        with pytest.raises(OutputError, match="being written"), new_folder(tmp_path / "out"):
+            pytest.fail("the block must not run")
+        assert names(staging) == ["a"]
+    assert names(tmp_path / "out") == ["a"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("write", [write_new, replace_file])
+def test_a_file_is_written_whole(tmp_path, write, name):
+    content = bytes(range(256)) * 1000
+    write(tmp_path / "made" / name, content)
+    assert (tmp_path / "made" / name).read_bytes() == content
+    assert names(tmp_path / "made") == [name]
+
+
+def test_write_new_refuses_what_exists(tmp_path):
+    write_new(tmp_path / "out", b"first")
+    with pytest.raises(OutputError, match="out exists already"):
+        write_new(tmp_path / "out", b"second")
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(OutputError, match="link exists already"):
+        write_new(tmp_path / "link", b"second")
+    assert (tmp_path / "out").read_bytes() == b"first"
+    assert names(tmp_path) == ["link", "out"]
+
+
+def test_write_new_never_replaces_a_file_that_appears_meanwhile(tmp_path, monkeypatch):
+    path = tmp_path / "out"
+    monkeypatch.setattr(files, "require_absent", lambda _: None)
+    path.write_bytes(b"theirs")
+    with pytest.raises(OutputError, match="File exists"):
+        write_new(path, b"mine")
+    assert path.read_bytes() == b"theirs"
+    assert names(tmp_path) == ["out"]
+
+
+def test_write_new_works_without_hard_links(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", unsupported)
+    write_new(tmp_path / "out", b"content")
+    assert (tmp_path / "out").read_bytes() == b"content"
+    assert names(tmp_path) == ["out"]
+
+
+def test_of_many_writers_of_a_new_file_exactly_one_wins(tmp_path):
+    script = (
+        "import sys\nfrom pathlib import Path\n"
+        "from pricdr.errors import OutputError\nfrom pricdr.files import write_new\n"
+        "sys.stdin.readline()\n"
+        "for round in range(20):\n"
+        "    try: write_new(Path(f'{round}'), sys.argv[1].encode() * 1000); print(round)\n"
+        "    except OutputError: pass\n"
+    )
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, name], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in "abcd"
+    ]
+    outs = []
+    for writer in writers:
+        writer.stdin.write("\n")
+        writer.stdin.flush()
+    for name, writer in zip("abcd", writers, strict=True):
+        outs += [(int(line), name) for line in writer.communicate(timeout=60)[0].split()]
+    assert sorted(won for won, _ in outs) == list(range(20))
+    for won, name in outs:
+        assert (tmp_path / f"{won}").read_text() == name * 1000
+    assert len(names(tmp_path)) == 20
+
+
+def test_replace_file_puts_new_content_in_place(tmp_path):
+    path = tmp_path / "out"
+    replace_file(path, b"first")
+    with path.open("rb") as before:
+        replace_file(path, b"second")
+        assert before.read() == b"first", "a reader keeps the file it opened"
+    assert path.read_bytes() == b"second"
+    assert names(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("write", [write_new, replace_file])
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_private_files_are_never_readable_by_others(tmp_path, write, umask):
+    old = os.umask(umask)
+    try:
+        write(tmp_path / "private", b"secret", mode=PRIVATE)
+        write(tmp_path / "public", b"open")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "public").stat().st_mode) == 0o644 & ~umask
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("write", [write_new, replace_file])
+@pytest.mark.parametrize("step", ["fsync", "rename"])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, write, error, step):
+    old = tmp_path / "old"
+    old.write_bytes(b"old")
+    path = old if write is replace_file else tmp_path / "new"
+
+    def failing(*_, **__):
+        raise error
+
+    with monkeypatch.context() as broken:
+        if step == "fsync":
+            broken.setattr(os, "fsync", failing)
+        else:
+            broken.setattr(Path, "rename", failing)
+            broken.setattr(os, "link", failing)
+        expected = OutputError if isinstance(error, OSError) else KeyboardInterrupt
+        with pytest.raises(expected):
+            write(path, b"new content")
+    assert names(tmp_path) == ["old"]
+    assert old.read_bytes() == b"old"
+
+
+def test_staging_cannot_be_made_to_write_through_a_planted_link(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"theirs")
+    (tmp_path / f".out.partial-{os.getpid()}").symlink_to(victim)
+    replace_file(tmp_path / "out", b"mine")
+    assert victim.read_bytes() == b"theirs"
+    assert not (tmp_path / "out").is_symlink()
+    assert names(tmp_path) == ["out", "victim"]
+
+
+def test_writers_of_different_files_in_one_process_do_not_disturb_each_other(tmp_path):
+    def write(number):
+        for _ in range(20):
+            replace_file(tmp_path / f"{number}", b"%d" % number * 5000)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert names(tmp_path) == ["0", "1", "2", "3"]
+    for number in range(4):
+        assert (tmp_path / f"{number}").read_bytes() == b"%d" % number * 5000

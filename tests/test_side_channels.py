@@ -1,0 +1,199 @@
+"""What a publish leaves behind, prints or lets slip: no keys, no seeds, no ratings."""
+
+import gzip
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pricdr.randomness
+from pricdr import JLT, SJLT, Guarantee, Ratings, publish
+from pricdr.cli import run
+from pricdr.errors import PriCDRError
+
+RARE_ITEM = "the-one-book-nobody-may-know-of"
+RARE_USER = "unlisted-user-7731"
+SEED = 918273645
+
+
+class _Keys(list):
+    """Contents of keys as they were made, and the key objects themselves."""
+
+    def __init__(self):
+        super().__init__()
+        self.objects = []
+
+
+@pytest.fixture
+def keys(monkeypatch):
+    """Every key made while a test runs, as it was before being erased."""
+    made = _Keys()
+    original = pricdr.randomness._Key.__init__
+
+    def recording(self, content):
+        made.append(bytes(content))
+        made.objects.append(self)
+        original(self, content)
+
+    monkeypatch.setattr(pricdr.randomness._Key, "__init__", recording)
+    return made
+
+
+@pytest.fixture
+def files(tmp_path):
+    rows = [f"u{u},i{i},{(u + i) % 5 + 1}" for u in range(50) for i in range(u % 7 + 1)]
+    rows += [f"u3,{RARE_ITEM},4", f"{RARE_USER},i2,5"]
+    (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(rows) + "\n")
+    (tmp_path / "users.txt").write_text("".join(f"u{u}\n" for u in range(60)))
+    (tmp_path / "items.txt").write_text("".join(f"i{i}\n" for i in range(10)) + RARE_ITEM + "\n")
+    return tmp_path
+
+
+def _publish(folder, *extra):
+    arguments = ["publish", folder / "ratings.csv", "--users", folder / "users.txt", "--items", folder / "items.txt"]
+    arguments += ["--epsilon", "4", "--delta", "1e-6", "--dim", "16", "--out", folder / "out"]
+    return run([str(a) for a in [*arguments, *extra]])
+
+
+def _everything(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def test_neither_folder_nor_screen_holds_a_key_or_a_rated_item(files, keys, capfd):
+    run(["ledger", "init", str(files / "ledger"), "--epsilon", "9", "--delta", "1e-6", "--unit", "rating"])
+    assert _publish(files, "--ledger", files / "ledger") == 0
+    captured = capfd.readouterr()
+    left = _everything(files / "out") + (files / "ledger").read_bytes() + (captured.out + captured.err).encode()
+    assert keys, "the test must see the keys it looks for"
+    for key in keys:
+        assert key not in left
+        assert key.hex().encode() not in left
+    assert RARE_ITEM.encode() not in left
+    assert RARE_USER.encode() not in left
+
+
+def test_no_temporary_file_is_left_anywhere(files, monkeypatch):
+    scratch = files / "tmp"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    before = {p.name for p in files.iterdir()} | {"out"}
+    assert _publish(files) == 0
+    assert {p.name for p in files.iterdir()} == before
+    assert not list(scratch.iterdir())
+
+
+def test_keys_are_erased_when_publish_returns(files, keys):
+    assert _publish(files) == 0
+    assert keys
+    assert not any(any(key._bytes) for key in keys.objects)
+
+
+def test_a_seed_is_in_no_file_of_a_seeded_release(files, capfd):
+    assert _publish(files, "--insecure-seed", SEED) == 0
+    captured = capfd.readouterr()
+    left = _everything(files / "out") + (captured.out + captured.err).encode()
+    assert str(SEED).encode() not in left
+
+
+def test_errors_name_values_of_the_files_but_never_keys(files, keys, capfd):
+    (files / "ratings.csv").write_text("user,item,rating\nu1,i1,4\nu1,i2,not a number\n")
+    assert _publish(files, "--values", "--rating-bound", "5", "--rating-step", "1") == 2
+    error = capfd.readouterr().err
+    assert "not a number" in error
+    assert all(key.hex() not in error for key in keys)
+
+
+def test_an_exception_inside_the_mechanism_shows_no_secret(keys, monkeypatch):
+    def broken(*_args, **_kwargs):
+        raise PriCDRError("the disk is on fire")
+
+    monkeypatch.setattr(sys.modules["pricdr.publish"], "release_rows", broken)
+    ratings = Ratings.from_triples(["a"], ["x"])
+    with pytest.raises(PriCDRError) as caught:
+        publish(ratings, Guarantee(epsilon=1, delta=1e-6))
+    shown = repr(caught.value) + "".join(repr(v) for frame in _frames(caught.tb) for v in frame.f_locals.values())
+    assert keys
+    for key in keys:
+        assert key.hex() not in shown
+        assert repr(key)[2:-1] not in shown
+
+
+def _frames(traceback):
+    while traceback is not None:
+        yield traceback.tb_frame
+        traceback = traceback.tb_next
+
+
+def test_permissions_of_secrets(files):
+    run(["ledger", "init", str(files / "ledger"), "--epsilon", "9", "--delta", "1e-6", "--unit", "rating"])
+    run(["keygen", "--out", str(files / "key")])
+    assert _publish(files, "--ledger", files / "ledger", "--sign", files / "key") == 0
+    for name in ("ledger", "key"):
+        assert (files / name).stat().st_mode & 0o777 == 0o600, name
+    private = (files / "key").read_text().splitlines()[1]
+    assert private.encode() not in _everything(files / "out")
+
+
+@pytest.mark.parametrize("strategy", [JLT(dim=16), SJLT(dim=16)], ids=str)
+def test_size_depends_on_the_lists_alone(tmp_path, strategy):
+    """No ratings to speak of, or every item rated: the same sizes, file by file."""
+    users, items = [f"u{i}" for i in range(40)], [f"i{i}" for i in range(30)]
+    sparse = Ratings.from_triples(users[:1], items[:1])
+    dense = Ratings.from_triples([u for u in users for _ in items], items * len(users))
+    sizes = []
+    for name, ratings in (("sparse", sparse), ("dense", dense)):
+        release = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=strategy, users=users, items=items)
+        folder = release.save(tmp_path / name)
+        sizes.append({path.name: path.stat().st_size for path in folder.iterdir()})
+    assert sizes[0] == sizes[1]
+
+
+def test_the_work_does_not_depend_on_which_items_were_rated(monkeypatch):
+    """Count what time is made of (rows, products, draws), for other items and other values: the same."""
+    import pricdr.privacy.mechanism as mechanism
+
+    rng = np.random.default_rng(0)
+    counts = []
+    for values in (1.0, 5.0):
+        cells = [(f"u{u}", f"i{i}") for u in range(40) for i in rng.choice(30, 5, replace=False)]
+        ratings = Ratings.from_triples(*zip(*cells, strict=True), [values] * len(cells))
+        calls: list[int] = []
+        original = mechanism.DiscreteGaussian.draw
+        monkeypatch.setattr(
+            mechanism.DiscreteGaussian, "draw", lambda s, a, n, o=original, c=calls: (c.append(n), o(s, a, n))[1]
+        )
+        publish(
+            ratings,
+            Guarantee(epsilon=4, delta=1e-6),
+            users=[f"u{i}" for i in range(40)],
+            items=[f"i{i}" for i in range(30)],
+        )
+        counts.append((len(ratings), sum(calls), len(calls)))
+        monkeypatch.undo()
+    assert counts[0] == counts[1]
+
+
+def test_the_parquet_file_holds_no_metadata_of_the_input(files):
+    assert _publish(files) == 0
+    content = (files / "out" / "release.parquet").read_bytes()
+    footer = content[-4096:]
+    assert not re.search(rb"ratings\.csv|filtered|min_value|max_value", footer)
+    assert str(files).encode() not in content
+
+
+def test_a_gzip_bomb_is_refused_in_bounded_memory(tmp_path):
+    """A quarter of a gigabyte of one repeated line in a quarter of a megabyte."""
+    import resource
+
+    bomb = tmp_path / "bomb.csv.gz"
+    with gzip.open(bomb, "wb", compresslevel=9) as file:
+        file.write(b"user,item\n")
+        for _ in range(256):
+            file.write(b"u,i\n" * (1 << 18))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert run(["publish", str(bomb), "--epsilon", "1", "--delta", "1e-6", "--out", str(tmp_path / "x")]) == 2
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 400, f"{grown:.0f} MiB"

@@ -1,0 +1,247 @@
+"""Ed25519 keys and signatures: right key, right bytes, or nothing."""
+
+import base64
+import os
+import stat
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa, x25519
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import signing
+from pricdr.errors import InputError, OutputError, VerificationError
+from pricdr.signing import (
+    create_keys,
+    is_signed_by,
+    public_from_text,
+    public_text,
+    read_private_key,
+    read_public_key,
+    sign,
+)
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+MESSAGE = b"the exact bytes of a certificate\n"
+SIGNATURE = sign(KEY, MESSAGE)
+
+
+def private_pem(key, encryption=None) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption or NoEncryption())
+
+
+def public_pem(key) -> bytes:
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+@pytest.mark.parametrize("name", ["key", "two words", "[x]", "ünï", "key.pem", "sub/key"])
+def test_a_new_pair_signs_and_verifies(tmp_path, name):
+    private, public = create_keys(tmp_path / name)
+    assert (private, public) == (tmp_path / name, tmp_path / f"{name}.pub")
+    signature = sign(read_private_key(private), MESSAGE)
+    assert is_signed_by(read_public_key(public), MESSAGE, signature)
+
+
+def test_every_pair_is_new(tmp_path):
+    pairs = [create_keys(tmp_path / name) for name in "ab"]
+    assert pairs[0][0].read_bytes() != pairs[1][0].read_bytes()
+    signature = sign(read_private_key(pairs[0][0]), MESSAGE)
+    assert not is_signed_by(read_public_key(pairs[1][1]), MESSAGE, signature)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_the_private_key_is_for_its_owner_alone(tmp_path, umask):
+    old = os.umask(umask)
+    try:
+        private, _ = create_keys(tmp_path / "key")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(private.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("taken", ["key", "key.pub"])
+def test_nothing_is_overwritten(tmp_path, taken):
+    (tmp_path / taken).write_text("precious")
+    with pytest.raises(OutputError, match=f"{taken} exists already"):
+        create_keys(tmp_path / "key")
+    assert [path.name for path in tmp_path.iterdir()] == [taken]
+    assert (tmp_path / taken).read_text() == "precious"
+
+
+@pytest.mark.parametrize("error", [OutputError("disk full"), KeyboardInterrupt()], ids=repr)
+def test_half_a_pair_is_never_left(tmp_path, monkeypatch, error):
+    real = signing.write_new
+
+    def failing(path, content, **options):
+        if path.suffix == ".pub":
+            raise error
+        real(path, content, **options)
+
+    monkeypatch.setattr(signing, "write_new", failing)
+    with pytest.raises(type(error)):
+        create_keys(tmp_path / "key")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("", ".", tmp_path):
+        with pytest.raises(OutputError, match="exists already"):
+            create_keys(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_signature_is_one_line_of_base64(tmp_path):
+    assert SIGNATURE.endswith(b"\n")
+    assert SIGNATURE.count(b"\n") == 1
+    assert len(base64.b64decode(SIGNATURE, validate=False)) == 64
+    assert sign(KEY, MESSAGE) == SIGNATURE, "Ed25519 is deterministic"
+
+
+def test_a_known_signature_still_verifies():
+    """RFC 8032, section 7.1, test 2."""
+    key = Ed25519PrivateKey.from_private_bytes(
+        bytes.fromhex("4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb")
+    )
+    expected = bytes.fromhex(
+        "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da"
+        "085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"
+    )
+    assert sign(key, b"\x72") == base64.b64encode(expected) + b"\n"
+
+
+@given(st.binary(max_size=200), st.binary(min_size=32, max_size=32))
+def test_what_a_key_signs_it_verifies_and_no_other_does(message, seed):
+    key = Ed25519PrivateKey.from_private_bytes(seed)
+    signature = sign(key, message)
+    assert is_signed_by(key.public_key(), message, signature)
+    assert not is_signed_by(key.public_key(), message + b"\n", signature)
+    if seed != bytes(range(32)):
+        assert not is_signed_by(KEY.public_key(), message, signature)
+
+
+@given(st.data())
+@settings(max_examples=200)
+def test_any_changed_byte_of_signature_or_message_is_noticed(data):
+    signature, message = bytearray(SIGNATURE), bytearray(MESSAGE)
+    target = data.draw(st.sampled_from([signature, message]))
+    at = data.draw(st.integers(0, len(target) - 1))
+    target[at] ^= data.draw(st.integers(1, 255))
+    assert not is_signed_by(KEY.public_key(), bytes(message), bytes(signature))
+
+
+@given(st.binary(max_size=300))
+def test_arbitrary_bytes_are_no_signature_and_no_error(content):
+    assert not is_signed_by(KEY.public_key(), MESSAGE, content)
+
+
+def test_only_the_exact_bytes_of_a_signature_count():
+    raw = base64.b64decode(SIGNATURE)
+    for other in (
+        SIGNATURE.rstrip(),
+        SIGNATURE + b"\n",
+        b" " + SIGNATURE,
+        SIGNATURE.replace(b"\n", b"\r\n"),
+        base64.urlsafe_b64encode(raw) + b"\n" if b"+" in SIGNATURE or b"/" in SIGNATURE else b"",
+        base64.b64encode(raw + b"\x00") + b"\n",
+        base64.b64encode(raw[:-1]) + b"\n",
+        raw,
+        b"",
+    ):
+        assert not is_signed_by(KEY.public_key(), MESSAGE, other)
+    assert is_signed_by(KEY.public_key(), MESSAGE, SIGNATURE)
+
+
+@given(st.binary(min_size=32, max_size=32))
+def test_a_public_key_survives_as_text(seed):
+    key = Ed25519PrivateKey.from_private_bytes(seed).public_key()
+    text = public_text(key)
+    assert len(text) == 44
+    assert public_text(public_from_text(text)) == text
+
+
+@given(st.text(max_size=60))
+def test_text_that_is_no_public_key_is_a_failed_check(text):
+    if len(text.encode()) == 44 and text.endswith("="):
+        return  # the right shape: a key perhaps
+    with pytest.raises(VerificationError, match="signed_by"):
+        public_from_text(text)
+
+
+def test_keys_written_by_openssl_tools_are_read(tmp_path):
+    (tmp_path / "key").write_bytes(b"a comment line\n" + private_pem(KEY))
+    (tmp_path / "pub").write_bytes(public_pem(KEY))
+    assert read_private_key(tmp_path / "key").private_bytes_raw() == bytes(range(32))
+    assert public_text(read_public_key(tmp_path / "pub")) == public_text(KEY.public_key())
+
+
+OTHER_KINDS = {
+    "rsa": rsa.generate_private_key(65537, 2048),
+    "ecdsa": ec.generate_private_key(ec.SECP256R1()),
+    "ed448": ed448.Ed448PrivateKey.generate(),
+    "x25519": x25519.X25519PrivateKey.generate(),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_keys_of_another_kind_are_refused(tmp_path, kind):
+    (tmp_path / "key").write_bytes(private_pem(OTHER_KINDS[kind]))
+    (tmp_path / "pub").write_bytes(public_pem(OTHER_KINDS[kind]))
+    with pytest.raises(InputError, match="key of another kind; Ed25519 is needed"):
+        read_private_key(tmp_path / "key")
+    with pytest.raises(InputError, match="key of another kind; Ed25519 is needed"):
+        read_public_key(tmp_path / "pub")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"junk",
+        b"\x00\xff" * 100,
+        b"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n",
+        private_pem(KEY)[:60],
+        private_pem(KEY, BestAvailableEncryption(b"password")),
+    ],
+    ids=["empty", "junk", "binary", "hollow", "half", "encrypted"],
+)
+def test_a_file_that_holds_no_usable_key_is_refused(tmp_path, content):
+    file = tmp_path / "the key"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="the key holds no usable private key"):
+        read_private_key(file)
+    with pytest.raises(InputError, match="the key holds no usable public key"):
+        read_public_key(file)
+
+
+def test_private_and_public_keys_are_not_confused(tmp_path):
+    private, public = create_keys(tmp_path / "key")
+    with pytest.raises(InputError, match="no usable private key"):
+        read_private_key(public)
+    with pytest.raises(InputError, match="no usable public key"):
+        read_public_key(private)
+
+
+def test_a_key_that_is_not_there_is_named(tmp_path):
+    for reader in (read_private_key, read_public_key):
+        with pytest.raises(InputError, match=r"cannot read key .*nowhere: No such file"):
+            reader(tmp_path / "nowhere")
+        with pytest.raises(InputError, match="Is a directory"):
+            reader(tmp_path)
+
+
+def test_errors_about_a_key_never_show_it(tmp_path):
+    content = private_pem(KEY).replace(b"BEGIN", b"BEGAN")
+    (tmp_path / "key").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_private_key(tmp_path / "key")
+    body = content.splitlines()[1].decode()
+    assert body not in f"{caught.value!r}"

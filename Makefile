@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
-.PHONY: setup demo test test-all lint format schema bench clean
+.PHONY: setup demo test test-all fuzz lint format schema bench clean
 
 setup: $(READY)
 
@@ -25,6 +25,9 @@ test: setup
 
 test-all: setup
 	$(PYTEST)
+
+fuzz: setup
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/fuzz
 
 lint: setup
 	$(BIN)/ruff check .

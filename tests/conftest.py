@@ -5,6 +5,12 @@ import secrets
 
 import numpy as np
 import pytest
+from hypothesis import settings
+
+# Timings vary with whatever else the machine does: a slow example is not a wrong one. `make fuzz` runs many more.
+settings.register_profile("default", deadline=None)
+settings.register_profile("fuzz", deadline=None, max_examples=int(os.environ.get("PRICDR_FUZZ_EXAMPLES", "3000")))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 @pytest.fixture

@@ -30,6 +30,8 @@ CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 README: Final = "README.md"
 _ROWS_PER_CHECK: Final = 1 << 14
+_LONGEST_ID: Final = 4096
+"""Bytes that ids may take on average; what a hostile file could make us hold in memory is bounded by it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,7 @@ def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str]
     _check_signature(path, certificate, public_key)
     _check_files(path, certificate)
     check(certificate)
+    _check_size(path / MATRIX, certificate)
     release = Release(*_read_matrix(path / MATRIX), certificate)
     _check_matrix(release)
     _check_readme(path, certificate)
@@ -169,6 +172,13 @@ def _check_files(path: Path, certificate: "Certificate") -> None:
             raise VerificationError(f"{name} is missing")
         if _sha256(path / name) != stated:
             raise VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
+
+
+def _check_size(path: Path, certificate: "Certificate") -> None:
+    """The matrix is stored plainly: a file smaller than its content would unpack to more memory than it shows."""
+    size, cells = path.stat().st_size, certificate.users * certificate.dim * 4
+    if not cells <= size <= cells + certificate.users * _LONGEST_ID + (1 << 20):
+        raise VerificationError(f"{MATRIX} has {size:,} bytes, which does not fit {certificate.users:,} users")
 
 
 def _check_readme(path: Path, certificate: "Certificate") -> None:
@@ -226,6 +236,8 @@ def _read_matrix(path: Path) -> tuple[FloatArray, Ids]:
     if not isinstance(vector, pl.Array) or vector.inner != pl.Float32 or len(vector.shape) != 1:
         raise VerificationError(f"{MATRIX} must hold float32 vectors of one length")
     users, vectors = frame["user"], frame["vector"]
+    if (users.str.len_bytes().sum() or 0) > len(users) * _LONGEST_ID:
+        raise VerificationError(f"{MATRIX} holds user ids of over {_LONGEST_ID} bytes on average")
     if frame.null_count().sum_horizontal().item() or users.n_unique() != len(users) or (users == "").any():
         raise VerificationError(f"{MATRIX} must hold one row per user, with no gaps")
     return vectors.to_numpy().reshape(len(frame), vector.size), tuple(users.to_list())

@@ -1,0 +1,42 @@
+"""Reconstruction: from a release and a regenerated projection back to the ratings."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.testing.attacks.evidence import FloatArray
+from pricdr.testing.flawed import constant_seed_projection
+
+
+def undo_constant_seed(published: FloatArray, *, n_items: int, w: float) -> FloatArray:
+    """The ratings behind a release of the reference code: regenerate the projection, solve, remove the lift.
+
+    Exact up to rounding errors where the release has at least as many columns as there are items.
+    """
+    dim = published.shape[1]
+    projection = constant_seed_projection(n_items, dim)
+    # normal equations: a Gaussian projection of more rows than columns is well enough conditioned
+    lift = np.linalg.solve(projection.T @ projection, projection.T @ published.T * math.sqrt(dim)).T
+    return remove_lift(lift, w)
+
+
+def remove_lift(lift: FloatArray, w: float) -> FloatArray:
+    """Ratings whose singular values, lifted to √(Σ² + w²), give ``lift``: w is public."""
+    squares, directions = np.linalg.eigh(lift @ lift.T)
+    shrink = np.sqrt(np.maximum(squares - w**2, 0) / np.maximum(squares, w**2))
+    ratings: FloatArray = (directions * shrink) @ (directions.T @ lift)
+    return ratings
+
+
+def solve_for_ratings(published: npt.ArrayLike, item_rows: FloatArray) -> FloatArray:
+    """Least squares: the ratings that best explain a release, given E."""
+    ratings: FloatArray = np.asarray(published, dtype=np.float64) @ np.linalg.pinv(item_rows)
+    return ratings
+
+
+def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[FloatArray]) -> FloatArray:
+    """The reconstruction closest to zeros and ones among those that guessed item rows give."""
+    solved = (solve_for_ratings(published, item_rows) for item_rows in candidates)
+    return min(solved, key=lambda ratings: float(np.mean(np.minimum(np.abs(ratings), np.abs(ratings - 1)))))

@@ -1,0 +1,154 @@
+"""Publishers with one known flaw each, for attacks to succeed on. Never use any of them on ratings of real people.
+
+They come from two places: the algorithm as the paper prints it, and the public reference code (its projection module),
+rewritten here in a few lines on plain arrays. Ratings are users x items and releases users x dim, as everywhere.
+Centring is left out: it changes none of the attacks, and the adversary could repeat it.
+"""
+
+import hashlib
+import json
+import math
+from typing import Final, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.linalg import hadamard
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Leak: TypeAlias = Literal["counts", "hash"]
+
+CONSTANT_SEED: Final = 234
+"""What the reference code seeds its generator with when it is imported."""
+
+
+def thin_lift(ratings: FloatArray, w: float) -> FloatArray:
+    """Singular values lifted to √(Σ² + w²), but only those that a thin SVD returns: min(users, items) of them."""
+    left, singular, right = np.linalg.svd(ratings, full_matrices=False)
+    lift: FloatArray = (left * np.sqrt(singular**2 + w**2)) @ right
+    return lift
+
+
+def thin_svd_release(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
+    """Algorithm 1 with JLT as printed, its SVD taken as thin as the reference code takes it.
+
+    Wrong for fewer items than users: only ``items`` directions get noise, so every published column lies in the
+    column space of the ratings, whatever w is. ``testing.algorithm_one`` is the corrected form.
+    """
+    return _projected(thin_lift(ratings, w), rng.standard_normal((dim, ratings.shape[1])))
+
+
+def printed_sjlt_release(
+    ratings: FloatArray, *, w: float, dim: int, nonzeros: float, rng: np.random.Generator
+) -> FloatArray:
+    """Algorithm 1 with SJLT as printed: P H D times the lifted ratings, nothing added; items a power of two.
+
+    Wrong because P is sparse: a published column combines only some ``nonzeros`` of the n rows of H D R̃, so
+    neighbouring inputs put it on different subspaces, however large w is. The paper's q = O(1/m) is
+    ``nonzeros`` = n/m, about one.
+    """
+    n_items = ratings.shape[1]
+    density = nonzeros / n_items
+    kept = rng.random((dim, n_items)) < density
+    sparse = kept * rng.standard_normal((dim, n_items)) / math.sqrt(density)
+    signs = rng.choice([-1.0, 1.0], n_items)
+    return _projected(thin_lift(ratings, w), sparse @ orthonormal_hadamard(n_items) * signs)
+
+
+def reference_fjlt_release(
+    ratings: FloatArray, *, w: float, dim: int, density: float, rng: np.random.Generator
+) -> FloatArray:
+    """The reference code's "FJLT": a sparse projection of ±1 and 0, no Hadamard matrix, no signs, no Gaussians.
+
+    Wrong because the projection is discrete: the release lies in a finite set that the ratings determine, and
+    neighbouring inputs have different ones.
+    """
+    signs = rng.choice([-1.0, 1.0], (dim, ratings.shape[1]))
+    kept = rng.random(signs.shape) < density
+    return _projected(thin_lift(ratings, w), fjlt_spacing(dim, density) * signs * kept)
+
+
+def fjlt_spacing(dim: int, density: float) -> float:
+    """The one non-zero absolute value in the reference code's sparse projection."""
+    return 1 / math.sqrt(density * dim)
+
+
+def constant_seed_projection(n_items: int, dim: int) -> FloatArray:
+    """The "random" projection of a generator seeded with a constant: everybody who reads the code has it."""
+    return np.random.default_rng(CONSTANT_SEED).standard_normal((dim, n_items))
+
+
+def constant_seed_release(ratings: FloatArray, *, w: float, dim: int) -> FloatArray:
+    """The reference code's JLT: correct noise in law, drawn after seeding with a constant at import.
+
+    Wrong because the projection is the only randomness there is, and it is public: with dim >= items the lifted
+    ratings follow from the release, and the ratings from them.
+    """
+    return _projected(thin_lift(ratings, w), constant_seed_projection(ratings.shape[1], dim))
+
+
+def per_column_w(epsilon: float, delta: float, *, dim: int) -> float:
+    """The reference code's w: its ε is a budget for each of the ``dim`` published columns, named as if for all."""
+    return 1 / (math.sqrt(epsilon / (2 * math.log(8 * dim / delta)) + 0.25) - 0.5)
+
+
+def float_noise_release(
+    ratings: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
+) -> FloatArray:
+    """A E + σN in double precision, as textbooks have it.
+
+    Wrong in its lowest bits: the noise is σ times a double, not every double is, and adding the unrounded signal
+    moves it off that set. The product is a sparse one because its order of additions, hence its last bit, is the
+    same for everybody who repeats it.
+    """
+    noise = sigma * rng.standard_normal((ratings.shape[0], item_rows.shape[1]))
+    signal: FloatArray = sp.csr_array(ratings) @ item_rows
+    return signal + noise
+
+
+def reused_noise_releases(
+    first: FloatArray, second: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Two releases from one seed, as a generator seeded in the configuration file gives them.
+
+    Wrong because their difference holds no noise at all.
+    """
+    noise = sigma * rng.standard_normal((first.shape[0], item_rows.shape[1]))
+    return first @ item_rows + noise, second @ item_rows + noise
+
+
+def unaccounted_releases(
+    first: FloatArray, second: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
+) -> tuple[FloatArray, FloatArray]:
+    """Two releases of nearly the same ratings, each with fresh noise and each said to cost what one costs.
+
+    Wrong because nobody adds up: together they have √2 times the μ that either states.
+    """
+    one, two = (float_noise_release(ratings, item_rows, sigma=sigma, rng=rng) for ratings in (first, second))
+    return one, two
+
+
+def leaky_folder(ratings: FloatArray, *, leak: Leak) -> dict[str, bytes]:
+    """The files beside a release whose certificate describes its input, as well-meant provenance does.
+
+    Wrong because they are read off the ratings without noise: a count moves with one rating, a hash with any bit.
+    """
+    described: dict[str, int | str] = {
+        "counts": {"ratings": int(np.count_nonzero(ratings))},
+        "hash": {"input_sha256": hashlib.sha256(ratings.tobytes()).hexdigest()},
+    }[leak]
+    certificate = {"epsilon": 4.0, "delta": 1e-6, "users": ratings.shape[0], **described}
+    readme = "\n".join(f"{name}: {value}" for name, value in certificate.items())
+    return {"certificate.json": json.dumps(certificate).encode(), "README.md": readme.encode()}
+
+
+def orthonormal_hadamard(size: int) -> FloatArray:
+    """The Walsh-Hadamard matrix with rows of norm 1; ``size`` must be a power of two."""
+    matrix: FloatArray = hadamard(size) / math.sqrt(size)
+    return matrix
+
+
+def _projected(lift: FloatArray, projection: FloatArray) -> FloatArray:
+    """The last line of Algorithm 1, transposed: lifted ratings times the projection, over √dim."""
+    published: FloatArray = lift @ projection.T / math.sqrt(len(projection))
+    return published

@@ -12,9 +12,13 @@ import math
 
 
 class PriCDRError(Exception):
-    """Anything this library refuses to do, in one line."""
+    """Anything this library refuses to do, in one line: whatever a hostile value in the message tries to print."""
 
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        flat = message.replace("\r", "").replace("\n", " ")
+        super().__init__("".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in flat))
 
 
 class InputError(PriCDRError, ValueError):

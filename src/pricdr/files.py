@@ -132,7 +132,7 @@ def _telling(path: Path) -> Iterator[None]:
         if type(error).__module__ != "polars.exceptions":
             raise
         code = re.search(r"os error (\d+)", str(error))
-        reason = os.strerror(int(code[1])) if code else f"{error}; is the disk full?"
+        reason = os.strerror(int(code[1])) if code else f"{' '.join(str(error).split())}; is the disk full?"
         raise OutputError(f"cannot write {path}: {reason}") from error
 
 

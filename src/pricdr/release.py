@@ -226,7 +226,7 @@ def _read_matrix(path: Path) -> tuple[FloatArray, Ids]:
     import polars as pl
 
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path, glob=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise VerificationError(f"{MATRIX} cannot be read as a table") from error
     types = frame.schema

@@ -245,10 +245,7 @@ def test_no_noise_promises_nothing(here, ratings, publish, pricdr):
 
 @pytest.mark.parametrize(
     "name",
-    [
-        *("a b", "sub/deeper/x", "ünï🙂", "-dash", "trailing.", "a'b\"c", "100%", "$HOME", "*", "{x}", "~"),
-        pytest.param("[1]", marks=pytest.mark.xfail(reason="release.py reads the matrix with polars' globs on")),
-    ],
+    ["a b", "sub/deeper/x", "ünï🙂", "-dash", "trailing.", "a'b\"c", "100%", "$HOME", "*", "{x}", "~", "[1]"],
 )
 def test_outputs_with_strange_names_are_written_and_verify(here, ratings, publish, pricdr, name):
     folder = here / name
@@ -274,8 +271,8 @@ def test_inputs_with_strange_names_are_read(here, publish, name):
     ("name", "content", "options"),
     [
         ("r.tsv", b"user\titem\na\tx\nb\ty\n", ()),
-        ("r.csv.gz", gzip.compress(b"user,item\na,x\nb,y\n"), ()),
-        ("r.tsv.gz", gzip.compress(b"user\titem\na\tx\nb\ty\n"), ()),
+        ("r.csv.gz", gzip.compress(b"user,item\na,x\nb,y\n", mtime=0), ()),
+        ("r.tsv.gz", gzip.compress(b"user\titem\na\tx\nb\ty\n", mtime=0), ()),
         ("r.inter", b"user_id:token\titem_id:token\trating:float\na\tx\t1\nb\ty\t2\n", ()),
         ("r.jsonl", b'{"user": "a", "item": "x"}\n{"user": "b", "item": "y"}\n', ()),
         ("r.dat", b"a::x::5::978300760\nb::y::3::978302109\n", ()),

@@ -21,6 +21,7 @@ COMMANDS = [
     ("keygen",),
     ("verify",),
     ("inspect",),
+    ("audit",),
 ]
 
 
@@ -54,6 +55,12 @@ COMMANDS = [
         (("keygen",), "--out"),
         (("verify",), "folder"),
         (("inspect", "a", "b"), "b"),
+        (("audit",), ("a release folder", "--epsilon")),
+        (("audit", "nowhere"), ("nowhere", "no such folder")),
+        (("audit", "--strategy", "jlt", "--epsilon", 1), ("a release folder", "--delta")),
+        (("audit", "--strategy", "jlt", "--epsilon", 0, "--delta", 1e-6), ("epsilon", "above 0")),
+        (("audit", "--strategy", "jlt", "--epsilon", 1, "--delta", 1e-6, "--draws", 0), "draws"),
+        (("audit", "--strategy", "jlt", "--epsilon", 1, "--delta", 1e-6, "--confidence", 2), "confidence"),
         (("nonsense",), "nonsense"),
         (("--nonsense",), "--nonsense"),
     ],

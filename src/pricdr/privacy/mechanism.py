@@ -24,6 +24,8 @@ Int32Array: TypeAlias = npt.NDArray[np.int32]
 IntegerArray: TypeAlias = npt.NDArray[Any]
 
 _CELLS_PER_BLOCK: Final = 1 << 19
+_LARGEST: Final = 1e30
+"""Published numbers are float32, which end at 3e38."""
 _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _ROOM: Final = 32.0
@@ -64,6 +66,8 @@ class Grid:
     def radius(self, bounds: Bounds) -> float:
         """The longest an item row may be in grid steps, so that ``levels`` rating steps move a row by b at most."""
         radius = bounds.largest / bounds.levels / self.step
+        if max(self.sigma, bounds.largest) > _LARGEST:
+            raise ParameterError(f"too large to be written down: sigma {self.sigma:.3g}, bound {bounds.largest:.3g}")
         if radius > 2**30:
             raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
         return radius

@@ -1,0 +1,195 @@
+"""Our mechanism as the target of attacks: the settings to attack, neighbouring inputs, and the parts with E laid open.
+
+The guarantee holds for every E, public ones included. So where an attack needs E, the mechanism is put together from
+its own parts (:class:`Opened`), E is handed to the adversary, and neighbours may be chosen to suit E; only the noise is
+secret. Where it does not, attacks meet real private releases (:func:`private_release`).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from pricdr.blocks import silent
+from pricdr.data.ratings import CSR, Ids, Ratings
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import LATTICE_FACTOR, sigma_for
+from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.mechanism import Grid, Int32Array, clip_rows, on_grid, release_rows
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.strategies import JLT, SJLT, Strategy
+from pricdr.publish import publish
+from pricdr.randomness import Randomness
+from pricdr.release import Release
+from pricdr.testing.attacks.evidence import FloatArray
+
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+
+KNOWN_RATINGS: Final = 6
+"""Ratings of every user that the adversary knows, beside the one in question."""
+_ALIGNED: Final = 100
+"""At most so many items in the opposite profiles of the user unit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One way of using the mechanism; ``str`` names it."""
+
+    strategy: Strategy
+    unit: Unit = Unit.RATING
+    bounds: Bounds = field(default_factory=Bounds)
+    wide: bool = False
+    """Whether there are more items than users."""
+    epsilon: float = 4.0
+    delta: float = 1e-6
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is promised."""
+        return Guarantee(epsilon=self.epsilon, delta=self.delta, unit=self.unit)
+
+    @property
+    def dim(self) -> int:
+        """Columns of the release."""
+        assert self.strategy.dim is not None, "attacks are on a declared dimension"
+        return self.strategy.dim
+
+    @property
+    def sigma(self) -> float:
+        """The noise ``publish`` gives this setting."""
+        sensitivity = self.bounds.sensitivity(self.unit)
+        return sigma_for(self.epsilon, self.delta, sensitivity=sensitivity, dim=self.dim + 1)
+
+    @property
+    def mu(self) -> float:
+        """The parameter that bounds every attack: the certificate's μ, with what the integer noise adds to it."""
+        return self.bounds.sensitivity(self.unit) / self.sigma * LATTICE_FACTOR
+
+    def n_items(self, n_users: int) -> int:
+        """Half as many items as users, or twice as many."""
+        return 2 * n_users if self.wide else n_users // 2
+
+    def __str__(self) -> str:
+        values = "" if self.bounds.rating_bound is None else " values"
+        return f"{self.strategy.name} {self.unit.value}{values} {'n>m' if self.wide else 'n<m'}"
+
+
+def settings(dim: int) -> tuple[Setting, ...]:
+    """Both strategies, both units, fewer items than users and more."""
+    return tuple(
+        Setting(strategy=strategy, unit=unit, bounds=bounds, wide=wide)
+        for strategy in (JLT(dim=dim), SJLT(dim=dim))
+        for unit, bounds in ((Unit.RATING, Bounds()), (Unit.USER, Bounds(clip=2.0)))
+        for wide in (False, True)
+    )
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The mechanism with its item rows laid open. Every release needs randomness of its own."""
+
+    setting: Setting
+    item_rows: Int32Array
+    """E in grid steps."""
+    grid: Grid
+
+    @classmethod
+    def draw(cls, setting: Setting, items: Ids, randomness: Randomness, *, noise_scale: float = 1.0) -> "Opened":
+        """Item rows and grid as ``publish`` makes them; a ``noise_scale`` below 1 cheats."""
+        grid = Grid.for_noise(noise_scale * setting.sigma, bounds=setting.bounds, dim=setting.dim)
+        rows = setting.strategy.item_rows(items, randomness, silent)
+        return cls(setting, on_grid(rows, radius=grid.radius(setting.bounds)), grid)
+
+    @property
+    def directions(self) -> FloatArray:
+        """E as numbers: what one rating step adds to a row."""
+        return self.item_rows * self.grid.step
+
+    def signal(self, entries: CSR) -> FloatArray:
+        """What the release would be without noise: the adversary computes it for every candidate."""
+        rows = entries.astype(np.int64) @ self.item_rows.astype(np.int64)
+        if self.setting.bounds.clip is not None:
+            rows = clip_rows(rows, self.setting.bounds.clip / self.grid.step)
+        signal: FloatArray = rows * self.grid.step
+        return signal
+
+    def release(self, entries: CSR, randomness: Randomness) -> Float32Array:
+        """One release with noise from ``randomness``, used nowhere else."""
+        noise = DiscreteGaussian(randomness, "noise", refinement=self.grid.refinement)
+        return release_rows(entries, self.item_rows, grid=self.grid, bounds=self.setting.bounds, noise=noise)
+
+    def neighbours(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
+        """Two inputs that differ for every user, so that every user is a trial: one rating, or the whole profile."""
+        if self.setting.unit is Unit.USER:
+            return self._opposite_profiles(n_users, rng)
+        n_items = len(self.item_rows)
+        first = rng.integers(n_items, size=n_users)
+        items = (first[:, None] + np.arange(KNOWN_RATINGS + 1)) % n_items
+        values = np.ones(items.shape, dtype=np.int32)
+        values[:, -1] = self.setting.bounds.levels
+        return _entries(items[:, :-1], values[:, :-1], n_items), _entries(items, values, n_items)
+
+    def _opposite_profiles(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
+        """The worst case of the user unit: items that point one way against items that point the other way."""
+        along = self.item_rows @ rng.standard_normal(self.setting.dim)
+        order = np.argsort(along)
+        size = max(1, min(_ALIGNED, len(order) // 5))
+        both = (order[:size], order[-size:])
+        one, two = (np.broadcast_to(part, (n_users, size)) for part in both)
+        ones = np.ones((n_users, size), dtype=np.int32)
+        return _entries(one, ones, len(order)), _entries(two, ones, len(order))
+
+
+def item_names(count: int) -> Ids:
+    """Ids for so many items."""
+    return tuple(f"i{number}" for number in range(count))
+
+
+def mixed(worlds: tuple[CSR, CSR], truth: npt.NDArray[np.bool_]) -> CSR:
+    """Each user's row from the input that ``truth`` says."""
+    keep, take = (sp.diags_array(part.astype(np.int32), dtype=np.int32) for part in (~truth, truth))
+    rows = (keep @ worlds[0] + take @ worlds[1]).tocsr()
+    rows.eliminate_zeros()
+    rows.sort_indices()
+    return rows
+
+
+def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Two small random inputs, dense, that differ in one rating or in one user, as the setting's unit says."""
+    ratings = (rng.random((n_users, setting.n_items(n_users))) < 0.2).astype(np.float64)
+    other = ratings.copy()
+    user, item = rng.integers(n_users), rng.integers(ratings.shape[1])
+    if setting.unit is Unit.USER:
+        other[user] = 1 - ratings[user]
+    ratings[user, item], other[user, item] = 0, 1
+    return ratings, other
+
+
+def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> Callable[[int], Release]:
+    """Real private releases of either input: secret item rows, secret noise, the same declared lists."""
+    users = tuple(f"u{number}" for number in range(len(worlds[0])))
+    items = item_names(worlds[0].shape[1])
+    inputs = [Ratings.from_codes(*np.nonzero(world), world[np.nonzero(world)], users, items) for world in worlds]
+
+    def release(world: int) -> Release:
+        return publish(
+            inputs[world],
+            setting.guarantee,
+            strategy=setting.strategy,
+            users=users,
+            items=items,
+            bounds=setting.bounds,
+        )
+
+    return release
+
+
+def _entries(items: npt.NDArray[np.int64], values: Int32Array, n_items: int) -> CSR:
+    """One row of ``items`` per user, as an int32 CSR matrix."""
+    rows = np.repeat(np.arange(len(items)), items.shape[1])
+    matrix = sp.coo_array((values.ravel(), (rows, items.ravel())), shape=(len(items), n_items)).tocsr()
+    matrix.sort_indices()
+    return matrix

@@ -1,0 +1,174 @@
+"""Trials of the attacks on whole releases: projections, reconstruction, metadata.
+
+Functions named ``…_flawed`` and ``…_ours`` return a tally each; tests run them setting by setting, the table over all.
+"""
+
+import math
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from pricdr.blocks import silent
+from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.randomness import Secret, Simulation
+from pricdr.testing import flawed
+from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, contest
+from pricdr.testing.attacks.metadata import Contents, folder_contents, metadata_difference
+from pricdr.testing.attacks.projection import (
+    Distinguisher,
+    Worlds,
+    lattice,
+    one_sparse,
+    row_space_residual,
+    walsh_sparsity,
+)
+from pricdr.testing.attacks.reconstruction import most_plausible_ratings, solve_for_ratings, undo_constant_seed
+from pricdr.testing.attacks.target import Opened, Setting, item_names, neighbouring_ratings, private_release
+
+GUESSED_SEEDS: Final = (0, 1, flawed.CONSTANT_SEED)
+"""Seeds an adversary tries on a release whose randomness is secret."""
+PAPER_W: Final = 1558.0
+"""Algorithm 1's w at ε = 4, k = 400, δ = 1/16367: noise far beyond what ε needs, and no help against these attacks."""
+
+
+def random_worlds(shape: tuple[int, int], rng: np.random.Generator) -> Worlds:
+    """Two random inputs of zeros and ones that differ in one rating, without an empty row or column."""
+    absent = (rng.random(shape) < 0.2).astype(np.float64)
+    at = np.arange(max(shape))
+    absent[at % shape[0], at % shape[1]] = 1
+    user, item = (int(rng.integers(size)) for size in shape)
+    present = absent.copy()
+    absent[user, item], present[user, item] = 0, 1
+    return absent, present
+
+
+def residual_flawed(
+    *, w: float, trials: int, rng: np.random.Generator, shape: tuple[int, int] = (200, 60), dim: int = 32
+) -> Tally:
+    """The row-space residual of a thin SVD with fewer items than users."""
+    worlds = random_worlds(shape, rng)
+
+    def publish(ratings: FloatArray) -> FloatArray:
+        return flawed.thin_svd_release(ratings, w=w, dim=dim, rng=rng)
+
+    return _alone(publish, worlds, row_space_residual(worlds), trials=trials, rng=rng)
+
+
+def sparsity_flawed(
+    *, nonzeros: float, trials: int, rng: np.random.Generator, size: int = 256, dim: int = 64
+) -> dict[str, Tally]:
+    """Both sparsity tests of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P."""
+    worlds = random_worlds((size, size), rng)
+
+    def publish(world: int) -> FloatArray:
+        return flawed.printed_sjlt_release(worlds[world], w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng)
+
+    attacks = {"one-sparse": one_sparse(worlds, PAPER_W), "Walsh sparsity": walsh_sparsity(worlds, PAPER_W)}
+    return contest(publish, attacks, trials=trials, rng=rng)
+
+
+def lattice_flawed(*, density: float, trials: int, rng: np.random.Generator, size: int = 128, dim: int = 64) -> Tally:
+    """The lattice test of the reference code's "FJLT"."""
+    worlds = random_worlds((size, size), rng)
+
+    def publish(ratings: FloatArray) -> FloatArray:
+        return flawed.reference_fjlt_release(ratings, w=PAPER_W, dim=dim, density=density, rng=rng)
+
+    attack = lattice(worlds, PAPER_W, dim=dim, density=density)
+    return _alone(publish, worlds, attack, trials=trials, rng=rng)
+
+
+def projection_ours(setting: Setting, *, users: int, trials: int, rng: np.random.Generator) -> dict[str, Tally]:
+    """All of these attacks on the same private releases of ours; users must be a power of two."""
+    worlds = neighbouring_ratings(setting, users, rng)
+    release = private_release(setting, worlds)
+    w = setting.sigma * math.sqrt(setting.dim)
+    attacks = {
+        "row-space residual": row_space_residual(worlds),
+        "one-sparse": one_sparse(worlds, w),
+        "Walsh sparsity": walsh_sparsity(worlds, w),
+        "lattice": lattice(worlds, w, dim=setting.dim, density=0.5),
+    }
+    return contest(lambda world: release(world).matrix.astype(np.float64), attacks, trials=trials, rng=rng)
+
+
+def reconstruction_flawed(*, users: int, items: int, rng: np.random.Generator) -> tuple[Tally, bool]:
+    """Regenerate the projection of a constant seed; also whether every single rating was recovered."""
+    ratings, columns, truth = coin_ratings(users, items, rng)
+    dim = items + items // 4
+    w = flawed.per_column_w(1.0, 1 / users, dim=dim)
+    found = undo_constant_seed(flawed.constant_seed_release(ratings, w=w, dim=dim), n_items=items, w=w)
+    return _cells_right(found, columns, truth), bool((np.rint(found) == ratings).all())
+
+
+def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generator, known_rows: bool) -> Tally:
+    """Least squares on our release: from the true E if ``known_rows``, else from the seeds that an adversary tries."""
+    items = item_names(setting.n_items(users))
+    ratings, columns, truth = coin_ratings(users, len(items), rng)
+    if known_rows:
+        with Secret() as secret, Secret() as noise:
+            opened = Opened.draw(setting, items, secret)
+            published = opened.release(sp.csr_array(ratings.astype(np.int32)), noise)
+        return _cells_right(solve_for_ratings(published, opened.directions), columns, truth)
+    guessed = [setting.strategy.item_rows(items, Simulation(seed), silent) for seed in GUESSED_SEEDS]
+    published = private_release(setting, (ratings, ratings))(0).matrix
+    found = most_plausible_ratings(published, [rows.astype(np.float64) for rows in guessed])
+    return _cells_right(found, columns, truth)
+
+
+def coin_ratings(
+    users: int, items: int, rng: np.random.Generator
+) -> tuple[FloatArray, npt.NDArray[np.int64], BoolArray]:
+    """Synthetic ratings (rated or not) in which one known cell of every user was decided by a coin."""
+    config = SyntheticConfig(
+        users=users,
+        source_items=items,
+        target_items=12,
+        source_ratings_per_user=items / 12,
+        target_ratings_per_user=2,
+    )
+    source = synthetic_pair(config, seed=int(rng.integers(2**32))).source
+    ratings: FloatArray = source.positives().matrix.toarray()
+    columns, truth = rng.integers(items, size=users), rng.random(users) < 0.5
+    ratings[np.arange(users), columns] = truth
+    return ratings, columns, truth
+
+
+def metadata_flawed(leak: flawed.Leak, *, trials: int, rng: np.random.Generator) -> Tally:
+    """A certificate that describes its input."""
+    folders = [flawed.leaky_folder(world, leak=leak) for world in random_worlds((30, 20), rng)]
+    attack = metadata_difference(folders[0], folders[1])
+    return contest(lambda world: folders[world], {"": attack}, trials=trials, rng=rng)[""]
+
+
+def metadata_ours(setting: Setting, *, trials: int, rng: np.random.Generator) -> Tally:
+    """The folders of private releases of ours."""
+    release = private_release(setting, neighbouring_ratings(setting, 20, rng))
+
+    def folder(world: int) -> Contents:
+        with tempfile.TemporaryDirectory() as parent:
+            return folder_contents(release(world).save(Path(parent) / "release"))
+
+    attack = metadata_difference(folder(0), folder(1))
+    return contest(folder, {"": attack}, trials=trials, rng=rng)[""]
+
+
+def _alone(
+    publish: Callable[[FloatArray], FloatArray],
+    worlds: Worlds,
+    attack: Distinguisher,
+    *,
+    trials: int,
+    rng: np.random.Generator,
+) -> Tally:
+    return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
+
+
+def _cells_right(found: FloatArray, columns: npt.NDArray[np.int64], truth: BoolArray) -> Tally:
+    """One trial per user: the cell that a coin decided."""
+    return Tally.of(truth, found[np.arange(len(found)), columns] > 0.5)

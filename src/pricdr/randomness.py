@@ -7,11 +7,13 @@ one mistake that voids a guarantee: only a release whose bits came from a ``Secr
 
 import hashlib
 import secrets
-from typing import Final, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
@@ -35,7 +37,12 @@ class _Key:
         """An independent key for ``name``."""
         return _Key(self.hash(name, 32))
 
-    def encryptor(self, mode: modes.CTR | modes.ECB) -> CipherContext:
+    def encryptor(self, counter: int | None) -> "CipherContext":
+        """AES-256 in counter mode from ``counter`` on, or of blocks as they are."""
+        # Imported here: splits and models use a Simulation's generators where cryptography is not installed.
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        mode = modes.ECB() if counter is None else modes.CTR(counter.to_bytes(BLOCK, "big"))
         return Cipher(algorithms.AES256(self._live()), mode).encryptor()
 
     def _live(self) -> bytearray:
@@ -65,7 +72,7 @@ class Stream:
     def read(self, start: int, count: int) -> Bytes:
         """Bytes ``start`` to ``start + count``; the same positions always give the same bytes."""
         block, skip = divmod(start, BLOCK)
-        cipher = self._key.encryptor(modes.CTR(block.to_bytes(BLOCK, "big")))
+        cipher = self._key.encryptor(block)
         out = np.empty(skip + count + BLOCK - 1, dtype=np.uint8)
         written = cipher.update_into(bytes(skip + count), out.data)
         return out[skip:written]
@@ -73,7 +80,7 @@ class Stream:
     def at(self, blocks: Bytes) -> Bytes:
         """The stream's bytes at arbitrary 16-byte block addresses, given as their concatenated bytes."""
         out = np.empty(len(blocks) + BLOCK - 1, dtype=np.uint8)
-        written = self._key.encryptor(modes.ECB()).update_into(blocks.data, out.data)
+        written = self._key.encryptor(None).update_into(blocks.data, out.data)
         return out[:written]
 
     def address(self, name: str) -> bytes:
@@ -147,8 +154,8 @@ class Simulation:
 
     def generator(self, name: str) -> np.random.Generator:
         """A numpy generator of its own for ``name``."""
-        words = self.stream(name).read(0, 32).view(np.uint32)
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
+        digest = hashlib.sha256(f"pricdr generator {self.seed} {name}".encode()).digest()
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(list(digest))))
 
     def __repr__(self) -> str:
         return f"Simulation(seed={self.seed})"

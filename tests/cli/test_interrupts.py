@@ -46,6 +46,25 @@ while not finished and step < 100:
 json.dump(step, sys.__stdout__)
 """
 
+ON_A_TERMINAL = """
+import os, pty, sys
+child, terminal = pty.fork()
+if child == 0:
+    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--dim", "800"]
+    os.execv(sys.executable, [sys.executable, "-m", "pricdr", "publish", "many.parquet", *fixed])
+seen, pressed = b"", False
+try:
+    while content := os.read(terminal, 1 << 16):
+        seen += content
+        if not pressed and b"user rows" in seen:
+            os.write(terminal, b"\\x03")
+            pressed = True
+except OSError:
+    pass  # how a terminal says that its last user has left
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+sys.stdout.buffer.write(b"%d\\n" % code + seen)
+"""
+
 
 def partials(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if ".partial-" in path.name)
@@ -95,6 +114,15 @@ def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, 
     _, err = child.communicate(timeout=60)
     assert child.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[sent]
     assert "Traceback" not in err
+    assert [path.name for path in here.iterdir()] == ["many.parquet"]
+
+
+def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind(here, many):
+    done = subprocess.run([sys.executable, "-c", ON_A_TERMINAL], cwd=here, capture_output=True, timeout=60, check=True)
+    code, _, seen = done.stdout.partition(b"\n")
+    assert code == b"130"
+    assert seen.endswith(b"error: interrupted; no partial output was left behind\r\n")
+    assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l") > 0, "the cursor is shown again"
     assert [path.name for path in here.iterdir()] == ["many.parquet"]
 
 
@@ -151,10 +179,12 @@ def test_an_interrupt_while_cleaning_up_still_cleans_up(here, ratings, ledger, p
 @pytest.mark.parametrize(
     "seen", [None, "", "release.parquet", "README.md", "certificate.json"], ids=lambda name: name or repr(name)
 )
-def test_a_kill_while_writing_leaves_a_release_or_none_and_the_next_run_sweeps(here, many, start, until, publish, seen):
+def test_a_kill_while_writing_leaves_a_release_or_none_and_the_next_run_sweeps(
+    here, many, start, until, publish, seen, any_seed
+):
     child = start("publish", many, "--epsilon", 4, "--delta", 1e-6, "--out", "release", "--dim", 64)
     if seen is None:  # at any moment at all
-        time.sleep(random.uniform(0, 1.5))
+        time.sleep(random.Random(any_seed).uniform(0, 1.5))
     else:
         until(lambda: any((here / name / seen).exists() for name in partials(here)) or child.poll() is not None, child)
     child.kill()

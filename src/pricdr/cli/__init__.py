@@ -4,9 +4,11 @@ Commands import the library inside their functions, so that ``pricdr --help`` an
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from types import FrameType
 from typing import Annotated
 
@@ -65,7 +67,7 @@ def run(arguments: Sequence[str]) -> int:
     except PriCDRError as error:
         return fail(str(error), error.exit_code)
     except TyperException as error:
-        return fail(error.format_message(), 2)
+        return fail(_usage(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):
         return fail(_INTERRUPTED, 130)
     except MemoryError:
@@ -79,6 +81,17 @@ def run(arguments: Sequence[str]) -> int:
             raise
         told = f"{type(error).__name__}: {error}"
         return fail(f"this should not happen, please report it ({told}); PRICDR_TRACEBACK=1 shows where", 2)
+
+
+def _usage(error: TyperException, arguments: Sequence[str]) -> str:
+    """What typer says about wrong usage, and the value it leaves out."""
+    message = error.format_message()
+    option = re.match(r"Invalid value for '(--[\w-]+)'", message)
+    if option is None:
+        return message
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    given = [value for name, value in pairwise(words) if name == option[1]]
+    return message if not given or repr(given[-1]) in message else f"{message.rstrip('.')}, got {given[-1]!r}"
 
 
 def _terminate(_signal: int, _frame: FrameType | None) -> None:

@@ -39,19 +39,25 @@ def thin_svd_release(ratings: FloatArray, *, w: float, dim: int, rng: np.random.
 
 
 def printed_sjlt_release(
-    ratings: FloatArray, *, w: float, dim: int, nonzeros: float, rng: np.random.Generator
+    ratings: FloatArray,
+    *,
+    w: float,
+    dim: int,
+    nonzeros: float,
+    rng: np.random.Generator,
+    signs: FloatArray | None = None,
 ) -> FloatArray:
     """Algorithm 1 with SJLT as printed: P H D times the lifted ratings, nothing added; items a power of two.
 
     Wrong because P is sparse: a published column combines only some ``nonzeros`` of the n rows of H D R̃, so
     neighbouring inputs put it on different subspaces, however large w is. The paper's q = O(1/m) is
-    ``nonzeros`` = n/m, about one.
+    ``nonzeros`` = n/m, about one. ``signs``, the diagonal of D, are drawn unless given.
     """
     n_items = ratings.shape[1]
     density = nonzeros / n_items
     kept = rng.random((dim, n_items)) < density
     sparse = kept * rng.standard_normal((dim, n_items)) / math.sqrt(density)
-    signs = rng.choice([-1.0, 1.0], n_items)
+    signs = rng.choice([-1.0, 1.0], n_items) if signs is None else signs
     return _projected(thin_lift(ratings, w), sparse @ orthonormal_hadamard(n_items) * signs)
 
 

@@ -60,6 +60,7 @@ class Tally:
         return cls(int((~truth).sum()), alarms, int(truth.sum()), hits)
 
     def __add__(self, other: "Tally") -> "Tally":
+        """Trials of several contests under one bound; it holds for their average, the power bound being concave."""
         return Tally(
             self.absent + other.absent,
             self.false_alarms + other.false_alarms,

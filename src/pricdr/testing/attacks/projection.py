@@ -44,17 +44,18 @@ def one_sparse(worlds: Worlds, w: float) -> Distinguisher:
     return _by_projection(worlds, w, implausible)
 
 
-def walsh_sparsity(worlds: Worlds, w: float) -> Distinguisher:
-    """Whether the projection is P H D with a sparse P, whatever the signs D.
+def walsh_sparsity(worlds: Worlds, w: float, *, signs: FloatArray | None = None) -> Distinguisher:
+    """Whether the projection is P H D with a sparse P, whatever the signs D; items must be a power of two.
 
     Squaring the entries of a row of P H D removes D, and the Walsh transform of the squares is p convolved with
     itself (over exclusive or): r non-zeros leave at most 1 + r(r−1)/2 of the n coefficients non-zero. It tells while
-    r² is not much larger than n. Items must be a power of two.
+    r² is not much larger than n. Who knows ``signs`` needs no squares and sees any zero in P.
     """
     transform = orthonormal_hadamard(worlds[0].shape[1])
 
     def implausible(projection: FloatArray) -> float:
-        coefficients = np.abs(transform @ projection**2)
+        unsigned = projection**2 if signs is None else signs[:, None] * projection
+        coefficients = np.abs(transform @ unsigned)
         coefficients /= np.sqrt(np.mean(coefficients**2)) + _TINY
         return float(np.mean(np.log10(coefficients + _TINY)))
 

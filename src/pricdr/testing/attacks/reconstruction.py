@@ -6,7 +6,10 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.randomness import Simulation
 from pricdr.testing.attacks.evidence import FloatArray
+from pricdr.testing.attacks.target import Opened
 from pricdr.testing.flawed import constant_seed_projection
 
 
@@ -19,7 +22,7 @@ def undo_constant_seed(published: FloatArray, *, n_items: int, w: float) -> Floa
     projection = constant_seed_projection(n_items, dim)
     # normal equations: a Gaussian projection of more rows than columns is well enough conditioned
     lift = np.linalg.solve(projection.T @ projection, projection.T @ published.T * math.sqrt(dim)).T
-    return remove_lift(lift, w)
+    return remove_lift(lift.astype(np.float64, copy=False), w)
 
 
 def remove_lift(lift: FloatArray, w: float) -> FloatArray:
@@ -30,13 +33,25 @@ def remove_lift(lift: FloatArray, w: float) -> FloatArray:
     return ratings
 
 
-def solve_for_ratings(published: npt.ArrayLike, item_rows: FloatArray) -> FloatArray:
+def solve_for_ratings(published: npt.ArrayLike, item_rows: npt.ArrayLike) -> FloatArray:
     """Least squares: the ratings that best explain a release, given E."""
-    ratings: FloatArray = np.asarray(published, dtype=np.float64) @ np.linalg.pinv(item_rows)
+    ratings: FloatArray = np.asarray(published, dtype=np.float64) @ np.linalg.pinv(
+        np.asarray(item_rows, dtype=np.float64)
+    )
     return ratings
 
 
-def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[FloatArray]) -> FloatArray:
+def undo_seed(published: npt.ArrayLike, opened: Opened, seed: int) -> FloatArray:
+    """The ratings behind a release of ours drawn from a known seed: subtract its noise, then solve for the ratings.
+
+    Exact where the release has at least as many columns as there are items: what "not private" means.
+    """
+    steps = np.rint(np.asarray(published, dtype=np.float64) / opened.grid.step)
+    noise = DiscreteGaussian(Simulation(seed), "noise", refinement=opened.grid.refinement)
+    return solve_for_ratings(steps - noise.draw(0, steps.size).reshape(steps.shape), opened.item_rows)
+
+
+def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[npt.ArrayLike]) -> FloatArray:
     """The reconstruction closest to zeros and ones among those that guessed item rows give."""
     solved = (solve_for_ratings(published, item_rows) for item_rows in candidates)
     return min(solved, key=lambda ratings: float(np.mean(np.minimum(np.abs(ratings), np.abs(ratings - 1)))))

@@ -106,7 +106,7 @@ class Opened:
     @property
     def directions(self) -> FloatArray:
         """E as numbers: what one rating step adds to a row."""
-        return self.item_rows * self.grid.step
+        return self.item_rows.astype(np.float64) * self.grid.step
 
     def signal(self, entries: CSR) -> FloatArray:
         """What the release would be without noise: the adversary computes it for every candidate."""
@@ -172,7 +172,7 @@ def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> 
     """Real private releases of either input: secret item rows, secret noise, the same declared lists."""
     users = tuple(f"u{number}" for number in range(len(worlds[0])))
     items = item_names(worlds[0].shape[1])
-    inputs = [Ratings.from_codes(*np.nonzero(world), world[np.nonzero(world)], users, items) for world in worlds]
+    inputs = [_ratings(world, users, items) for world in worlds]
 
     def release(world: int) -> Release:
         return publish(
@@ -185,6 +185,11 @@ def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> 
         )
 
     return release
+
+
+def _ratings(dense: FloatArray, users: Ids, items: Ids) -> Ratings:
+    rows, columns = np.nonzero(dense)
+    return Ratings.from_codes(rows, columns, dense[rows, columns], users, items)
 
 
 def _entries(items: npt.NDArray[np.int64], values: Int32Array, n_items: int) -> CSR:

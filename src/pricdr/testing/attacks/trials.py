@@ -62,13 +62,18 @@ def residual_flawed(
 def sparsity_flawed(
     *, nonzeros: float, trials: int, rng: np.random.Generator, size: int = 256, dim: int = 64
 ) -> dict[str, Tally]:
-    """Both sparsity tests of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P."""
+    """The sparsity tests of SJLT as printed, ``size`` users and items, ``nonzeros`` per row of P, D secret or known."""
     worlds = random_worlds((size, size), rng)
+    signs = rng.choice([-1.0, 1.0], size)
 
     def publish(world: int) -> FloatArray:
-        return flawed.printed_sjlt_release(worlds[world], w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng)
+        return flawed.printed_sjlt_release(worlds[world], w=PAPER_W, dim=dim, nonzeros=nonzeros, rng=rng, signs=signs)
 
-    attacks = {"one-sparse": one_sparse(worlds, PAPER_W), "Walsh sparsity": walsh_sparsity(worlds, PAPER_W)}
+    attacks = {
+        "one-sparse": one_sparse(worlds, PAPER_W),
+        "Walsh sparsity": walsh_sparsity(worlds, PAPER_W),
+        "Walsh sparsity, D known": walsh_sparsity(worlds, PAPER_W, signs=signs),
+    }
     return contest(publish, attacks, trials=trials, rng=rng)
 
 
@@ -117,8 +122,7 @@ def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generato
         return _cells_right(solve_for_ratings(published, opened.directions), columns, truth)
     guessed = [setting.strategy.item_rows(items, Simulation(seed), silent) for seed in GUESSED_SEEDS]
     published = private_release(setting, (ratings, ratings))(0).matrix
-    found = most_plausible_ratings(published, [rows.astype(np.float64) for rows in guessed])
-    return _cells_right(found, columns, truth)
+    return _cells_right(most_plausible_ratings(published, guessed), columns, truth)
 
 
 def coin_ratings(

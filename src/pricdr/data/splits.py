@@ -1,0 +1,155 @@
+"""``Split``: what the target trains on, what it is measured by, and which users have no history at all.
+
+Holding a split in memory needs numpy and scipy alone; ``split_files`` reads and writes it.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.ratings import CSR, IntArray, Ratings
+from pricdr.errors import InputError, ParameterError
+from pricdr.randomness import Simulation
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+NEGATIVES: Final = 99
+FEWEST: Final = 3
+"""Ratings a user needs to be evaluated: one to test, one to validate, one to train on."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """One held-out item per evaluated user, and the unrated items it is ranked among."""
+
+    users: IntArray
+    items: IntArray
+    negatives: IntArray
+    """``len(users)`` x 99, items the user never rated."""
+
+    def __len__(self) -> int:
+        """How many users are evaluated."""
+        return len(self.users)
+
+    def only(self, keep: BoolArray) -> "HeldOut":
+        """The part where ``keep`` is true."""
+        return HeldOut(self.users[keep], self.items[keep], self.negatives[keep])
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Ratings to train on, two held-out items per evaluated user, and the users whose history is hidden."""
+
+    train: Ratings
+    """Over all users and items; a cold user's row is empty."""
+    validation: HeldOut
+    test: HeldOut
+    cold: BoolArray
+    """Per user of ``train``: evaluated, but without any rating to train on."""
+    seed: int | None
+    """None for an official split."""
+    not_evaluated: int = 0
+    """Users with too few ratings to be evaluated; all of theirs are trained on."""
+
+    def __post_init__(self) -> None:
+        if np.diff(self.train.matrix.indptr)[self.cold].any():
+            raise InputError("a cold user has ratings to train on")
+
+
+def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
+    """Hold out one item for testing and one for validation of every user with at least three ratings.
+
+    Negatives for validation and for testing are drawn apart and share no item of a user. With ``cold``, that fraction
+    of the evaluated users loses the rest of its history too: they are what a newcomer looks like.
+
+    >>> r = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
+    >>> r = r.select(items=tuple(f"i{n}" for n in range(400)))
+    >>> split = leave_one_out(r, seed=1)
+    >>> len(split.train), len(split.test), split.not_evaluated
+    (3, 1, 1)
+    """
+    if not 0 <= cold < 1:
+        raise ParameterError(f"cold must lie in [0, 1), got {cold!r}")
+    counts = np.diff(ratings.matrix.indptr)
+    evaluated = np.flatnonzero(counts >= FEWEST)
+    if not len(evaluated):
+        raise InputError(f"no user has {FEWEST} ratings or more: nothing can be held out")
+    simulation = Simulation(seed)
+    _require_negatives(ratings, int(counts[evaluated].max()))
+    picks = simulation.generator("held-out items")
+    first = picks.integers(0, counts[evaluated])
+    second = (first + picks.integers(1, counts[evaluated])) % counts[evaluated]
+    starts = ratings.matrix.indptr[evaluated]
+    hidden = np.zeros(len(ratings.users), dtype=bool)
+    newcomers = math.floor(cold * len(evaluated) + 0.5)
+    hidden[simulation.generator("cold users").permutation(evaluated)[:newcomers]] = True
+    keep = ~np.repeat(hidden, counts)
+    keep[starts + first] = keep[starts + second] = False
+    negatives = _draw_negatives(ratings.matrix, evaluated, simulation.generator("negatives"))
+    indices = ratings.matrix.indices.astype(np.int64)
+    return Split(
+        train=_kept(ratings, keep),
+        validation=HeldOut(evaluated, indices[starts + second], negatives[:, :NEGATIVES]),
+        test=HeldOut(evaluated, indices[starts + first], negatives[:, NEGATIVES:]),
+        cold=hidden,
+        seed=seed,
+        not_evaluated=int((counts < FEWEST).sum()),
+    )
+
+
+def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
+    """A split somebody else made: the held-out pairs leave the training ratings, everything else stays as given."""
+    held = ratings.matrix.tocoo()
+    codes = held.row.astype(np.int64) * len(ratings.items) + held.col
+    out = np.concatenate([part.users * len(ratings.items) + part.items for part in (validation, test)])
+    missing = ~np.isin(out, codes)
+    if missing.any():
+        user, item = divmod(int(out[missing][0]), len(ratings.items))
+        raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
+    train = _kept(ratings, ~np.isin(codes, out))
+    empty = np.diff(train.matrix.indptr) == 0
+    cold = np.zeros(len(ratings.users), dtype=bool)
+    cold[test.users] = empty[test.users]
+    return Split(train, validation, test, cold, seed=None, not_evaluated=len(ratings.users) - len(test))
+
+
+def _kept(ratings: Ratings, keep: BoolArray) -> Ratings:
+    coo = ratings.matrix.tocoo()
+    return Ratings.from_codes(
+        coo.row[keep],
+        coo.col[keep],
+        coo.data[keep],
+        ratings.users,
+        ratings.items,
+        filtered_by=ratings.filtered_by,
+    )
+
+
+def _require_negatives(ratings: Ratings, most: int) -> None:
+    if len(ratings.items) - most < 2 * NEGATIVES:
+        raise InputError(
+            f"{len(ratings.items):,} items are too few: a user who rated {most:,} of them leaves fewer than "
+            f"{2 * NEGATIVES} to be ranked among"
+        )
+
+
+def _draw_negatives(matrix: CSR, users: IntArray, rng: np.random.Generator) -> IntArray:
+    """2 x 99 distinct unrated items for each user, uniformly: draw, and draw again wherever that collides."""
+    n_items, count = matrix.shape[1], 2 * NEGATIVES
+    codes = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr)) * n_items + matrix.indices
+    offsets = users[:, None] * n_items
+    drawn = rng.integers(0, n_items, (len(users), count))
+    while True:
+        order = np.argsort(drawn, axis=1, kind="stable")
+        ordered = np.take_along_axis(drawn, order, axis=1)
+        again = np.zeros_like(drawn, dtype=bool)
+        repeated = np.pad(ordered[:, 1:] == ordered[:, :-1], ((0, 0), (1, 0)))
+        np.put_along_axis(again, order, repeated, axis=1)
+        at = np.searchsorted(codes, drawn + offsets)
+        again |= codes[np.minimum(at, len(codes) - 1)] == drawn + offsets
+        if not again.any():
+            return drawn
+        drawn[again] = rng.integers(0, n_items, int(again.sum()))

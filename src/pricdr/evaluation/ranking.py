@@ -1,0 +1,49 @@
+"""Ranks of held-out items under a scorer: among their stored negatives, and among all items.
+
+Scores are asked for in blocks of users, so memory is bounded by the block, never by users x items.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.blocks import Progress, silent
+from pricdr.data.ratings import CSR, IntArray
+from pricdr.data.splits import HeldOut
+from pricdr.errors import InputError
+from pricdr.evaluation.metrics import FloatArray, rank_of
+
+ScoreArray: TypeAlias = npt.NDArray[np.floating]
+Scorer: TypeAlias = Callable[[IntArray], ScoreArray]
+"""Positions of users to their scores of all items, one row each; finite."""
+
+_CELLS_PER_BLOCK: Final = 1 << 23
+
+
+def ranks(
+    scorer: Scorer, held_out: HeldOut, train: CSR, *, progress: Progress = silent
+) -> tuple[FloatArray, FloatArray]:
+    """(sampled, full) ranks of every held-out item, from one pass over the users.
+
+    Sampled: among the stored negatives. Full: among all items the user has not rated in ``train``. Other held-out items
+    are unobserved like any other: neither masked nor shown.
+    """
+    n_items = train.shape[1]
+    block = max(1, _CELLS_PER_BLOCK // n_items)
+    sampled, full = np.empty(len(held_out)), np.empty(len(held_out))
+    for start in range(0, len(held_out), block):
+        part = slice(start, start + block)
+        users, items = held_out.users[part], held_out.items[part]
+        scores = np.asarray(scorer(users), dtype=np.float64)
+        if scores.shape != (len(users), n_items) or not np.isfinite(scores).all():
+            raise InputError("a model must give every user a finite score for every item")
+        positive = scores[np.arange(len(users)), items]
+        sampled[part] = rank_of(positive, np.take_along_axis(scores, held_out.negatives[part], axis=1))
+        seen = train[users]
+        scores[np.repeat(np.arange(len(users)), np.diff(seen.indptr)), seen.indices] = -np.inf
+        scores[np.arange(len(users)), items] = -np.inf  # it does not compete with itself
+        full[part] = rank_of(positive, scores)
+        progress("ranking", min(start + block, len(held_out)), len(held_out))
+    return sampled, full

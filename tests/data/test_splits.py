@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import Ratings
+from pricdr.data.splits import NEGATIVES, HeldOut, Split, leave_one_out, official
+from pricdr.errors import InputError, ParameterError
+
+ITEMS = tuple(f"i{n:03d}" for n in range(260))
+
+
+def _ratings(seed=0, users=60, most=20):
+    rng = np.random.default_rng(seed)
+    pairs = [(f"u{u:02d}", i) for u in range(users) for i in rng.choice(ITEMS, rng.integers(1, most), replace=False)]
+    return Ratings.from_triples(*zip(*pairs, strict=True)).select(items=ITEMS)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.9]))
+def test_a_split_keeps_its_promises(seed, cold):
+    ratings = _ratings(seed % 7)
+    split = leave_one_out(ratings, seed=seed, cold=cold)
+    full, train = ratings.matrix.toarray() > 0, split.train.matrix.toarray() > 0
+    counts = full.sum(axis=1)
+    evaluated = np.flatnonzero(counts >= 3)
+    assert np.array_equal(split.test.users, evaluated)
+    assert np.array_equal(split.validation.users, evaluated)
+    assert split.not_evaluated == (counts < 3).sum()
+    assert (split.test.items != split.validation.items).all()
+    assert split.cold.sum() == round(cold * len(evaluated) + 1e-9)
+    assert not split.cold[counts < 3].any()
+    for at, user in enumerate(evaluated):
+        held = {int(split.test.items[at]), int(split.validation.items[at])}
+        assert full[user, list(held)].all()
+        expected = set() if split.cold[user] else set(np.flatnonzero(full[user])) - held
+        assert set(np.flatnonzero(train[user])) == expected
+        negatives = np.concatenate([split.validation.negatives[at], split.test.negatives[at]])
+        assert len(set(negatives.tolist())) == 2 * NEGATIVES
+        assert not full[user, negatives].any()
+    assert np.array_equal(train[counts < 3], full[counts < 3])
+
+
+def test_the_same_seed_gives_the_same_split_and_another_does_not():
+    one, two, other = (leave_one_out(_ratings(), seed=s, cold=0.2) for s in (4, 4, 5))
+    for a, b in ((one.test, two.test), (one.validation, two.validation)):
+        assert np.array_equal(a.items, b.items)
+        assert np.array_equal(a.negatives, b.negatives)
+    assert not np.array_equal(one.test.items, other.test.items)
+
+
+def test_held_out_items_and_negatives_are_uniform():
+    """Over many seeds: every rating is tested equally often, every unrated item drawn equally often."""
+    ratings = _ratings(3, users=1, most=21)
+    rated = ratings.matrix.indices
+    assert len(rated) > 5
+    tested, drawn = np.zeros(len(ITEMS)), np.zeros(len(ITEMS))
+    for seed in range(600):
+        split = leave_one_out(ratings, seed=seed)
+        tested[split.test.items] += 1
+        drawn[split.test.negatives.ravel()] += 1
+    expected = 600 / len(rated)
+    assert (np.abs(tested[rated] - expected) < 6 * np.sqrt(expected)).all()
+    unrated = np.setdiff1d(np.arange(len(ITEMS)), rated)
+    share = 600 * NEGATIVES / len(unrated)
+    assert (np.abs(drawn[unrated] - share) < 6 * np.sqrt(share)).all()
+
+
+@pytest.mark.parametrize("cold", [-0.1, 1.0, float("nan")])
+def test_a_cold_fraction_outside_its_range_is_refused(cold):
+    with pytest.raises(ParameterError, match="cold"):
+        leave_one_out(_ratings(), seed=0, cold=cold)
+
+
+def test_too_few_ratings_or_items_are_refused():
+    lonely = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=ITEMS)
+    with pytest.raises(InputError, match="nothing can be held out"):
+        leave_one_out(lonely, seed=0)
+    narrow = Ratings.from_triples(["a"] * 3, ["x", "y", "z"])
+    with pytest.raises(InputError, match="too few"):
+        leave_one_out(narrow, seed=0)
+
+
+def test_an_official_split_is_taken_as_it_is():
+    ratings = _ratings(users=3)
+    users = np.arange(3)
+    first = ratings.matrix.indices[ratings.matrix.indptr[:-1]].astype(np.int64)
+    last = ratings.matrix.indices[ratings.matrix.indptr[1:] - 1].astype(np.int64)
+    negatives = np.zeros((3, NEGATIVES), dtype=np.int64)
+    split = official(ratings, HeldOut(users, first, negatives), HeldOut(users, last, negatives))
+    held = len({(u, i) for part in (first, last) for u, i in zip(users, part, strict=True)})
+    assert len(split.train) == len(ratings) - held
+    assert split.seed is None
+    wrong = HeldOut(users, (first + 1) % len(ITEMS), negatives)
+    if not (ratings.matrix[users, wrong.items] > 0).all():
+        with pytest.raises(InputError, match="never rated it"):
+            official(ratings, wrong, HeldOut(users, last, negatives))
+
+
+def test_a_cold_user_with_ratings_is_a_contradiction():
+    split = leave_one_out(_ratings(), seed=0)
+    with pytest.raises(InputError, match="cold user has ratings"):
+        Split(split.train, split.validation, split.test, np.ones(60, dtype=bool), seed=0)

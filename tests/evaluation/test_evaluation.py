@@ -1,0 +1,126 @@
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from pricdr.data.splits import HeldOut
+from pricdr.errors import InputError
+from pricdr.evaluation.compare import compare, standard_error
+from pricdr.evaluation.metrics import NAMES, per_user, rank_of
+from pricdr.evaluation.ranking import ranks
+
+
+@given(hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 30)), elements=st.integers(-3, 3).map(float)))
+def test_a_rank_is_the_average_over_all_orders_of_ties(scores):
+    positive, others = scores[:, 0], scores[:, 1:]
+    for row, rank in enumerate(rank_of(positive, others)):
+        better = sum(s > positive[row] for s in others[row])
+        ties = sum(s == positive[row] for s in others[row])
+        assert rank == np.mean([better + above for above in range(ties + 1)])
+
+
+@given(st.lists(st.integers(0, 100), min_size=1, max_size=20))
+def test_metrics_are_their_definitions(places):
+    """Against definitions written out over the whole list of candidates, one relevant among them."""
+    found = per_user(np.array(places, dtype=float))
+    assert tuple(found) == NAMES
+    for at, place in enumerate(places):
+        relevance = [0.0] * 101
+        relevance[place] = 1.0
+        for k in (5, 10):
+            dcg = sum(r / math.log2(i + 2) for i, r in enumerate(relevance[:k]))
+            assert found[f"HR@{k}"][at] == sum(relevance[:k])
+            assert found[f"NDCG@{k}"][at] == pytest.approx(dcg)
+            assert found[f"MRR@{k}"][at] == pytest.approx(sum(r / (i + 1) for i, r in enumerate(relevance[:k])))
+        assert found["HR@10"][at] >= found["NDCG@10"][at] >= found["MRR@10"][at]
+
+
+def test_guessing_scores_what_guessing_would():
+    """Every score alike: the expected rank, neither first nor last place."""
+    assert rank_of(np.zeros(3), np.zeros((3, 99))).tolist() == [49.5] * 3
+    random = np.random.default_rng(0).random((40_000, 100))
+    hits = per_user(rank_of(random[:, 0], random[:, 1:]))["HR@10"].mean()
+    assert hits == pytest.approx(0.1, abs=0.006)
+
+
+def _case(seed=0, users=30, items=200):
+    rng = np.random.default_rng(seed)
+    train = sp.csr_array((rng.random((users, items)) < 0.05).astype(float))
+    who = np.flatnonzero(rng.random(users) < 0.8)
+    dense = train.toarray()
+    items_out = np.array([rng.choice(np.flatnonzero(dense[u] == 0)) for u in who])
+    negatives = np.array(
+        [rng.choice(np.flatnonzero((dense[u] == 0) & (np.arange(items) != i)), 99, replace=False)
+         for u, i in zip(who, items_out, strict=True)]
+    )  # fmt: skip
+    return train, HeldOut(who, items_out, negatives), rng.integers(0, 20, (users, items)).astype(float)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ranks_are_those_of_brute_force(seed, monkeypatch):
+    train, held_out, scores = _case(seed)
+    monkeypatch.setattr("pricdr.evaluation.ranking._CELLS_PER_BLOCK", 700)
+    sampled, full = ranks(lambda users: scores[users], held_out, train)
+    for at, (user, item) in enumerate(zip(held_out.users, held_out.items, strict=True)):
+        mine = scores[user, item]
+        near = scores[user, held_out.negatives[at]]
+        far = [s for i, s in enumerate(scores[user]) if train[user, i] == 0 and i != item]
+        assert sampled[at] == (near > mine).sum() + (near == mine).sum() / 2
+        assert full[at] == sum(s > mine for s in far) + sum(s == mine for s in far) / 2
+
+
+def test_a_model_that_scores_wrongly_is_refused():
+    train, held_out, scores = _case()
+    with pytest.raises(InputError, match="finite score"):
+        ranks(lambda users: scores[users] * np.nan, held_out, train)
+    with pytest.raises(InputError, match="finite score"):
+        ranks(lambda users: scores[users][:, :-1], held_out, train)
+
+
+def test_memory_is_bounded_by_blocks():
+    """30,000 users x 42,000 items: ten gigabytes of scores, never more than a block of them at a time."""
+    users, items = 30_000, 42_000
+    rng = np.random.default_rng(0)
+    train = sp.csr_array((users, items))
+    some = np.arange(0, users, 25)
+    held_out = HeldOut(some, rng.integers(0, items, len(some)), rng.integers(0, items, (len(some), 99)))
+    row = rng.random(items, dtype=np.float32)
+    tracemalloc.start()
+    sampled, _ = ranks(lambda u: np.broadcast_to(row, (len(u), items)), held_out, train)
+    peak = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    assert len(sampled) == len(some)
+    assert peak < 400, f"{peak:.0f} MiB"
+
+
+def test_a_comparison_finds_a_difference_and_its_interval_covers():
+    """Coverage of the interval and level of the test, over many simulated pairs of models."""
+    generator = np.random.default_rng(7)
+    covered = rejected = 0
+    for run in range(80):
+        base = generator.random(200)
+        left = base + generator.normal(0.0, 0.1, 200)
+        found = compare(left, base, seed=run)
+        covered += found.low <= 0 <= found.high
+        rejected += found.p_value < 0.05
+    assert stats.binomtest(covered, 80, 0.95).pvalue > 1e-4
+    assert stats.binomtest(rejected, 80, 0.05).pvalue > 1e-4
+    better = compare(base + 0.05 + generator.normal(0, 0.1, 200), base)
+    assert better.low > 0
+    assert better.p_value < 0.001
+
+
+def test_comparing_different_users_is_refused():
+    with pytest.raises(InputError, match="same users"):
+        compare(np.zeros(3), np.zeros(4))
+
+
+def test_standard_errors():
+    assert standard_error(np.array([1.0, 0.0, 1.0, 0.0])) == pytest.approx(stats.sem([1, 0, 1, 0]))
+    assert math.isnan(standard_error(np.array([1.0])))

@@ -97,10 +97,11 @@ def test_an_interrupt_exits_130_and_leaves_nothing_behind(here, stalled):
     assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
 
 
-def test_a_termination_leaves_nothing_behind(here, stalled):
-    stalled.terminate()
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["terminate", "hang up"])
+def test_a_termination_leaves_nothing_behind(here, stalled, sent, code):
+    stalled.send_signal(sent)
     out, err = stalled.communicate(timeout=60)
-    assert (stalled.returncode, out, err) == (143, "", "")
+    assert (stalled.returncode, out, err) == (code, "", "")
     assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
 
 
@@ -109,7 +110,7 @@ def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, 
     child = start("publish", many, "--epsilon", 4, "--delta", 1e-6, "--out", "release", "--dim", 800)
     assert "60,000 rows" in child.stdout.readline()
     until(lambda: bool(partials(here)), child)
-    time.sleep(0.3)
+    time.sleep(0.05)
     child.send_signal(sent)
     _, err = child.communicate(timeout=60)
     assert child.returncode == {signal.SIGINT: 130, signal.SIGTERM: 143}[sent]

@@ -163,6 +163,13 @@ def test_no_such_file_is_said(tmp_path):
         Ledger(tmp_path).read()
 
 
+def test_a_pipe_is_no_ledger_and_no_reason_to_wait(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for use in (Ledger(tmp_path / "pipe").read, lambda: spend(Ledger(tmp_path / "pipe"), 0.1)):
+        with pytest.raises(InputError, match="pipe is not a ledger"):
+            use()
+
+
 HEADER = {"pricdr_ledger": 1, "epsilon": 8.0, "delta": 1e-6, "unit": "rating", "created": "now"}
 LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "recorded": "now"}
 

@@ -54,7 +54,9 @@ def options(
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    signal.signal(signal.SIGTERM, _terminate)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) is signal.SIG_DFL:  # not under nohup
+            signal.signal(ending, _terminate)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -94,6 +96,6 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     return message if not given or repr(given[-1]) in message else f"{message.rstrip('.')}, got {given[-1]!r}"
 
 
-def _terminate(_signal: int, _frame: FrameType | None) -> None:
+def _terminate(ending: int, _frame: FrameType | None) -> None:
     """Leave through the same clean-up as any other exit."""
-    raise SystemExit(143)
+    raise SystemExit(128 + ending)

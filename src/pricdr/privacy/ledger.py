@@ -127,7 +127,7 @@ class Ledger:
         """A descriptor of the current file; with ``lock``, nobody else spends until the block ends."""
         while True:
             try:
-                descriptor = os.open(self.path, os.O_RDONLY)
+                descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hang us
             except OSError as error:
                 raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
             try:

@@ -27,7 +27,7 @@ from pricdr.privacy.calibration import Calibration, composed_mu, epsilon_for, pa
 from pricdr.privacy.dimension import BUDGET_SHARE, LARGEST, ChosenDim, choose_dim, require_room
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
-from pricdr.privacy.mechanism import Grid, on_grid, release_rows
+from pricdr.privacy.mechanism import MOST_ITEMS, Grid, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.strategies import JLT, Strategy
 from pricdr.randomness import Randomness, Secret, Simulation
@@ -134,6 +134,8 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
         raise InputError("there are no users to publish")
     if not selected.items:
         raise InputError("there are no items to publish")
+    if len(selected.items) > MOST_ITEMS:
+        raise InputError(f"{len(selected.items):,} items are more than the {MOST_ITEMS:,} that sums are exact for")
     if users is not None and not set(selected.users) & set(ratings.users):
         raise InputError(
             f"none of the {len(selected.users):,} listed users occurs in the ratings: "

@@ -138,11 +138,11 @@ def _read_certificate(path: Path) -> "Certificate":
 
 
 def _read(path: Path, limit: int) -> bytes:
+    if not path.is_file():
+        raise VerificationError(f"{path.name} is {'no file' if os.path.lexists(path) else 'missing'}")
     try:
         with path.open("rb") as file:
             return file.read(limit)
-    except FileNotFoundError as error:
-        raise VerificationError(f"{path.name} is missing") from error
     except OSError as error:
         raise VerificationError(f"{path.name} cannot be read: {error.strerror}") from error
 
@@ -216,18 +216,19 @@ def _least_square_sum(count: int) -> float:
 def _write_matrix(path: Path, matrix: FloatArray, users: Ids) -> None:
     import polars as pl
 
-    # No compression and no statistics: the file's size must depend on nothing but the ids and the shape.
-    pl.DataFrame({"user": pl.Series(users, dtype=pl.String), "vector": pl.Series(matrix)}).write_parquet(
-        path, compression="uncompressed", statistics=False
-    )
+    frame = pl.DataFrame({"user": pl.Series(users, dtype=pl.String), "vector": pl.Series(matrix)})
+    with path.open("wb") as file:  # a file, not a name: polars reads names as patterns and wants them in UTF-8
+        # No compression and no statistics: the file's size must depend on nothing but the ids and the shape.
+        frame.write_parquet(file, compression="uncompressed", statistics=False)
 
 
 def _read_matrix(path: Path) -> tuple[FloatArray, Ids]:
     import polars as pl
 
     try:
-        frame = pl.read_parquet(path, glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        with path.open("rb") as file:
+            frame = pl.read_parquet(file)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise VerificationError(f"{MATRIX} cannot be read as a table") from error
     types = frame.schema
     vector = types.get("vector")

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -431,3 +432,22 @@ json.dump([early, readable, code], sys.stdout)
     )
     assert codes == [0, 0, 0]
     assert [s.strategy for s in ledger.read().spends] == ["waited"]
+
+
+def test_a_ledger_with_a_second_name_is_refused(tmp_path):
+    """A hard link would go on showing the old balance: the same budget twice."""
+    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=1, delta=1e-6))
+    os.link(tmp_path / "ledger", tmp_path / "alias")
+    for name in ("ledger", "alias"):
+        with pytest.raises(InputError, match="2 names"):
+            Ledger(tmp_path / name).spend(mu=0.01, dim=1, unit=Unit.RATING, strategy="jlt")
+    (tmp_path / "alias").unlink()
+    assert len(ledger.spend(mu=0.01, dim=1, unit=Unit.RATING, strategy="jlt").spends) == 1
+
+
+def test_threads_of_one_process_spend_one_after_another(tmp_path):
+    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
+    with ThreadPoolExecutor(8) as pool:
+        done = [pool.submit(ledger.spend, mu=0.05, dim=1, unit=Unit.RATING, strategy="jlt") for _ in range(24)]
+        counts = sorted(len(future.result().spends) for future in done)
+    assert counts == list(range(1, 25))

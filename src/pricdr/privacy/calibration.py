@@ -104,6 +104,8 @@ def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> flo
     """
     releases = list(releases)
     mu = composed_mu(mu for mu, _ in releases) * LATTICE_FACTOR
+    if mu == 0:
+        return 0.0
     if not math.isfinite(mu):
         return math.inf
     dim = sum(dim for _, dim in releases)

@@ -9,6 +9,7 @@ import fcntl
 import json
 import math
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from pricdr.privacy.calibration import composed_epsilon, composed_mu
 from pricdr.privacy.guarantee import Guarantee, Unit
 
 SCHEMA_VERSION: Final = 1
+_ONE_AT_A_TIME: Final = threading.Lock()
+"""Between the threads of this process; between processes the file's own lock does it."""
 _SLACK: Final = 1e-9
 """Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
 
@@ -69,9 +72,8 @@ class Balance:
 
     def epsilon_with(self, *more: Spend) -> float:
         """ε if ``more`` were released too."""
-        spends = [(spend.mu, spend.dim) for spend in (*self.spends, *more)]
         try:
-            return composed_epsilon(spends, self.budget.delta) if spends else 0.0
+            return composed_epsilon([(spend.mu, spend.dim) for spend in (*self.spends, *more)], self.budget.delta)
         except ParameterError:  # a μ so large that no finite ε covers it
             return math.inf
 
@@ -97,17 +99,14 @@ class Ledger:
 
     def require_unit(self, unit: Unit) -> None:
         """Refuse a release counted in another unit: μ of different units cannot be added."""
-        found = self.read().budget.unit
-        if found is not unit:
-            raise ParameterError(
-                f"{self.path} counts in unit {found.value}, this release in unit {unit.value}: keep one ledger for each"
-            )
+        self._require_unit(self.read(), unit)
 
     def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str) -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
-        self.require_unit(unit)
-        with self._open(lock=True) as descriptor:
+        with _ONE_AT_A_TIME, self._open(lock=True) as descriptor:
             before = self._parse(descriptor)
+            self._require_unit(before, unit)
+            self._require_one_name(descriptor)
             new = Spend(mu=mu, dim=dim, strategy=strategy, recorded=_now())
             total = before.epsilon_with(new)
             if total > before.budget.epsilon * (1 + _SLACK):
@@ -121,6 +120,20 @@ class Ledger:
             # The file itself, not a link to it: every name of a ledger must go on showing the same budget.
             replace_file(self.path.resolve(), written + _encode([new]), mode=PRIVATE)
         return Balance(before.budget, (*before.spends, new))
+
+    def _require_unit(self, balance: Balance, unit: Unit) -> None:
+        found = balance.budget.unit
+        if found is not unit:
+            raise ParameterError(
+                f"{self.path} counts in unit {found.value}, this release in unit {unit.value}: one ledger counts one "
+                "unit, and the same ratings pay for every release in either"
+            )
+
+    def _require_one_name(self, descriptor: int) -> None:
+        """Replacing one of several hard links would leave the others with the old balance: a second budget."""
+        links = os.fstat(descriptor).st_nlink
+        if links > 1:
+            raise InputError(f"{self.path} has {links} names (hard links): a ledger must have one, or it counts twice")
 
     @contextmanager
     def _open(self, *, lock: bool = False) -> Iterator[int]:

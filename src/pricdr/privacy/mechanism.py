@@ -25,7 +25,11 @@ IntegerArray: TypeAlias = npt.NDArray[Any]
 
 _CELLS_PER_BLOCK: Final = 1 << 19
 _LARGEST: Final = 1e30
-"""Published numbers are float32, which end at 3e38."""
+"""Published numbers are float32, which reach from 1e-38 to 3e38."""
+_LARGEST_SUM: Final = 1 << 53
+"""Sums below this are exact in int64 and as doubles, which clipping needs."""
+MOST_ITEMS: Final = 1 << 24
+"""Items a catalogue may have; with it the size of every sum is bounded before any rating is seen."""
 _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _ROOM: Final = 32.0
@@ -66,9 +70,10 @@ class Grid:
     def radius(self, bounds: Bounds) -> float:
         """The longest an item row may be in grid steps, so that ``levels`` rating steps move a row by b at most."""
         radius = bounds.largest / bounds.levels / self.step
-        if max(self.sigma, bounds.largest) > _LARGEST:
-            raise ParameterError(f"too large to be written down: sigma {self.sigma:.3g}, bound {bounds.largest:.3g}")
-        if radius > 2**30:
+        scales = [size for size in (self.sigma, bounds.largest) if size]
+        if not 1 / _LARGEST < min(scales) <= max(scales) < _LARGEST:
+            raise ParameterError(f"sigma {self.sigma:.3g} or bound {bounds.largest:.3g} is beyond single precision")
+        if radius * bounds.levels > _LARGEST_SUM // MOST_ITEMS:
             raise ParameterError(f"the noise is too small for exact arithmetic: {radius:.3g} grid steps in one rating")
         return radius
 
@@ -156,6 +161,5 @@ def _accumulator(
     limit = entries.shape[1] * bounds.levels * largest + largest_noise
     if limit < 2**31:
         return np.int32
-    if limit < 2**53:  # also exact as doubles, which clipping needs
-        return np.int64
-    raise ParameterError(f"the noise is too small for exact arithmetic: sums could reach {limit:.3g} grid steps")
+    assert limit < 2 * _LARGEST_SUM, "Grid.radius and MOST_ITEMS bound every sum beforehand"
+    return np.int64

@@ -169,9 +169,7 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
     ratings = reading.ratings
     say(reading.summary())
     say("ids are kept as text, byte for byte")
-    if listed is None:
-        warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
-    else:
+    if listed is not None:
         absent = len(set(listed) - set(ratings.users))
         say(
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
@@ -179,10 +177,6 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
         )
     if universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
-    elif strategy.needs_catalogue:
-        warn(f"{strategy.name} without --items: the item universe is read off the ratings, and the certificate says so")
-    if ratings.filtered_by is not None:
-        warn(f"these ratings were filtered before ({ratings.filtered_by}); the certificate says so")
     if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
 
@@ -199,6 +193,12 @@ def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
 
 def _say_result(release: "Release", out: Path) -> None:
     certificate = release.certificate
+    if certificate.input.user_list != "declared":
+        warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
+    if certificate.input.item_universe == "read off the ratings":
+        warn(f"{certificate.strategy.name} without --items: the item universe is read off the ratings; it is disclosed")
+    if certificate.input.filtered_by is not None:
+        warn(f"these ratings were filtered before ({certificate.input.filtered_by}); it is disclosed")
     for text in certificate.warnings:
         warn(text)
     if not certificate.private:

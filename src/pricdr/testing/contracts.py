@@ -1,0 +1,109 @@
+"""The suite every model inherits: adding a method costs two lines of tests and cannot skip the awkward cases."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.models.factors import Basis, Factors
+
+Float32Array = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Planted:
+    """Two tastes, obvious to anyone: user u likes item i when both are even or both are odd.
+
+    The last users have no target rating, but a release row that gives their taste away.
+    """
+
+    target: Ratings
+    release: Float32Array
+    release_users: Ids
+    validation: HeldOut
+    cold: tuple[str, ...]
+
+    @classmethod
+    def pair(cls, n_users: int = 60, n_items: int = 40, n_cold: int = 12) -> "Planted":
+        """The planted pair; every user has rated a third of what it likes."""
+        rng = np.random.default_rng(0)
+        users = tuple(f"u{u:02d}" for u in range(n_users))
+        items = tuple(f"i{i:02d}" for i in range(n_items))
+        rated = {
+            (u, i)
+            for u in range(n_users - n_cold)
+            for i in rng.choice(np.arange(u % 2, n_items, 2), n_items // 6, replace=False)
+        }
+        target = Ratings.from_triples([users[u] for u, _ in rated], [items[i] for _, i in rated])
+        target = target.select(users=users, items=items)
+        taste = np.array([[1.0, -1.0] if u % 2 else [-1.0, 1.0] for u in range(n_users)])
+        release = (taste @ rng.standard_normal((2, 8)) + 0.05 * rng.standard_normal((n_users, 8))).astype(np.float32)
+        unrated = [next(i for i in range(u % 2, n_items, 2) if (u, i) not in rated) for u in range(n_users)]
+        others = np.array([np.arange(1 - u % 2, n_items, 2) for u in range(n_users)])
+        validation = HeldOut(np.arange(n_users), np.array(unrated), others)
+        return cls(target, release, users, validation, users[n_users - n_cold :])
+
+
+class RecommenderContract:
+    """Inherit, and set ``fit``: planted data to a fitted model."""
+
+    fit: ClassVar[Callable[[Planted], Factors]]
+    uses_history: ClassVar[bool] = True
+    serves_cold_users: ClassVar[bool] = False
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def planted(cls) -> Planted:
+        """Data whose right answer is obvious."""
+        return Planted.pair()
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def model(cls, planted: Planted) -> Factors:
+        """The method fitted to it."""
+        return cls.fit(planted)
+
+    def test_the_same_seed_gives_the_same_scores(self, planted: Planted, model: Factors) -> None:
+        """Runs repeat on one device."""
+        again = type(self).fit(planted)
+        everyone = np.arange(len(model.users))
+        assert np.array_equal(model.score(everyone), again.score(everyone))
+
+    def test_every_user_gets_finite_scores(self, planted: Planted, model: Factors) -> None:
+        """Users without any rating too."""
+        scores = model.score(np.arange(len(model.users)))
+        assert scores.shape == (len(model.users), len(planted.target.items))
+        assert np.isfinite(scores).all()
+
+    def test_a_seen_item_is_never_recommended(self, planted: Planted, model: Factors) -> None:
+        """Nor one item twice; ranks run from 1; scores never rise."""
+        seen = planted.target.matrix
+        for user in planted.target.users[:10]:
+            at = planted.target.users.index(user)
+            found = model.recommend([user], k=len(planted.target.items))
+            items = [planted.target.items.index(r.item) for r in found]
+            assert not set(items) & set(seen.indices[seen.indptr[at] : seen.indptr[at + 1]].tolist())
+            assert len(set(items)) == len(items) == len(planted.target.items) - (seen.indptr[at + 1] - seen.indptr[at])
+            assert [r.rank for r in found] == list(range(1, len(found) + 1))
+            assert all(a.score >= b.score for a, b in pairwise(found))
+
+    def test_unknown_users_get_what_is_popular_and_it_says_so(self, planted: Planted, model: Factors) -> None:
+        """A user neither party knows is no reason to fail."""
+        found = model.recommend(["never heard of"], k=3)
+        counts = np.bincount(planted.target.matrix.indices, minlength=len(planted.target.items))
+        assert [r.basis for r in found] == [Basis.POPULARITY] * 3
+        assert [counts[planted.target.items.index(r.item)] for r in found] == sorted(counts)[::-1][:3]
+
+    def test_the_planted_taste_is_found(self, planted: Planted, model: Factors) -> None:
+        """Warm users by their history; cold users by their release row, where the method uses one."""
+        parts = [(planted.target.users[:20], self.uses_history), (planted.cold, self.serves_cold_users)]
+        for users, expected in parts:
+            right = [planted.target.items.index(r.item) % 2 == int(r.user[1:]) % 2 for r in model.recommend(users, k=5)]
+            if expected:
+                assert np.mean(right) > 0.9

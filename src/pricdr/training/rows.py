@@ -1,0 +1,62 @@
+"""Sparse rows on a device, handed out in batches: memory grows with the ratings, never with users x items."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pricdr.data.ratings import CSR
+
+
+class Bags(NamedTuple):
+    """A batch of sparse rows, as an embedding bag takes them."""
+
+    columns: Tensor
+    offsets: Tensor
+    weights: Tensor
+    row_of: Tensor
+    """The batch row each entry belongs to."""
+
+    def keep(self, chance: float) -> "Bags":
+        """The same batch with each entry kept with this probability, and scaled so that sums stay the same."""
+        if chance >= 1:
+            return self
+        kept = torch.rand(len(self.columns), device=self.columns.device) < chance
+        return self._replace(weights=self.weights * kept / chance)
+
+    def without(self, hidden: Tensor) -> "Bags":
+        """The same batch with the rows where ``hidden`` is true emptied."""
+        return self._replace(weights=self.weights * ~hidden[self.row_of])
+
+    def dense(self, width: int) -> Tensor:
+        """1 at every entry: the labels of a batch."""
+        labels = torch.zeros(len(self.offsets), width, device=self.columns.device)
+        labels[self.row_of, self.columns] = 1.0
+        return labels
+
+
+class SparseRows:
+    """Rows of a matrix, each scaled by 1/√(its entries), so that long and short ones weigh in alike."""
+
+    def __init__(self, matrix: CSR, device: torch.device) -> None:
+        counts = np.diff(matrix.indptr)
+        weights = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
+        self.shape: tuple[int, int] = matrix.shape
+        self.counts = torch.as_tensor(counts.astype(np.int64), device=device)
+        self._starts = torch.as_tensor(matrix.indptr[:-1].astype(np.int64), device=device)
+        self._columns = torch.as_tensor(matrix.indices.astype(np.int64), device=device)
+        self._weights = torch.as_tensor(weights.astype(np.float32), device=device)
+
+    def batch(self, rows: Tensor) -> Bags:
+        """The entries of these rows."""
+        counts = self.counts[rows]
+        offsets = torch.cumsum(counts, 0) - counts
+        total = int(counts.sum())
+        row_of = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts, output_size=total)
+        at = torch.arange(total, device=rows.device) + (self._starts[rows] - offsets)[row_of]
+        return Bags(self._columns[at], offsets, self._weights[at], row_of)
+
+    def all(self) -> Bags:
+        """The entries of every row."""
+        return self.batch(torch.arange(self.shape[0], device=self.counts.device))

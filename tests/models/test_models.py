@@ -1,0 +1,145 @@
+import numpy as np
+import pytest
+import torch
+
+from pricdr.data.ratings import Ratings
+from pricdr.errors import InputError, ParameterError
+from pricdr.evaluation.metrics import per_user, rank_of
+from pricdr.models.factors import Basis, Factors
+from pricdr.models.hetero import HeteroCDR, HeteroConfig, _Run
+from pricdr.models.inputs import Inputs
+from pricdr.models.popularity import Popularity
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.training.loop import TrainingOptions
+
+SMALL = HeteroConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
+QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
+HETERO = HeteroCDR(config=SMALL, options=QUICK)
+
+
+class TestPopularity(RecommenderContract):
+    fit = staticmethod(lambda p: Popularity().fit(p.target))
+    uses_history = False
+
+
+class TestTargetOnly(RecommenderContract):
+    fit = staticmethod(lambda p: HETERO.fit(p.target, validation=p.validation))
+
+
+class TestHetero(RecommenderContract):
+    fit = staticmethod(lambda p: HETERO.fit(p.target, p.release, p.release_users, validation=p.validation))
+    serves_cold_users = True
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+def test_a_gradient_reaches_every_parameter(planted):
+    run = _Run(Inputs.of(planted.target, planted.release, planted.release_users), SMALL, QUICK, None)
+    run.network.train()
+    run.step(torch.arange(40)).backward()
+    for name, parameter in run.network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_a_release_over_other_users_is_refused(planted):
+    with pytest.raises(InputError, match="another user list"):
+        HETERO.fit(planted.target, planted.release, tuple(f"x{i}" for i in range(60)))
+
+
+def test_users_only_in_the_release_are_served_from_it(planted):
+    warm = planted.target.select(users=planted.target.users[:48])
+    model = HETERO.fit(warm, planted.release, planted.release_users)
+    assert set(model.users) == set(planted.release_users)
+    found = model.recommend(list(planted.cold), k=5)
+    assert {r.basis for r in found} == {Basis.RELEASE}
+    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+
+
+def test_users_missing_from_the_release_are_served_by_their_history(planted):
+    model = HETERO.fit(planted.target, planted.release[10:], planted.release_users[10:])
+    found = model.recommend(list(planted.target.users[:10]), k=5)
+    assert {r.basis for r in found} == {Basis.HISTORY}
+    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+    assert {r.basis for r in model.recommend(["u12"], k=5)} == {Basis.BOTH}
+
+
+@pytest.mark.parametrize("useless", [True, False])
+def test_validation_never_leaves_cold_users_worse_off_than_without_the_release(planted, useless):
+    """The gate: with rows of pure noise it falls back to the item bias, with real rows it stays open."""
+    noise = np.random.default_rng(1).standard_normal(planted.release.shape).astype(np.float32)
+    rows = noise if useless else planted.release
+    model = HETERO.fit(planted.target, rows, planted.release_users, validation=planted.validation)
+    cold = planted.validation.only(np.isin(planted.validation.users, [model.users.index(u) for u in planted.cold]))
+    scores = model.score(cold.users).astype(float)
+    chosen = np.column_stack([cold.items, cold.negatives])
+    with_release = np.take_along_axis(scores, chosen, axis=1)
+    without = model.item_bias.astype(float)[chosen]
+    gains = [per_user(rank_of(s[:, 0], s[:, 1:]))["NDCG@10"].mean() for s in (with_release, without)]
+    assert gains[0] >= gains[1]
+    if not useless:
+        assert gains[0] > 0.9
+
+
+def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
+    order = np.random.default_rng(2).permutation(60)
+    shuffled = Inputs.of(planted.target, planted.release[order], tuple(planted.release_users[i] for i in order))
+    straight = Inputs.of(planted.target, planted.release, planted.release_users)
+    np.testing.assert_allclose(shuffled.release, straight.release, rtol=1e-5)
+    assert shuffled.users == straight.users
+
+
+def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
+    """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
+    checkpoint = tmp_path / "run.safetensors"
+    arguments = (planted.target, planted.release, planted.release_users)
+
+    class KilledError(Exception):
+        pass
+
+    def die(what, done, total):
+        if done == 4:
+            raise KilledError
+
+    straight = HETERO.fit(*arguments, validation=planted.validation)
+    with pytest.raises(KilledError):
+        HETERO.fit(*arguments, validation=planted.validation, checkpoint=checkpoint, progress=die)
+    assert checkpoint.exists()
+    resumed = HETERO.fit(*arguments, validation=planted.validation, checkpoint=checkpoint)
+    assert np.array_equal(resumed.user_vectors, straight.user_vectors)
+    assert np.array_equal(resumed.item_vectors, straight.item_vectors)
+
+
+def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
+    checkpoint = tmp_path / "run.safetensors"
+    HETERO.fit(planted.target, checkpoint=checkpoint)
+    other = HeteroCDR(config=HeteroConfig(hidden=20, width=8), options=QUICK)
+    with pytest.raises(InputError, match="another run"):
+        other.fit(planted.target, checkpoint=checkpoint)
+    checkpoint.write_bytes(b"junk")
+    with pytest.raises(InputError, match="checkpoint"):
+        HETERO.fit(planted.target, checkpoint=checkpoint)
+
+
+@pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "hide"])
+@pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
+def test_impossible_shares_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        HeteroConfig(**{name: value})
+
+
+def test_a_model_of_impossible_arrays_is_refused():
+    ratings = Ratings.from_triples(["a"], ["x"])
+    good = Popularity().fit(ratings)
+    with pytest.raises(InputError, match="do not fit"):
+        Factors("m", ("a", "b"), *_rest(good))
+    bad = np.array([np.nan], dtype=np.float32)
+    with pytest.raises(InputError, match="finite"):
+        Factors("m", good.users, good.items, good.user_vectors, good.item_vectors, bad, good.seen, good.in_release)
+
+
+def _rest(model):
+    return model.items, model.user_vectors, model.item_vectors, model.item_bias, model.seen, model.in_release

@@ -1,0 +1,132 @@
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from pricdr.errors import ParameterError
+from pricdr.training.checkpoints import Checkpoint
+from pricdr.training.loop import TrainingError, TrainingOptions, train
+from pricdr.training.losses import alignment, all_items, normalised_cross_entropy
+from pricdr.training.rows import SparseRows
+
+CPU = torch.device("cpu")
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 15))
+def test_sparse_batches_are_the_rows_they_stand_for(seed, n, width):
+    rng = np.random.default_rng(seed)
+    dense = (rng.random((n, width)) < 0.4).astype(float)
+    rows = SparseRows(sp.csr_array(dense), CPU)
+    chosen = torch.as_tensor(rng.integers(0, n, 7))
+    bags = rows.batch(chosen)
+    assert np.array_equal(bags.dense(width).numpy(), dense[chosen])
+    weights = torch.as_tensor(rng.standard_normal((width, 3)), dtype=torch.float32)
+    summed = torch.nn.functional.embedding_bag(
+        bags.columns, weights, bags.offsets, mode="sum", per_sample_weights=bags.weights
+    )
+    scaled = dense / np.sqrt(np.maximum(dense.sum(axis=1, keepdims=True), 1))
+    np.testing.assert_allclose(summed.numpy(), scaled[chosen] @ weights.numpy(), atol=1e-5)
+
+
+def test_hiding_empties_rows_and_dropping_keeps_sums_on_average():
+    rows = SparseRows(sp.csr_array(np.ones((4000, 9))), CPU)
+    bags = rows.all()
+    hidden = torch.arange(4000) % 2 == 0
+    left = bags.without(hidden)
+    assert not left.weights[hidden[left.row_of]].any()
+    assert torch.equal(left.weights[~hidden[left.row_of]], bags.weights[~hidden[bags.row_of]])
+    torch.random.manual_seed(0)
+    assert bags.keep(0.5).weights.sum() == pytest.approx(float(bags.weights.sum()), rel=0.03)
+    assert bags.keep(1.0) is bags
+
+
+def test_alignment_pairs_user_with_user():
+    left, right = torch.randn(5, 3), torch.randn(5, 3)
+    expected = sum(float(((left[u] - right[u]) ** 2).sum()) for u in range(5))
+    assert float(alignment(left, right)) == pytest.approx(expected, rel=1e-5)
+    for wrong in (torch.randn(5, 1, 3), torch.randn(1, 3), torch.randn(4, 3)):
+        with pytest.raises(ValueError, match="do not pair"):
+            alignment(left, wrong)
+
+
+def test_losses_are_their_formulas():
+    scores = torch.tensor([[0.2, -1.0, 3.0]])
+    labels = torch.tensor([[1.0, 0.0, 1.0]])
+    chance = 1 / (1 + np.exp(-scores.numpy()))
+    expected = -(labels.numpy() * np.log(chance) + (1 - labels.numpy()) * np.log(1 - chance)).sum()
+    assert float(all_items(scores, labels)) == pytest.approx(expected, rel=1e-5)
+    cosines = torch.tensor([[0.5, 0.9, 1.0]])
+    expected = -(np.log(0.5) + np.log(1 - 0.9) + np.log(1 - 1e-6))
+    assert float(normalised_cross_entropy(cosines, labels)) == pytest.approx(expected, rel=1e-3)
+
+
+def _line(seed=0):
+    """A network of one weight that has to become 3."""
+    network = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        network.weight.fill_(0.0)
+    x = torch.linspace(-1, 1, 64)[:, None]
+    return network, (lambda rows: ((network(x[rows]) - 3 * x[rows]) ** 2).mean()), torch.arange(64)
+
+
+FAST = TrainingOptions(epochs=200, patience=5, batch=16, learning_rate=0.1, weight_decay=0.0, device="cpu")
+
+
+def test_training_finds_the_answer_and_logs_every_epoch(tmp_path):
+    network, step, rows = _line()
+    history = train(network, step, rows, FAST, log=tmp_path / "log.jsonl")
+    assert network.weight.item() == pytest.approx(3, abs=0.01)
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == list(range(1, len(history) + 1))
+    assert lines[0]["loss"] > lines[-1]["loss"]
+
+
+def test_training_stops_early_and_keeps_the_best_weights():
+    network, step, rows = _line()
+    metrics = iter([0.1, 0.5, 0.4, 0.3, 0.2, 0.2, 0.2, 0.9])
+    seen = []
+
+    def validate():
+        seen.append(network.weight.item())
+        return next(metrics)
+
+    history = train(network, step, rows, FAST, validate=validate)
+    assert len(history) == 7  # the best was the second; five without a better one
+    assert network.weight.item() == pytest.approx(seen[1])
+
+
+def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+    network, step, rows = _line()
+    checkpoint = Checkpoint(tmp_path / "c", fingerprint="x")
+    calls = []
+
+    def breaking(batch):
+        calls.append(1)
+        loss = step(batch)
+        return loss * float("nan") if len(calls) == 10 else loss
+
+    with pytest.raises(TrainingError, match=r"nan in epoch 3, step 2"):
+        train(network, breaking, rows, FAST, checkpoint=checkpoint)
+    fresh, _, _ = _line()
+    state = checkpoint.resume(fresh, torch.optim.AdamW(fresh.parameters()))
+    assert state.epoch == 2
+    assert np.isfinite(fresh.weight.item())
+
+
+def test_the_global_generator_is_left_alone():
+    network, step, rows = _line()
+    before = torch.random.get_rng_state()
+    train(network, step, rows, FAST)
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"batch": 0}, {"patience": 0}, {"learning_rate": 0.0}])
+def test_impossible_options_are_refused(wrong):
+    with pytest.raises(ParameterError):
+        TrainingOptions(**wrong)

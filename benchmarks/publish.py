@@ -44,7 +44,7 @@ def the_papers_largest(folder: Path) -> None:
     """29,476 users x 24,091 items, 591,258 ratings, k = 400: the command against drawing and multiplying alone."""
     users, items, count, dim = 29_476, 24_091, 591_258, 400
     ratings = random_ratings(users, items, count)
-    write_ratings(folder / "ratings.parquet", ratings, has_values=False)
+    write_ratings(folder / "ratings.parquet", ratings.positives())
     (folder / "users.txt").write_text("".join(f"{user}\n" for user in ratings.users))
     (folder / "items.txt").write_text("".join(f"{item}\n" for item in ratings.items))
     floor = best_of(5, lambda: draw_and_multiply(ratings, dim))

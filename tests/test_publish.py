@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import pricdr
 from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Unit, publish
-from pricdr.errors import BudgetError, InputError, ParameterError
+from pricdr.errors import BudgetError, InputError, ParameterError, PriCDRError
 from pricdr.issuing import check
 from pricdr.privacy.calibration import epsilon_for, paper_sigma
 
@@ -270,7 +270,7 @@ def test_ratings_still_matter_where_the_noise_is_large(unit, bounds, epsilon):
     guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
     full, empty = (
         publish(r, guarantee, users=USERS, items=ITEMS, bounds=bounds, insecure_seed=1)
-        for r in (_ratings(), Ratings.from_triples(["u0"], ["i0"]))
+        for r in (_ratings(), Ratings.from_triples(["u0"], ["i0"], [3.0]))
     )
     signal = np.linalg.norm(full.matrix[1:-3].astype(float) - empty.matrix[1:-3], axis=1)
     plain = publish(
@@ -321,3 +321,51 @@ def test_the_cost_to_a_whole_user_counts_the_mean_behind_an_automatic_dimension(
     certificate = publish(_ratings(), PROMISE, strategy=JLT(dim=None), users=USERS).certificate
     plain = publish(_ratings(), PROMISE, users=USERS).certificate
     assert certificate.whole_user[-1].removed_typically > plain.whole_user[-1].removed_typically * 1.3
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-7, 3.3e-6, 440.0, 452.0])
+@pytest.mark.parametrize("delta", [1e-6, 1e-12])
+def test_extreme_epsilons_are_certified_or_refused_before_the_spend(tmp_path, epsilon, delta):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", Guarantee(epsilon=1e9, delta=delta))
+    try:
+        check(publish(_ratings(), Guarantee(epsilon=epsilon, delta=delta), users=USERS, ledger=ledger).certificate)
+    except ParameterError:
+        assert ledger.read().spends == ()
+    else:
+        assert len(ledger.read().spends) == 1
+
+
+@pytest.mark.parametrize(
+    ("ratings", "arguments", "message"),
+    [
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"bounds": Bounds(rating_bound=5)}, "no rating column"),
+        (lambda: Ratings.from_triples(["a"], ["x"]).positives(threshold=3), {}, "no rating column"),
+        (lambda: Ratings.from_triples(["a"], ["x"], [4]).positives(threshold=np.nan), {}, "finite"),
+        (lambda: Ratings.from_triples(["a"], ["x"], [np.nan]), {}, "finite"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", 7]}, "must be text"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", "\ud800"]}, "UTF-8"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", ""]}, "empty"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", "b\n"]}, "line breaks"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", "b" * 1001]}, "1,000 characters"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"items": ["y"]}, "listed items"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"calibration": "magic"}, "magic"),
+    ],
+)
+def test_a_callers_mistake_is_named_and_costs_nothing(tmp_path, ratings, arguments, message):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", PROMISE)
+    with pytest.raises((PriCDRError, ValueError), match=message):
+        publish(ratings(), PROMISE, ledger=ledger, **arguments)
+    assert ledger.read().spends == ()
+
+
+def test_units_may_be_given_by_name():
+    assert Guarantee(epsilon=1, delta=1e-6, unit="user").unit is Unit.USER
+    with pytest.raises(ParameterError, match="rating or user, got 'planet'"):
+        Guarantee(epsilon=1, delta=1e-6, unit="planet")
+
+
+def test_numpy_numbers_will_do():
+    rows = publish(_ratings(), PROMISE, strategy=JLT(dim=np.int64(5)), users=USERS).matrix
+    assert rows.shape == (30, 5)
+    values = Ratings.from_triples(["a", "a"], ["x", "x"], np.array([2.0, 3.0]))
+    assert values.matrix.toarray().tolist() == [[3.0]]

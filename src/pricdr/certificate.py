@@ -71,6 +71,7 @@ class NoiseStatement(_Part):
 class InputStatement(_Part):
     """Where the user list and the item universe came from, and what was done to the ratings before."""
 
+    threshold: float | None = Field(description="only pairs rated at least this count, where one was declared")
     user_list: UserList
     item_universe: ItemUniverse
     filtered_by: str | None
@@ -104,7 +105,9 @@ class Certificate(_Part):
     unit: Literal["rating", "user"]
     sigma: float = Field(ge=0)
     sensitivity: float = Field(gt=0)
-    mu: float | None
+    mu: float | None = Field(
+        description="of the whole release: sensitivity/sigma, and the mean behind an automatic dim"
+    )
     grid: float = Field(gt=0)
     strategy: StrategyStatement
     users: int = Field(ge=1)

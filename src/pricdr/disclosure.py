@@ -124,7 +124,8 @@ def _budget(c: "Certificate") -> tuple[str, ...]:
 
 def _entries(c: "Certificate") -> str:
     if c.bounds.counts == "rows":
-        return "every rated item counts as 1"
+        limit = c.input.threshold
+        return "every rated item counts as 1" if limit is None else f"every item rated at least {limit:g} counts as 1"
     return (
         f"a rating counts as its value in steps of {c.bounds.rating_step:g}, forced into [0, {c.bounds.rating_bound:g}]"
     )

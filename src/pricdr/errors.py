@@ -9,6 +9,7 @@ PriCDRError
 """
 
 import math
+from numbers import Integral
 
 
 class PriCDRError(Exception):
@@ -81,5 +82,5 @@ def require_count(**named: int) -> None:
     pricdr.errors.ParameterError: dim must be a whole number of at least 1, got 0
     """
     for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -19,7 +19,7 @@ _staged: set[Path] = set()
 def require_absent(path: Path) -> None:
     """Refuse an output path that is already taken."""
     if os.path.lexists(path):
-        raise OutputError(f"{path} exists already; choose another --out or remove it first")
+        raise OutputError(f"{path} exists already; choose another name or remove it first")
 
 
 @contextmanager

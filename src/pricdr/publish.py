@@ -23,7 +23,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.issuing import Terms, issue
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import Calibration, composed_mu, epsilon_for, paper_sigma, sigma_for
+from pricdr.privacy.calibration import Calibration, composed_epsilon, composed_mu, paper_sigma, sigma_for
 from pricdr.privacy.dimension import BUDGET_SHARE, LARGEST, ChosenDim, choose_dim, require_room
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
@@ -82,15 +82,18 @@ def publish(
         progress: told how far the work has come.
 
     Returns:
-        A release whose rows have the law ``grid · (round(A E / grid) + discrete Gaussian)``.
+        A release whose matrix is ``grid · (A · E_int + Z)``: E_int the item rows in whole grid steps, the product
+        clipped in the user unit, Z independent discrete Gaussians.
 
     >>> source = Ratings.from_triples(["alice", "bob"], ["dune", "emma"])
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=8))
     Release(2 users x 8, jlt, epsilon=4, delta=1e-06 per rating)
     """
     selected = _select(ratings, users, items)
+    if bounds.rating_bound is not None and not ratings.has_values:
+        raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
-    plan = _plan(guarantee, strategy, bounds, calibration, source)
+    plan = _plan(guarantee, strategy, bounds, Calibration(calibration), source)
     balance = None if ledger is None else _spend(plan, strategy, ledger)
     entries = bounds.entries(selected)
     with ExitStack() as lifetime:
@@ -118,6 +121,7 @@ def publish(
             progress=progress,
         )
     inputs = InputStatement(
+        threshold=ratings.threshold,
         user_list="read off the ratings" if users is None else "declared",
         item_universe=_item_universe(strategy, items),
         filtered_by=ratings.filtered_by,
@@ -134,6 +138,8 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
         raise InputError("there are no users to publish")
     if not selected.items:
         raise InputError("there are no items to publish")
+    if items is not None and not set(selected.items) & set(ratings.items):
+        raise InputError(f"none of the {len(selected.items):,} listed items occurs in the ratings: is it another list?")
     if len(selected.items) > MOST_ITEMS:
         raise InputError(f"{len(selected.items):,} items are more than the {MOST_ITEMS:,} that sums are exact for")
     if users is not None and not set(selected.users) & set(ratings.users):
@@ -157,24 +163,29 @@ def _plan(
         if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
             raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
         sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.dim)
-        delivered = epsilon_for(sigma, guarantee.delta, sensitivity=sensitivity, dim=widest)
-        if not math.isfinite(delivered):
-            raise ParameterError(f"nominal epsilon {guarantee.epsilon:g} delivers nothing that can be certified")
     else:
-        sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=sensitivity, dim=widest + 1)
+        sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=sensitivity, dim=_numbers(strategy))
         if strategy.dim is None:
             dim_mu, sigma = BUDGET_SHARE**0.5 * sensitivity / sigma, sigma / (1 - BUDGET_SHARE) ** 0.5
             require_room(dim_mu)
+    delivered = composed_epsilon([(sensitivity / sigma, widest), (dim_mu, 1)], guarantee.delta)
+    exact = calibration is Calibration.EXACT
+    if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
+        raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
     grid = Grid.noiseless(bounds) if source == "none" else Grid.for_noise(sigma, bounds=bounds, dim=widest)
     grid.radius(bounds)
     return _Plan(guarantee, calibration, source, grid, dim_mu, composed_mu([sensitivity / sigma, dim_mu]))
 
 
+def _numbers(strategy: Strategy) -> int:
+    """Noisy numbers per user, at most: an automatic dimension adds the mean it is chosen by."""
+    return LARGEST + 1 if strategy.dim is None else strategy.dim
+
+
 def _spend(plan: _Plan, strategy: Strategy, ledger: Ledger) -> Balance:
     if plan.source != "secret":
         raise ParameterError("a release that is not private cannot be entered in a ledger")
-    numbers = (LARGEST if strategy.dim is None else strategy.dim) + 1
-    return ledger.spend(mu=plan.cost, dim=numbers, unit=plan.guarantee.unit, strategy=strategy.name)
+    return ledger.spend(mu=plan.cost, dim=_numbers(strategy), unit=plan.guarantee.unit, strategy=strategy.name)
 
 
 def _item_universe(strategy: Strategy, items: Sequence[str] | None) -> ItemUniverse:

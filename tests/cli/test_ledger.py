@@ -33,14 +33,16 @@ def test_init_never_overwrites(ledger, refused):
 def test_show_tells_budget_spends_and_what_is_left(ratings, ledger, publish, pricdr):
     fresh = pricdr("ledger", "show", ledger)
     assert fresh.code == 0
-    assert "in 0 releases; left: 8" in fresh.out
+    assert "in 0 releases; room for one more release of epsilon 8 at this delta" in fresh.out
     assert publish(ratings, "--ledger", ledger, "--epsilon", 2).code == 0
     lines = pricdr("ledger", "show", ledger).out.splitlines()
     assert lines[0] == "budget: (8, 1e-06)-differential privacy for one rating"
     assert lines[1].split()[0] == "1"
     assert "jlt" in lines[1]
     assert lines[2].startswith("spent: epsilon 2 ")
-    assert lines[2].endswith("in 1 releases; left: 6")
+    assert "in 1 releases; room for one more release of epsilon 7.58995" in lines[2]
+    room = lines[2].split("epsilon ")[-1].split()[0]
+    assert publish(ratings, "--ledger", ledger, "--epsilon", float(room) * 0.9999, out="fits").code == 0
 
 
 @pytest.mark.parametrize("content", [b"", b"junk", b"\x00\xff", b"{}\n", b'{"pricdr_ledger": 2}\n'])

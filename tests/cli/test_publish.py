@@ -158,7 +158,19 @@ def test_sjlt_without_items_works_and_is_disclosed(here, ratings, publish):
 def test_a_threshold_drops_rows_and_says_how_many(here, ratings, publish):
     outcome = publish(ratings, "--threshold", 3, "--insecure-no-noise")
     assert "dropped: 2 rated below 3" in outcome.out
-    assert rows_of(here / "release")[0] == ["alice", "bob"]
+    users, vectors = rows_of(here / "release")
+    assert users[:2] == ["alice", "bob"]
+    assert len(users) > 2, "nobody is filtered away"
+    assert not vectors[2:].any()
+    assert "every item rated at least 3 counts as 1" in (here / "release" / "README.md").read_text()
+    assert certificate_of(here / "release")["input"]["threshold"] == 3
+
+
+def test_a_listed_user_below_the_threshold_gets_a_row(here, publish):
+    (here / "r.csv").write_text("user,item,rating\na,x,1\nb,x,5\n")
+    (here / "only.txt").write_text("a\n")
+    assert publish("r.csv", "--threshold", 3, "--users", "only.txt").code == 0
+    assert rows_of(here / "release")[0] == ["a"]
 
 
 def test_values_are_rounded_to_the_step_and_forced_into_the_bound(here, publish):

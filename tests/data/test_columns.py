@@ -64,7 +64,7 @@ def test_given_names_win_and_rating_is_then_optional(write):
 
 def test_a_threshold_finds_the_rating_column_that_columns_left_out(write):
     path = write("r.csv", "buyer,thing,stars\nu,i,2\nv,i,4\n")
-    assert read(path, columns=Columns("buyer", "thing"), threshold=3).ratings.users == ("v",)
+    assert read(path, columns=Columns("buyer", "thing"), threshold=3).ratings.rated().users == ("v",)
 
 
 @pytest.mark.parametrize(("columns", "users", "items"), [(AMAZON_2014, ("A",), ("B",)), (AMAZON_2018, ("B",), ("A",))])

@@ -93,11 +93,13 @@ def test_a_repeated_pair_keeps_its_largest_value(write):
     assert "2 rows repeat a (user, item) pair; the largest value counts" in reading.summary()
 
 
-def test_threshold_comes_after_merging_and_drops_ids(write):
+def test_threshold_comes_after_merging_and_keeps_every_id(write):
     path = write("r.csv", "user,item,rating\na,x,2\na,x,3\nb,x,2.9\nb,y,1\nc,x,-4\n")
     reading = read(path, threshold=3)
     assert cells(reading.ratings) == {("a", "x"): 3.0}
-    assert (reading.ratings.users, reading.ratings.items) == (("a",), ("x",))
+    assert (reading.ratings.users, reading.ratings.items) == (("a", "b", "c"), ("x", "y"))
+    assert reading.ratings.threshold == 3
+    assert (reading.ratings.rated().users, reading.ratings.rated().items) == (("a",), ("x",))
     assert (reading.rows, reading.duplicates, reading.dropped) == (5, 1, (("rated below 3", 3),))
     assert reading.rating_range == (-4, 3)
     assert "dropped: 3 rated below 3" in reading.summary()
@@ -204,7 +206,7 @@ def test_written_ratings_round_trip(tmp_path_factory, rows, has_values, filtered
     if filtered is not None:
         ratings = ratings.disclosing(filtered)
     path = tmp_path_factory.mktemp("parquet") / "r.parquet"
-    write_ratings(path, ratings, has_values=has_values, metadata={"note": "kept"})
+    write_ratings(path, ratings if has_values else ratings.positives(), metadata={"note": "kept"})
     again = read(path)
     assert (again.ratings.users, again.ratings.items) == (ratings.users, ratings.items)
     assert again.has_values == has_values
@@ -218,11 +220,11 @@ def test_writing_is_deterministic_and_never_overwrites(tmp_path):
     rng = np.random.default_rng(0)
     users, items = (list(map(str, rng.integers(0, 300, 5000))) for _ in range(2))
     ratings = Ratings.from_triples(users, items).disclosing("a filter")
-    write_ratings(tmp_path / "a.parquet", ratings, has_values=True)
-    write_ratings(tmp_path / "b.parquet", ratings, has_values=True)
+    write_ratings(tmp_path / "a.parquet", ratings)
+    write_ratings(tmp_path / "b.parquet", ratings)
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
     with pytest.raises(OutputError):
-        write_ratings(tmp_path / "a.parquet", ratings, has_values=True)
+        write_ratings(tmp_path / "a.parquet", ratings)
 
 
 def test_reading_does_not_depend_on_the_order_of_rows(write):

@@ -8,7 +8,7 @@ from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ledger, Ratings, Unit, publish
 from pricdr.errors import BudgetError
 
-RATINGS = Ratings.from_triples(["a", "b"], ["x", "y"])
+RATINGS = Ratings.from_triples(["a", "b"], ["x", "y"], [4, 2])
 USERS = ("a", "b", "c")
 
 

@@ -160,3 +160,25 @@ def test_bad_dim_is_refused(dim):
 def test_bad_sensitivity_is_refused():
     with pytest.raises(ParameterError, match="sensitivity"):
         sigma_for(1, 1e-6, sensitivity=0, dim=1)
+
+
+@pytest.mark.parametrize("mu", [1e-9, 1e-4, 0.01, 0.3, 0.999, 1.001, 3.0, 20.0])
+def test_the_lattice_factor_covers_the_leading_order_cost_of_discreteness(mu):
+    """|δ_disc − δ_Gauss| <= μ φ(ε/μ − μ/2)/8s² to leading order; counting μ·1.0000019 adds at least that much."""
+    for epsilon in (0.0, mu * mu / 2, mu * mu / 2 + mu, mu * mu / 2 + 4 * mu):
+        density = math.exp(-((epsilon / mu - mu / 2) ** 2) / 2) / math.sqrt(2 * math.pi)
+        cost = mu * density / (8 * 1024**2)
+        if cost > 1e-12 * delta_of(mu, epsilon):  # what doubles can tell
+            assert delta_of(mu * LATTICE_FACTOR, epsilon) - delta_of(mu, epsilon) >= cost * (1 - 1e-3)
+
+
+def test_the_profile_is_smooth_where_its_two_formulas_meet():
+    for epsilon in (0.01, 0.5, 2.0, 10.0):
+        below, above = delta_of(1.0, epsilon), delta_of(math.nextafter(1.0, 2.0), epsilon)
+        assert below == pytest.approx(above, rel=1e-11)
+
+
+@given(st.floats(1e-12, 1e-3), st.floats(1e-9, 0.4))
+def test_tiny_epsilons_are_inverted_to_many_digits(epsilon, delta):
+    mu = mu_of(epsilon, delta)
+    assert delta_of(mu, epsilon) == pytest.approx(delta, rel=1e-9)

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from pricdr import __version__
-from pricdr.cli import audit, demo, inspect, keygen, ledger, prepare, publish, verify
+from pricdr.cli import audit, demo, inspect, keygen, ledger, prepare, publish, split, verify
 from pricdr.cli.console import fail, say
 from pricdr.errors import PriCDRError
 
@@ -37,6 +37,7 @@ app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
 app.command("audit")(audit.audit)
+app.command("split")(split.split)
 
 
 @app.callback(invoke_without_command=True)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pricdr.cli.console import fail, progress_bar, say
-from pricdr.cli.publish import StrategyName, UnitName, parse_strategy
+from pricdr.cli.console import fail, progress_bar, say, warn
+from pricdr.cli.options import StrategyName, UnitName, parse_strategy
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def audit(
     strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: how item rows are built.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
-    dim: Annotated[str, typer.Option(help="Without a folder: numbers per user.")] = "200",
+    dim: Annotated[str | None, typer.Option(help="Without a folder: numbers per user.  [default: 200]")] = None,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
-    unit: Annotated[UnitName, typer.Option(help="Without a folder: what is protected.")] = UnitName.RATING,
+    unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: largest norm of a user's projected profile.")] = None,
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, typer.Option(help="Canaries in the one-run audit.")] = 100_000,
@@ -38,13 +38,16 @@ def audit(
     from pricdr.files import replace_file
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
 
-    if (folder is None) == (strategy is None or epsilon is None or delta is None):
-        raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
+    given = [option for option in (strategy, epsilon, delta, dim, density, unit, clip) if option is not None]
     if folder is not None:
+        if given:
+            raise ParameterError("a release folder states its own parameters: give it alone, or none")
         subject = _from_release(folder)
+    elif strategy is None or epsilon is None or delta is None:
+        raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
-        assert strategy is not None
-        subject = _from_options(parse_strategy(strategy, dim, density), epsilon or 0.0, delta or 0.0, unit, clip)
+        plan = parse_strategy(strategy, dim or "200", density)
+        subject = _from_options(plan, epsilon, delta, unit or UnitName.RATING, clip)
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
@@ -66,6 +69,8 @@ def _from_release(folder: Path) -> "Subject":
     certificate = verify(folder).certificate
     if certificate.epsilon is None or certificate.mu is None:
         raise ParameterError(f"{folder} has no noise: there is no claim to audit")
+    if not certificate.private:
+        warn(f"{folder} is NOT PRIVATE: what is audited is the same mechanism with secret noise")
     terms = Terms.of(certificate)
     return Subject(
         strategy=BY_NAME[terms.strategy.name](dim=terms.dim, **terms.strategy.parameters),

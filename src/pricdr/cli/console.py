@@ -35,6 +35,19 @@ def heed_interrupts() -> None:
 
 
 @contextmanager
+def working(what: str) -> Iterator[None]:
+    """A sign of life on a terminal for work that cannot say how far it is."""
+    if not sys.stderr.isatty():
+        yield
+        return
+
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
+@contextmanager
 def progress_bar() -> Iterator["Progress"]:
     """A bar with the time left on a terminal; silent where standard error is a file or a pipe."""
     from pricdr.blocks import silent

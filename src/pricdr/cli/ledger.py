@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say
-from pricdr.cli.publish import UnitName
+from pricdr.cli.options import UnitName
 
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
 
@@ -43,6 +43,5 @@ def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None
     say(f"budget: {balance.budget}")
     for number, spend in enumerate(balance.spends, 1):
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}")
-    left = max(0.0, balance.budget.epsilon - balance.epsilon)
     spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {len(balance.spends)} releases"
-    say(f"{spent}; left: {left:.6g}")
+    say(f"{spent}; room for one more release of epsilon {balance.room:.6g} at this delta")

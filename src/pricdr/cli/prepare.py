@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, say
+from pricdr.cli.options import ColumnsOption, read_ratings
 from pricdr.errors import ParameterError
 
 
@@ -15,10 +16,7 @@ def prepare(
     out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",
     core: Annotated[int | None, typer.Option(help="A joint K-core instead of the paper's five steps.")] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
-    ] = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
 
@@ -27,20 +25,18 @@ def prepare(
     """
     from pricdr.data.pairs import overlap, save_pair
     from pricdr.data.pairs import prepare as prepare_pair
-    from pricdr.data.readers import Columns, read
     from pricdr.files import new_folder
 
     heed_interrupts()
     limit = _threshold(threshold)
-    named = None if columns is None else Columns.parse(columns)
     with new_folder(out) as staging:
-        readings = [read(path, columns=named) for path in (source, target)]
+        readings = [read_ratings(path, columns) for path in (source, target)]
         for reading in readings:
             say(reading.summary())
         left, right = (reading.ratings for reading in readings)
         say(overlap(left.users, right.users).summary())
         pair = prepare_pair(left, right, threshold=limit, core=core)
-        save_pair(pair, staging, source_values=readings[0].has_values, target_values=readings[1].has_values)
+        save_pair(pair, staging)
     say(f"prepared {len(pair.users):,} users: {pair.source.filtered_by}")
     for name, ratings in (("source", pair.source), ("target", pair.target)):
         say(f"  {name}: {len(ratings.items):,} items, {len(ratings):,} ratings")

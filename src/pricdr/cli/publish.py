@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
+from pricdr.cli.options import ColumnsOption, StrategyName, UnitName, parse_strategy, read_ratings
 from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -16,20 +17,6 @@ if TYPE_CHECKING:
     from pricdr.privacy.bounds import Bounds
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
-
-
-class StrategyName(StrEnum):
-    """How item rows are built."""
-
-    JLT = "jlt"
-    SJLT = "sjlt"
-
-
-class UnitName(StrEnum):
-    """What is protected."""
-
-    RATING = "rating"
-    USER = "user"
 
 
 class CalibrationName(StrEnum):
@@ -59,10 +46,7 @@ def publish(
     rating_step: Annotated[float | None, typer.Option(help="values: ratings are multiples of this.")] = None,
     users: Annotated[Path | None, typer.Option(help="The agreed user list, one id a line; each gets a row.")] = None,
     items: Annotated[Path | None, typer.Option(help="The public item universe, one id a line.")] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
-    ] = None,
+    columns: ColumnsOption = None,
     calibration: Annotated[
         CalibrationName, typer.Option(help="paper: Algorithm 1's noise, for reproduction only.")
     ] = CalibrationName.EXACT,
@@ -100,7 +84,9 @@ def publish(
     with new_folder(out) as staging:
         listed = None if users is None else read_ids(users)
         universe = None if items is None else read_ids(items)
-        reading = _read(ratings, columns, threshold, values)
+        reading = read_ratings(ratings, columns, threshold)
+        if values and not reading.has_values:
+            raise InputError(f"{ratings}: --values needs a rating column, and there is none")
         _say_input(reading, listed, universe, plan)
         _require_space(staging, len(listed or reading.ratings.users), plan.dim)
         with progress_bar() as progress:
@@ -121,21 +107,6 @@ def publish(
     _say_result(release, out)
 
 
-def parse_strategy(name: StrategyName, dim: str, density: float | None) -> "Strategy":
-    """The strategy that the options describe."""
-    from pricdr.privacy.strategies import JLT, SJLT
-
-    try:
-        columns = None if dim == "auto" else int(dim)
-    except ValueError as error:
-        raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
-    if name is StrategyName.SJLT:
-        return SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
-    if density is not None:
-        raise ParameterError(f"--density belongs to --strategy sjlt, got {density!r} with {name.value}")
-    return JLT(dim=columns)
-
-
 def _bounds(
     values: bool,
     threshold: float | None,
@@ -154,15 +125,6 @@ def _bounds(
     if rating_bound is None or rating_step is None:
         raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
     return Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
-
-
-def _read(path: Path, columns: str | None, threshold: float | None, values: bool) -> "Reading":
-    from pricdr.data.readers import Columns, read
-
-    reading = read(path, columns=None if columns is None else Columns.parse(columns), threshold=threshold)
-    if values and not reading.has_values:
-        raise InputError(f"{path}: --values needs a rating column, and there is none")
-    return reading
 
 
 def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:

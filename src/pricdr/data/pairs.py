@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 
 from pricdr.data.contents import shorten
 from pricdr.data.parquet import write_ratings
 from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
-from pricdr.errors import InputError, ParameterError, require_count
+from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 
 _MORE_THAN = 5
@@ -137,14 +136,12 @@ def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: floa
     return both.pair(f"a joint {core}-core ({_rated(threshold)}, {rule})")
 
 
-def save_pair(pair: DomainPair, folder: Path, *, source_values: bool = True, target_values: bool = True) -> None:
+def save_pair(pair: DomainPair, folder: Path) -> None:
     """Write ``source.parquet``, ``target.parquet`` and ``users.txt`` into an existing folder.
 
     Args:
         pair: What to write.
         folder: An existing folder, typically one that is being staged.
-        source_values: Whether the source's values are ratings; otherwise they are left out.
-        target_values: The same for the target.
 
     >>> import tempfile
     >>> r = Ratings.from_triples(["a", "b"], ["x", "y"])
@@ -153,11 +150,8 @@ def save_pair(pair: DomainPair, folder: Path, *, source_values: bool = True, tar
     ...     sorted(file.name for file in Path(folder).iterdir())
     ['source.parquet', 'target.parquet', 'users.txt']
     """
-    for user in pair.users:
-        if user == "" or "\n" in user or "\r" in user:
-            raise InputError(f"the user id {shorten(user)} cannot stand on a line of its own in users.txt")
-    write_ratings(folder / "source.parquet", pair.source, has_values=source_values)
-    write_ratings(folder / "target.parquet", pair.target, has_values=target_values)
+    write_ratings(folder / "source.parquet", pair.source)
+    write_ratings(folder / "target.parquet", pair.target)
     write_new(folder / "users.txt", "".join(f"{user}\n" for user in pair.users).encode())
 
 
@@ -192,7 +186,7 @@ class _Side:
         left.matrix.sort_indices()
         before = self.ratings.filtered_by
         text = filtered_by if before is None else f"{before}, then {filtered_by}"
-        return Ratings(left.matrix, users, items).disclosing(text)
+        return replace(self.ratings, matrix=left.matrix, users=users, items=items).disclosing(text)
 
 
 @dataclass(frozen=True)
@@ -245,15 +239,13 @@ def _at_least(name: str, ratings: Ratings, threshold: float | None) -> _Side:
     matrix, items = ratings.matrix, np.arange(len(ratings.items))
     if threshold is None:
         return _Side(ratings, matrix, items)
-    if not np.isfinite(threshold):
-        raise ParameterError(f"threshold must be a finite number or none, got {threshold!r}")
-    coo = matrix.tocoo()
-    keep = coo.data >= threshold
-    if not keep.any():
+    if not ratings.has_values:
+        raise InputError(f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none")
+    kept = ratings.at_least(threshold)
+    if not len(kept):
         hint = "use --threshold none where values are not ratings"
         raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
-    kept = sp.coo_array((coo.data[keep], (coo.row[keep], coo.col[keep])), shape=matrix.shape)
-    return _Side(ratings, kept.tocsr(), items)
+    return _Side(ratings, kept.matrix, items)
 
 
 def _rated(threshold: float | None) -> str:

@@ -40,9 +40,7 @@ def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> T
     return Table(file, rows, getters, filtered_by=metadata.get(FILTERED))
 
 
-def write_ratings(
-    path: Path, ratings: Ratings, *, has_values: bool = True, metadata: Mapping[str, str] | None = None
-) -> None:
+def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] | None = None) -> None:
     """Write ``ratings`` as Parquet: ``user``, ``item`` and, where they mean something, ``rating``.
 
     The same ratings give the same bytes. Users and items without a rating have no row in it.
@@ -50,12 +48,11 @@ def write_ratings(
     Args:
         path: A file that does not exist yet.
         ratings: What to write, in the order of its users and items.
-        has_values: Whether to write the values.
         metadata: Further key-value metadata; ``filtered_by`` is added under ``pricdr.filtered``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_ratings(Path(folder) / "r.parquet", Ratings.from_triples(["007"], ["x"]), has_values=False)
+    ...     write_ratings(Path(folder) / "r.parquet", Ratings.from_triples(["007"], ["x"]))
     ...     pl.read_parquet(Path(folder) / "r.parquet").rows(named=True)
     [{'user': '007', 'item': 'x'}]
     """
@@ -65,7 +62,7 @@ def write_ratings(
         "user": pl.Series(ratings.users, dtype=pl.String).gather(rows),
         "item": pl.Series(ratings.items, dtype=pl.String).gather(matrix.indices),
     }
-    if has_values:
+    if ratings.has_values:
         columns["rating"] = pl.Series(matrix.data)
     filtered = {} if ratings.filtered_by is None else {FILTERED: ratings.filtered_by}
     buffer = io.BytesIO()

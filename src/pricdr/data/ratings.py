@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError
 
 Ids: TypeAlias = tuple[str, ...]
 IntArray: TypeAlias = npt.NDArray[np.int64]
+LONGEST_ID: Final = 1000
+"""Characters in an id."""
 CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
 
 
@@ -29,6 +31,10 @@ class Ratings:
     items: Ids
     filtered_by: str | None = None
     """The filter on counts these ratings went through (``prepare`` sets it), which a certificate must disclose."""
+    has_values: bool = True
+    """Whether the stored values are ratings; otherwise each only says that there is one."""
+    threshold: float | None = None
+    """Only pairs rated at least this were kept, where one was declared."""
 
     def __post_init__(self) -> None:
         if self.matrix.shape != (len(self.users), len(self.items)):
@@ -36,9 +42,8 @@ class Ratings:
                 f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
                 f"{len(self.users)} users and {len(self.items)} items"
             )
-        for what, ids in (("user", self.users), ("item", self.items)):
-            if len(set(ids)) != len(ids):
-                raise InputError(f"{what} ids must be distinct")
+        _check_ids("user", self.users)
+        _check_ids("item", self.items)
         if not _is_canonical(self.matrix):
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
@@ -51,7 +56,7 @@ class Ratings:
         cls,
         users: Sequence[str],
         items: Sequence[str],
-        values: Sequence[float] | None = None,
+        values: Sequence[float] | npt.NDArray[Any] | None = None,
     ) -> "Ratings":
         """Ratings from one (user, item, value) a position; the largest value of a repeated pair counts.
 
@@ -59,16 +64,19 @@ class Ratings:
         >>> r.users, r.items, r.matrix.toarray().tolist()
         (('alice', 'bob'), ('x',), [[2.0], [5.0]])
         """
+        given = np.ones(len(users)) if values is None else np.asarray(values, dtype=np.float64)
+        if not np.isfinite(given).all():
+            raise InputError("ratings must be finite numbers")
         user_ids, item_ids = tuple(sorted(set(users))), tuple(sorted(set(items)))
         user_at = {u: at for at, u in enumerate(user_ids)}
         item_at = {i: at for at, i in enumerate(item_ids)}
         best: dict[tuple[int, int], float] = {}
-        for user, item, value in zip(users, items, values or [1.0] * len(users), strict=True):
+        for user, item, value in zip(users, items, given.tolist(), strict=True):
             cell = (user_at[user], item_at[item])
             best[cell] = max(value, best.get(cell, -np.inf))
         rows, columns = np.array(sorted(best), dtype=np.int64).reshape(-1, 2).T
         data = np.array([best[cell] for cell in sorted(best)], dtype=np.float64)
-        return cls.from_codes(rows, columns, data, user_ids, item_ids)
+        return cls.from_codes(rows, columns, data, user_ids, item_ids, has_values=values is not None)
 
     @classmethod
     def from_codes(
@@ -80,13 +88,11 @@ class Ratings:
         items: Ids,
         *,
         filtered_by: str | None = None,
+        has_values: bool = True,
     ) -> "Ratings":
         """Ratings from positions into ``users`` and ``items``; pairs must be distinct."""
-        matrix = sp.coo_array((values, (rows, columns)), shape=(len(users), len(items))).tocsr()
-        matrix.sort_indices()
-        if matrix.nnz != len(values):
-            raise InputError("a (user, item) pair occurs more than once")
-        return cls(matrix, users, items, filtered_by)
+        matrix = _csr(rows, columns, values, (len(users), len(items)))
+        return cls(matrix, users, items, filtered_by, has_values)
 
     def __len__(self) -> int:
         """How many (user, item) pairs were rated."""
@@ -96,22 +102,23 @@ class Ratings:
         """Sizes only: ratings are private."""
         return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
+    def at_least(self, threshold: float) -> "Ratings":
+        """The pairs rated at least ``threshold``; users and items all stay, so that nothing is filtered by counts."""
+        if not self.has_values:
+            raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
+        if not np.isfinite(threshold):
+            raise ParameterError(f"threshold must be a finite number, got {threshold!r}")
+        return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
+
     def positives(self, threshold: float | None = None) -> "Ratings":
         """Every entry rated at least ``threshold`` (all of them without one) as a 1; users and items all stay.
 
         >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).matrix.toarray().tolist()
         [[0.0], [1.0]]
         """
-        coo = self.matrix.tocoo()
-        keep = np.ones(coo.nnz, dtype=bool) if threshold is None else coo.data >= threshold
-        return Ratings.from_codes(
-            coo.row[keep],
-            coo.col[keep],
-            np.ones(int(keep.sum())),
-            self.users,
-            self.items,
-            filtered_by=self.filtered_by,
-        )
+        kept = self if threshold is None else self.at_least(threshold)
+        matrix = sp.csr_array((np.ones(len(kept)), kept.matrix.indices, kept.matrix.indptr), shape=kept.matrix.shape)
+        return replace(kept, matrix=matrix, has_values=False)
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
         """The same ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
@@ -127,11 +134,48 @@ class Ratings:
         coo = self.matrix.tocoo()
         rows, columns = _new_positions(self.users, users)[coo.row], _new_positions(self.items, items)[coo.col]
         keep = (rows >= 0) & (columns >= 0)
-        return Ratings.from_codes(rows[keep], columns[keep], coo.data[keep], users, items, filtered_by=self.filtered_by)
+        matrix = _csr(rows[keep], columns[keep], coo.data[keep], (len(users), len(items)))
+        return replace(self, matrix=matrix, users=users, items=items)
+
+    def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
+        """The stored entries where ``keep``, in the matrix's own order, is true; users and items all stay."""
+        coo = self.matrix.tocoo()
+        return replace(self, matrix=_csr(coo.row[keep], coo.col[keep], coo.data[keep], self.matrix.shape))
+
+    def rated(self) -> "Ratings":
+        """The same ratings without the users and items that have none."""
+        users = tuple(self.users[at] for at in np.flatnonzero(np.diff(self.matrix.indptr)))
+        counts = np.bincount(self.matrix.indices, minlength=len(self.items))
+        return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
 
     def disclosing(self, filtered_by: str) -> "Ratings":
         """The same ratings, marked as having gone through a filter on counts."""
         return replace(self, filtered_by=filtered_by)
+
+
+def _csr(
+    rows: npt.NDArray[Any], columns: npt.NDArray[Any], values: npt.NDArray[np.float64], shape: tuple[int, int]
+) -> CSR:
+    matrix = sp.coo_array((values, (rows, columns)), shape=shape).tocsr()
+    matrix.sort_indices()
+    if matrix.nnz != len(values):
+        raise InputError("a (user, item) pair occurs more than once")
+    return matrix
+
+
+def _check_ids(what: str, ids: Ids) -> None:
+    """Ids are distinct text of one line each: whatever a list or a release can hold."""
+    try:
+        lines = "\n".join(ids)
+        lines.encode()
+    except (TypeError, UnicodeEncodeError) as error:
+        raise InputError(f"{what} ids must be text that UTF-8 can hold: {error}") from error
+    if len(set(ids)) != len(ids):
+        raise InputError(f"{what} ids must be distinct")
+    if "" in ids or lines.count("\n") >= max(1, len(ids)) or "\r" in lines or "\0" in lines:
+        raise InputError(f"{what} ids must not be empty, nor hold line breaks or NUL")
+    if max(map(len, ids), default=0) > LONGEST_ID:
+        raise InputError(f"{what} ids may have at most {LONGEST_ID:,} characters")
 
 
 def _is_canonical(matrix: CSR) -> bool:

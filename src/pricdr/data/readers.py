@@ -1,6 +1,5 @@
 """From files to ``Ratings``: every accepted format, one summary, one line for every refusal."""
 
-import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from pricdr.data.jsonlines import read_json_lines
 from pricdr.data.parquet import read_parquet, write_ratings
 from pricdr.data.ratings import Ratings
 from pricdr.data.tables import Encoded, Table, encode
-from pricdr.errors import ParameterError
 
 __all__ = [
     "AMAZON_2014",
@@ -38,8 +36,6 @@ class Reading:
     """Ratings and how they were read: for the screen of the party that owns it, never for a release."""
 
     ratings: Ratings
-    has_values: bool
-    """Whether there was a rating column; otherwise every value is 1."""
     file: Path
     rows: int
     duplicates: int
@@ -49,11 +45,16 @@ class Reading:
     rating_range: tuple[float, float] | None
     """Smallest and largest rating in the file, before any threshold."""
 
+    @property
+    def has_values(self) -> bool:
+        """Whether there was a rating column; otherwise every value is 1."""
+        return self.ratings.has_values
+
     def summary(self) -> str:
         """A few lines for people.
 
         >>> r = Ratings.from_triples(["a"], ["x"], [4.0])
-        >>> print(Reading(r, True, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
+        >>> print(Reading(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
         r.csv: 3 rows, 1 users, 1 items, 1 ratings
           duplicates: 1 rows repeat a (user, item) pair; the largest value counts
           dropped: 1 rated below 3
@@ -73,14 +74,14 @@ class Reading:
         return "\n  ".join(lines)
 
 
-def read(path: AnyPath, *, columns: Columns | None = None, threshold: float | None = None) -> Reading:
+def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Reading:
     r"""Read one file of ratings; its name says its format.
 
     Args:
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
             ``.gz``), or ``.parquet``.
         columns: Which columns to read; found by name when not given.
-        threshold: Keep only pairs rated at least this; users and items with none of those disappear. The
+        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated. The
             rating column is then required.
 
     Raises:
@@ -92,19 +93,21 @@ def read(path: AnyPath, *, columns: Columns | None = None, threshold: float | No
     ...     _ = file.write_text("user,item,rating\nbob,x,5\nal,y,2\nbob,x,1\n")
     ...     reading = read(file, threshold=3)
     >>> reading.ratings.users, reading.duplicates, reading.dropped, reading.rating_range
-    (('bob',), 1, (('rated below 3', 1),), (1.0, 5.0))
+    (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
-    if threshold is not None and not math.isfinite(threshold):
-        raise ParameterError(f"threshold must be a finite number, got {threshold!r}")
-    table = _table(Path(path), columns, need_rating=threshold is not None)
+    named = Columns.parse(columns) if isinstance(columns, str) else columns
+    table = _table(Path(path), named, need_rating=threshold is not None)
     dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
     encoded = encode(table)
+    ratings = _ratings(encoded, table.filtered_by)
     if threshold is not None:
-        encoded, below = _at_least(table.file, encoded, threshold)
-        dropped += [(f"rated below {threshold:g}", below)] if below else []
+        everything = len(ratings)
+        ratings = ratings.at_least(threshold)
+        if not len(ratings):
+            raise refusal(table.file, f"no rating is at least {threshold:g}")
+        dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
     return Reading(
-        ratings=_ratings(encoded, table.filtered_by),
-        has_values=encoded.values is not None,
+        ratings=ratings,
         file=table.file,
         rows=table.rows,
         duplicates=encoded.duplicates,
@@ -113,7 +116,7 @@ def read(path: AnyPath, *, columns: Columns | None = None, threshold: float | No
     )
 
 
-def read_ratings(path: AnyPath, *, columns: Columns | None = None, threshold: float | None = None) -> Ratings:
+def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Ratings:
     r"""The ratings of :func:`read`, without the account of how they were read.
 
     >>> import tempfile
@@ -163,24 +166,6 @@ def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
     raise refusal(file, f"unknown kind of file; accepted are {accepted} (each also with .gz) and .parquet")
 
 
-def _at_least(file: Path, encoded: Encoded, threshold: float) -> tuple[Encoded, int]:
-    """Keep the pairs rated at least ``threshold``, and of users and items those that still occur."""
-    assert encoded.values is not None
-    keep = encoded.values >= threshold
-    if not keep.any():
-        raise refusal(file, f"no rating is at least {threshold:g}; the largest is {float(encoded.values.max()):g}")
-    users, rows = np.unique(encoded.rows[keep], return_inverse=True)
-    items, columns = np.unique(encoded.columns[keep], return_inverse=True)
-    kept = encoded._replace(
-        rows=rows.astype(np.int32),
-        columns=columns.astype(np.int32),
-        values=encoded.values[keep],
-        users=encoded.users.gather(users),
-        items=encoded.items.gather(items),
-    )
-    return kept, int(len(keep) - keep.sum())
-
-
 def _ratings(encoded: Encoded, filtered_by: str | None) -> Ratings:
     values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
     return Ratings.from_codes(
@@ -190,4 +175,5 @@ def _ratings(encoded: Encoded, filtered_by: str | None) -> Ratings:
         tuple(encoded.users.to_list()),
         tuple(encoded.items.to_list()),
         filtered_by=filtered_by,
+        has_values=encoded.values is not None,
     )

@@ -91,7 +91,7 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
     negatives = _draw_negatives(ratings.matrix, evaluated, simulation.generator("negatives"))
     indices = ratings.matrix.indices.astype(np.int64)
     return Split(
-        train=_kept(ratings, keep),
+        train=ratings.only(keep),
         validation=HeldOut(evaluated, indices[starts + second], negatives[:, :NEGATIVES]),
         test=HeldOut(evaluated, indices[starts + first], negatives[:, NEGATIVES:]),
         cold=hidden,
@@ -109,23 +109,11 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
     if missing.any():
         user, item = divmod(int(out[missing][0]), len(ratings.items))
         raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
-    train = _kept(ratings, ~np.isin(codes, out))
+    train = ratings.only(~np.isin(codes, out))
     empty = np.diff(train.matrix.indptr) == 0
     cold = np.zeros(len(ratings.users), dtype=bool)
     cold[test.users] = empty[test.users]
     return Split(train, validation, test, cold, seed=None, not_evaluated=len(ratings.users) - len(test))
-
-
-def _kept(ratings: Ratings, keep: BoolArray) -> Ratings:
-    coo = ratings.matrix.tocoo()
-    return Ratings.from_codes(
-        coo.row[keep],
-        coo.col[keep],
-        coo.data[keep],
-        ratings.users,
-        ratings.items,
-        filtered_by=ratings.filtered_by,
-    )
 
 
 def _require_negatives(ratings: Ratings, most: int) -> None:

@@ -6,7 +6,7 @@ the best test there is, the likelihood ratio.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -43,7 +43,6 @@ class Subject:
     delta: float
     claimed_epsilon: float
     claimed_mu: float
-    secret: Secret = field(default_factory=Secret, repr=False)
 
     def __post_init__(self) -> None:
         require_probability(delta=self.delta)
@@ -142,7 +141,8 @@ class _Pair:
     def of(cls, subject: Subject) -> "_Pair":
         radius = subject.grid.radius(subject.bounds)
         if subject.unit is Unit.RATING:
-            rows = on_grid(subject.strategy.item_rows(_CATALOGUE, subject.secret, silent), radius=radius)
+            with Secret() as fresh:
+                rows = on_grid(subject.strategy.item_rows(_CATALOGUE, fresh, silent), radius=radius)
             longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
             return cls(subject, rows[longest : longest + 1], _entries([0]), _entries([subject.bounds.levels]))
         # Two users whose profiles point in opposite directions and both reach the clip: rows e and −e, many of each.
@@ -168,8 +168,9 @@ class _Pair:
         for start in range(0, len(present), batch):
             part = present[start : start + batch]
             inputs = sp.vstack([self.without, self.having], format="csr")[part.astype(np.int64)]
-            noise = DiscreteGaussian(Secret(), "audit", refinement=subject.grid.refinement)
-            scores[start : start + len(part)] = self._run(inputs, noise) @ axis - low @ axis
+            with Secret() as fresh:
+                noise = DiscreteGaussian(fresh, "audit", refinement=subject.grid.refinement)
+                scores[start : start + len(part)] = self._run(inputs, noise) @ axis - low @ axis
             progress(what, min(start + batch, len(present)), len(present))
         return scores
 

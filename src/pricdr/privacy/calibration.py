@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final
 
+from numpy.polynomial.legendre import leggauss
 from scipy.special import erfcx, ndtr
 
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
@@ -29,6 +30,10 @@ SAMPLER_DISTANCE: Final = 2.0**-689
 """Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
 
 
+_LEGENDRE: Final = [((1 + x) / 2, w / 2) for x, w in zip(*(part.tolist() for part in leggauss(20)), strict=True)]
+"""Nodes and weights of Gauss-Legendre quadrature on [0, 1]: exact to double precision for a ratio this smooth."""
+
+
 class Calibration(Enum):
     """How σ follows from (ε, δ)."""
 
@@ -40,14 +45,21 @@ class Calibration(Enum):
 def delta_of(mu: float, epsilon: float) -> float:
     """The smallest δ at which a Gaussian mechanism with this μ is (ε, δ)-private, exactly.
 
-    δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ), written with scaled complementary error functions: e^ε φ(b) = φ(a) for
-    the two arguments a, b, so no term overflows and no two close numbers are subtracted.
+    δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ). With a, b the two arguments, e^ε φ(b) = φ(a), so δ = φ(a) (r(−a) − r(−b))
+    for the Mills ratio r, in which nothing overflows. For small μ the two ratios nearly cancel; their difference is
+    then the integral of −r′(x) = 1 − x r(x) over a stretch of length μ.
 
     >>> f"{delta_of(1.0, 1.0):.4f}"
     '0.1269'
     """
     upper, lower = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
     density = math.exp(-upper * upper / 2) / math.sqrt(2 * math.pi)
+    if mu <= 1 and abs(upper) < 40:  # beyond that δ is 0 or 1 for every purpose, and 1 − x r(x) would cancel
+        return (
+            density
+            * mu
+            * math.fsum(weight * (1 - x * _mills(x)) for weight, x in ((w, mu * node - upper) for node, w in _LEGENDRE))
+        )
     if upper > 0:
         return float(ndtr(upper)) - density * _mills(-lower)
     return density * (_mills(-upper) - _mills(-lower))

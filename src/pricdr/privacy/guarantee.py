@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pricdr.errors import require_positive, require_probability
+from pricdr.errors import ParameterError, require_positive, require_probability
 
 RECOMMENDED_DELTA: Final = 1e-6
 LARGE_DELTA: Final = 1e-5
@@ -34,11 +34,19 @@ class Guarantee:
     def __post_init__(self) -> None:
         for name in ("epsilon", "delta"):  # whatever number type the caller has
             object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "unit", _unit(self.unit))
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
 
     def __str__(self) -> str:
         return f"({self.epsilon:g}, {self.delta:g})-differential privacy for one {self.unit.value}"
+
+
+def _unit(unit: Unit | str) -> Unit:
+    try:
+        return Unit(unit)
+    except ValueError as error:
+        raise ParameterError(f"unit must be rating or user, got {unit!r}") from error
 
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:

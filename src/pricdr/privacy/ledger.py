@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import BudgetError, InputError, ParameterError
 from pricdr.files import PRIVATE, replace_file, write_new
-from pricdr.privacy.calibration import composed_epsilon, composed_mu
+from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 
 SCHEMA_VERSION: Final = 1
@@ -69,6 +69,13 @@ class Balance:
     def epsilon(self) -> float:
         """ε of everything released so far, at the budget's δ."""
         return self.epsilon_with()
+
+    @property
+    def room(self) -> float:
+        """ε of the largest single release that still fits, at the budget's δ: μ² is what is left, not ε."""
+        whole = mu_of(self.budget.epsilon, self.budget.delta) / LATTICE_FACTOR
+        left = math.sqrt(max(0.0, whole**2 - self.mu**2))
+        return composed_epsilon([(left, 1)], self.budget.delta)
 
     def epsilon_with(self, *more: Spend) -> float:
         """ε if ``more`` were released too."""

@@ -33,6 +33,7 @@ class JLT:
     def __post_init__(self) -> None:
         if self.dim is not None:
             require_count(dim=self.dim)
+            object.__setattr__(self, "dim", int(self.dim))
 
     def with_dim(self, dim: int) -> "JLT":
         """The same strategy with ``dim`` columns."""

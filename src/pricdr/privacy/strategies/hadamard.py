@@ -37,6 +37,7 @@ class SJLT:
     def __post_init__(self) -> None:
         if self.dim is not None:
             require_count(dim=self.dim)
+            object.__setattr__(self, "dim", int(self.dim))
         if not 0 < self.density <= 1:
             raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
 

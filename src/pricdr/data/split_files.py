@@ -1,0 +1,128 @@
+"""A split on disk: SPLIT/train, validation, test and negatives as Parquet, and split.json."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from pricdr.data.parquet import write_ratings
+from pricdr.data.ratings import Ids, IntArray, Ratings
+from pricdr.data.readers import read
+from pricdr.data.splits import HeldOut, Split, official
+from pricdr.errors import InputError
+
+_PARTS = ("validation", "test")
+
+
+def fingerprint(ratings: Ratings) -> str:
+    """SHA-256 of who rated what: tells whether two sets of ratings are the same. The target's own business."""
+    digest = hashlib.sha256()
+    for ids in (ratings.users, ratings.items):
+        digest.update("\n".join(ids).encode() + b"\0")
+    for part in (ratings.matrix.indptr, ratings.matrix.indices):
+        digest.update(part.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def save_split(split: Split, folder: Path) -> None:
+    """Write ``split`` into an existing folder."""
+    train = split.train
+    write_ratings(folder / "train.parquet", train)
+    negatives = []
+    for name, part in zip(_PARTS, (split.validation, split.test), strict=True):
+        users, items = _named(train.users, part.users), _named(train.items, part.items)
+        pl.DataFrame({"user": users, "item": items}).write_parquet(folder / f"{name}.parquet")
+        rows = np.repeat(part.users, part.negatives.shape[1])
+        content = {"user": _named(train.users, rows), "item": _named(train.items, part.negatives.ravel())}
+        negatives.append(pl.DataFrame(content).with_columns(pl.lit(name).alias("for")))
+    pl.concat(negatives).write_parquet(folder / "negatives.parquet")
+    evaluated = len(split.test)
+    cold = int(split.cold.sum())
+    about = {
+        "schema_version": 1,
+        "seed": split.seed,
+        "strata": {"warm": evaluated - cold, "cold": cold, "not_evaluated": split.not_evaluated},
+        "fingerprint": fingerprint(train),
+        "users": train.users,
+        "items": train.items,
+    }
+    (folder / "split.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_split(folder: Path) -> Split:
+    """The split in ``folder``; :class:`InputError` where it is none, or was changed."""
+    if not (folder / "split.json").is_file():
+        raise InputError(f"{folder} is not a split: there is no split.json in it (pricdr split makes one)")
+    try:
+        about = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+        users, items, seed = tuple(about["users"]), tuple(about["items"]), about["seed"]
+        strata, stated = about["strata"], about["fingerprint"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
+    train = read(folder / "train.parquet").ratings.select(users, items)
+    if fingerprint(train) != stated:
+        raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
+    validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
+    empty = np.diff(train.matrix.indptr) == 0
+    cold = np.zeros(len(users), dtype=bool)
+    cold[test.users] = empty[test.users]
+    return Split(train, validation, test, cold, seed, strata["not_evaluated"])
+
+
+def read_official(path: Path, ratings: Ratings) -> Split:
+    """A split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
+
+    Validation and test share their negatives there, as published.
+    """
+    try:
+        frame = pl.read_csv(path, infer_schema=False, glob=False)
+        users, valid, test, negatives = (
+            frame[name].to_list() for name in ("user", "valid_item", "test_item", "negatives_99")
+        )
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"{path} is not a split: user, valid_item, test_item and negatives_99 are needed") from error
+    at_user = _positions(path, "user", ratings.users, users)
+    lists = [str(row).split(" ") for row in negatives]
+    if len({len(row) for row in lists}) != 1:
+        raise InputError(f"{path}: every user needs the same number of negatives")
+    flat = _positions(path, "item", ratings.items, [item for row in lists for item in row])
+    shared = flat.reshape(len(lists), -1)
+    parts = (HeldOut(at_user, _positions(path, "item", ratings.items, items), shared) for items in (valid, test))
+    return official(ratings, *parts)
+
+
+def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
+    path = folder / f"{name}.parquet"
+    pairs = _table(path, ["user", "item"])
+    negatives = _table(folder / "negatives.parquet", ["user", "item", "for"]).filter(pl.col("for") == name)
+    at = _positions(path, "user", users, pairs["user"].to_list())
+    order = {user: row for row, user in enumerate(at.tolist())}
+    rows = _positions(path, "user", users, negatives["user"].to_list())
+    columns = _positions(path, "item", items, negatives["item"].to_list())
+    each, rest = divmod(len(rows), max(1, len(at)))
+    if rest or not set(rows.tolist()) <= set(order):
+        raise InputError(f"{folder / 'negatives.parquet'} does not hold the same number for every user of {name}")
+    grouped = np.argsort([order[row] for row in rows.tolist()], kind="stable")
+    return HeldOut(at, _positions(path, "item", items, pairs["item"].to_list()), columns[grouped].reshape(-1, each))
+
+
+def _table(path: Path, columns: list[str]) -> pl.DataFrame:
+    try:
+        with path.open("rb") as file:
+            return pl.read_parquet(file).select(columns)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        raise InputError(f"{path} cannot be read as a table of {', '.join(columns)}") from error
+
+
+def _named(ids: Ids, positions: IntArray) -> pl.Series:
+    return pl.Series(ids, dtype=pl.String).gather(positions)
+
+
+def _positions(path: Path, what: str, ids: Ids, names: list[str]) -> IntArray:
+    at = {name: position for position, name in enumerate(ids)}
+    try:
+        return np.array([at[name] for name in names], dtype=np.int64)
+    except KeyError as error:
+        raise InputError(f"{path} names the {what} {error.args[0]!r:.60}, which is not in the ratings") from error

@@ -1,0 +1,104 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pricdr.cli import run
+from pricdr.data.readers import read
+from pricdr.data.split_files import fingerprint, load_split, read_official, save_split
+from pricdr.data.splits import leave_one_out
+from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.errors import InputError
+
+DATA = Path(os.environ.get("PRICDR_DATA", Path(__file__).parents[2] / "../shared/data"))
+
+
+@pytest.fixture(scope="module")
+def ratings():
+    config = SyntheticConfig(users=200, source_items=300, target_items=400)
+    return synthetic_pair(config).target.positives()
+
+
+@pytest.fixture
+def folder(ratings, tmp_path):
+    save_split(leave_one_out(ratings, seed=3, cold=0.25), tmp_path)
+    return tmp_path
+
+
+def test_a_split_survives_the_round_trip(ratings, folder):
+    made, loaded = leave_one_out(ratings, seed=3, cold=0.25), load_split(folder)
+    assert fingerprint(made.train) == fingerprint(loaded.train)
+    for a, b in ((made.test, loaded.test), (made.validation, loaded.validation)):
+        for field in ("users", "items", "negatives"):
+            assert np.array_equal(getattr(a, field), getattr(b, field)), field
+    assert np.array_equal(made.cold, loaded.cold)
+    assert (loaded.seed, loaded.not_evaluated) == (3, made.not_evaluated)
+
+
+def test_the_folder_holds_what_the_design_says(folder):
+    names = ["negatives", "test", "train", "validation"]
+    assert sorted(p.name for p in folder.iterdir()) == sorted([*(f"{n}.parquet" for n in names), "split.json"])
+    negatives = pl.read_parquet(folder / "negatives.parquet")
+    assert negatives.columns == ["user", "item", "for"]
+    assert set(negatives["for"]) == {"validation", "test"}
+    assert {"seed", "strata", "fingerprint"} <= set(json.loads((folder / "split.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda f: (f / "split.json").unlink(), "no split.json"),
+        (lambda f: (f / "split.json").write_text("{}"), "cannot be read|can be read"),
+        (lambda f: (f / "test.parquet").write_bytes(b"junk"), "cannot be read as a table"),
+        (lambda f: (f / "negatives.parquet").unlink(), "cannot be read as a table"),
+        (lambda f: pl.read_parquet(f / "train.parquet").head(9).write_parquet(f / "train.parquet"), "not the one"),
+        (lambda f: pl.read_parquet(f / "negatives.parquet")[1:].write_parquet(f / "negatives.parquet"), "same number"),
+    ],
+)
+def test_a_spoilt_split_is_refused_in_one_line(folder, spoil, message):
+    spoil(folder)
+    with pytest.raises(InputError, match=message) as caught:
+        load_split(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_writes_a_split_and_says_who_is_not_evaluated(tmp_path, capsys):
+    rows = [f"u{u},i{i}" for u in range(41) for i in range(u, 300, 40)] + ["lonely,i1"]
+    (tmp_path / "r.csv").write_text("user,item\n" + "\n".join(rows) + "\n")
+    out = tmp_path / "split"
+    assert run(["split", str(tmp_path / "r.csv"), "--out", str(out), "--cold", "0.2", "--seed", "5"]) == 0
+    assert "1 users with fewer than 3 ratings" in capsys.readouterr().out
+    assert load_split(out).cold.sum() == round(0.2 * 41)
+    assert run(["split", str(tmp_path / "r.csv"), "--out", str(out)]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert run(["split", str(tmp_path / "r.csv"), "--out", str(tmp_path / "x"), "--cold", "1.5"]) == 2
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.realdata
+def test_the_official_split_is_imported_as_it_is(tmp_path):
+    here = DATA / "douban_book_music_official"
+    if not here.exists():
+        pytest.skip("no real data")
+    ratings = read(here / "music.csv.gz").ratings.positives()
+    split = read_official(here / "official_split_music.csv.gz", ratings)
+    assert (len(split.test), len(ratings.items), len(ratings)) == (924, 4228, 50157)
+    assert len(split.train) == 50157 - 2 * 924
+    assert np.array_equal(split.test.negatives, split.validation.negatives)
+    popularity = np.bincount(split.train.matrix.indices, minlength=4228)
+    mine = popularity[split.test.items][:, None]
+    others = popularity[split.test.negatives]
+    rank = (others > mine).sum(axis=1) + 0.5 * (others == mine).sum(axis=1)
+    assert (rank < 10).mean() == pytest.approx(0.319, abs=0.001)
+
+
+def test_an_official_split_that_does_not_fit_is_refused(ratings, tmp_path):
+    (tmp_path / "o.csv").write_text("user,valid_item,test_item,negatives_99\nnobody,a,b,c d\n")
+    with pytest.raises(InputError, match="'nobody', which is not in the ratings"):
+        read_official(tmp_path / "o.csv", ratings)
+    (tmp_path / "o.csv").write_text("user,item\na,b\n")
+    with pytest.raises(InputError, match="negatives_99 are needed"):
+        read_official(tmp_path / "o.csv", ratings)

@@ -185,7 +185,13 @@ def _numbers(strategy: Strategy) -> int:
 def _spend(plan: _Plan, strategy: Strategy, ledger: Ledger) -> Balance:
     if plan.source != "secret":
         raise ParameterError("a release that is not private cannot be entered in a ledger")
-    return ledger.spend(mu=plan.cost, dim=_numbers(strategy), unit=plan.guarantee.unit, strategy=strategy.name)
+    return ledger.spend(
+        mu=plan.cost,
+        dim=_numbers(strategy),
+        unit=plan.guarantee.unit,
+        strategy=strategy.name,
+        promise=str(plan.guarantee),
+    )
 
 
 def _item_universe(strategy: Strategy, items: Sequence[str] | None) -> ItemUniverse:

@@ -16,7 +16,7 @@ import typer
 from typer.exceptions import TyperException
 
 from pricdr import __version__
-from pricdr.cli import audit, demo, inspect, keygen, ledger, prepare, publish, split, verify
+from pricdr.cli import audit, demo, evaluate, inspect, keygen, ledger, prepare, publish, recommend, split, train, verify
 from pricdr.cli.console import fail, say
 from pricdr.errors import PriCDRError
 
@@ -38,6 +38,9 @@ app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
 app.command("audit")(audit.audit)
 app.command("split")(split.split)
+app.command("train")(train.train)
+app.command("evaluate")(evaluate.evaluate)
+app.command("recommend")(recommend.recommend)
 
 
 @app.callback(invoke_without_command=True)

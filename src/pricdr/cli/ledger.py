@@ -42,6 +42,6 @@ def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None
     balance = Ledger(file).read()
     say(f"budget: {balance.budget}")
     for number, spend in enumerate(balance.spends, 1):
-        say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}")
+        say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
     spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {len(balance.spends)} releases"
     say(f"{spent}; room for one more release of epsilon {balance.room:.6g} at this delta")

@@ -50,6 +50,8 @@ class Spend(_Line):
     dim: int = Field(ge=1, le=1 << 62)
     """Noisy numbers per user row."""
     strategy: str
+    promise: str = ""
+    """What was asked for, in words."""
     recorded: str
 
 
@@ -108,13 +110,13 @@ class Ledger:
         """Refuse a release counted in another unit: μ of different units cannot be added."""
         self._require_unit(self.read(), unit)
 
-    def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str) -> Balance:
+    def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
         with _ONE_AT_A_TIME, self._open(lock=True) as descriptor:
             before = self._parse(descriptor)
             self._require_unit(before, unit)
             self._require_one_name(descriptor)
-            new = Spend(mu=mu, dim=dim, strategy=strategy, recorded=_now())
+            new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
             total = before.epsilon_with(new)
             if total > before.budget.epsilon * (1 + _SLACK):
                 raise BudgetError(

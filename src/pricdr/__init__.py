@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pricdr.data.readers import read_ratings as read_ratings
     from pricdr.data.synthetic import synthetic_pair as synthetic_pair
     from pricdr.errors import PriCDRError as PriCDRError
+    from pricdr.models.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.bounds import Bounds as Bounds
     from pricdr.privacy.calibration import Calibration as Calibration
     from pricdr.privacy.guarantee import Guarantee as Guarantee
@@ -37,6 +38,7 @@ _HOME = {
     "Calibration": "pricdr.privacy.calibration",
     "DomainPair": "pricdr.data.pairs",
     "Guarantee": "pricdr.privacy.guarantee",
+    "HeteroCDR": "pricdr.models.hetero",
     "JLT": "pricdr.privacy.strategies",
     "Ledger": "pricdr.privacy.ledger",
     "PriCDRError": "pricdr.errors",

@@ -35,8 +35,7 @@ def transfer(
         )
     return method.fit(
         target,
-        None if release is None else release.matrix,
-        () if release is None else release.users,
+        release,
         validation=validation,
         checkpoint=checkpoint,
         log=log,

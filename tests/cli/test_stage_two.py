@@ -58,14 +58,6 @@ def test_evaluating_reports_both_rankings_and_strata(models, capsys, tmp_path):
     out, users = tmp_path / "e.json", tmp_path / "users.parquet"
     fixed = ["evaluate", str(models / "hetero"), str(models / "split")]
     arguments = [*fixed, "--json", str(out), "--per-user", str(users)]
-        "evaluate",
-        str(models / "hetero"),
-        str(models / "split"),
-        "--json",
-        str(out),
-        "--per-user",
-        str(users),
-    ]
     assert run(arguments) == 0
     content = json.loads(out.read_text())
     assert set(content) == {"sampled", "full"}

@@ -9,7 +9,7 @@ from pricdr.models.factors import Basis, Factors
 from pricdr.models.hetero import HeteroCDR, HeteroConfig, _Run
 from pricdr.models.inputs import Inputs
 from pricdr.models.popularity import Popularity
-from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.testing.contracts import Planted, RecommenderContract, Rows
 from pricdr.training.loop import TrainingOptions
 
 SMALL = HeteroConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
@@ -27,7 +27,7 @@ class TestTargetOnly(RecommenderContract):
 
 
 class TestHetero(RecommenderContract):
-    fit = staticmethod(lambda p: HETERO.fit(p.target, p.release, p.release_users, validation=p.validation))
+    fit = staticmethod(lambda p: HETERO.fit(p.target, p.release, validation=p.validation))
     serves_cold_users = True
 
 
@@ -37,7 +37,7 @@ def planted():
 
 
 def test_a_gradient_reaches_every_parameter(planted):
-    run = _Run(Inputs.of(planted.target, planted.release, planted.release_users), SMALL, QUICK, None)
+    run = _Run(Inputs.of(planted.target, planted.release), SMALL, QUICK, None)
     run.network.train()
     run.step(torch.arange(40)).backward()
     for name, parameter in run.network.named_parameters():
@@ -47,20 +47,20 @@ def test_a_gradient_reaches_every_parameter(planted):
 
 def test_a_release_over_other_users_is_refused(planted):
     with pytest.raises(InputError, match="another user list"):
-        HETERO.fit(planted.target, planted.release, tuple(f"x{i}" for i in range(60)))
+        HETERO.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
 
 
 def test_users_only_in_the_release_are_served_from_it(planted):
     warm = planted.target.select(users=planted.target.users[:48])
-    model = HETERO.fit(warm, planted.release, planted.release_users)
-    assert set(model.users) == set(planted.release_users)
+    model = HETERO.fit(warm, planted.release)
+    assert set(model.users) == set(planted.release.users)
     found = model.recommend(list(planted.cold), k=5)
     assert {r.basis for r in found} == {Basis.RELEASE}
     assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
 
 
 def test_users_missing_from_the_release_are_served_by_their_history(planted):
-    model = HETERO.fit(planted.target, planted.release[10:], planted.release_users[10:])
+    model = HETERO.fit(planted.target, Rows(planted.release.matrix[10:], planted.release.users[10:]))
     found = model.recommend(list(planted.target.users[:10]), k=5)
     assert {r.basis for r in found} == {Basis.HISTORY}
     assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
@@ -70,9 +70,9 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
 @pytest.mark.parametrize("useless", [True, False])
 def test_validation_never_leaves_cold_users_worse_off_than_without_the_release(planted, useless):
     """The gate: with rows of pure noise it falls back to the item bias, with real rows it stays open."""
-    noise = np.random.default_rng(1).standard_normal(planted.release.shape).astype(np.float32)
-    rows = noise if useless else planted.release
-    model = HETERO.fit(planted.target, rows, planted.release_users, validation=planted.validation)
+    noise = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
+    rows = Rows(noise, planted.release.users) if useless else planted.release
+    model = HETERO.fit(planted.target, rows, validation=planted.validation)
     cold = planted.validation.only(np.isin(planted.validation.users, [model.users.index(u) for u in planted.cold]))
     scores = model.score(cold.users).astype(float)
     chosen = np.column_stack([cold.items, cold.negatives])
@@ -86,8 +86,9 @@ def test_validation_never_leaves_cold_users_worse_off_than_without_the_release(p
 
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     order = np.random.default_rng(2).permutation(60)
-    shuffled = Inputs.of(planted.target, planted.release[order], tuple(planted.release_users[i] for i in order))
-    straight = Inputs.of(planted.target, planted.release, planted.release_users)
+    users = tuple(planted.release.users[i] for i in order)
+    shuffled = Inputs.of(planted.target, Rows(planted.release.matrix[order], users))
+    straight = Inputs.of(planted.target, planted.release)
     np.testing.assert_allclose(shuffled.release, straight.release, rtol=1e-5)
     assert shuffled.users == straight.users
 
@@ -95,7 +96,7 @@ def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
 def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
     """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
     checkpoint = tmp_path / "run.safetensors"
-    arguments = (planted.target, planted.release, planted.release_users)
+    arguments = (planted.target, planted.release)
 
     class KilledError(Exception):
         pass

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from pricdr.blocks import Progress, silent
-from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.models.factors import Factors
-from pricdr.models.inputs import Float32Array, Inputs
+from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import Sizes, TwoTowers
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import Epoch, TrainingOptions, train
@@ -26,7 +26,7 @@ from pricdr.training.losses import alignment, all_items
 from pricdr.training.rows import Bags, SparseRows
 
 GATES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""How far a cold user's release row may be trusted; validation decides, and 0 leaves what is popular."""
+"""How far a release row may be trusted; validation decides, for users with and without history apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,15 +39,17 @@ class HeteroConfig:
     entry_dropout: float = 0.5
     """Share of a row's ratings left out in each batch."""
     release_dropout: float = 0.2
-    hide: float = 0.5
-    """Share of training users whose history is hidden in each batch, with a release."""
+    hide: float = 0.4
+    """Share of training users whose history is hidden in each batch, so that the release learns to do without."""
+    hide_release: float = 0.4
+    """Share of the others whose release row is hidden, so that the history learns to do without it too."""
     reconstruction: float = 0.1
     """ρ: weight of the auto-encoder's squared error, per user."""
     alignment: float = 0.01
     """α: weight of the squared distance between the two user vectors, per user."""
 
     def __post_init__(self) -> None:
-        for name in ("dropout", "entry_dropout", "release_dropout", "hide"):
+        for name in ("dropout", "entry_dropout", "release_dropout", "hide", "hide_release"):
             if not 0 <= getattr(self, name) < 1:
                 raise ParameterError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
 
@@ -62,19 +64,18 @@ class HeteroCDR:
     def fit(
         self,
         target: Ratings,
-        release: Float32Array | None = None,
-        release_users: Ids = (),
+        release: ReleaseRows | None = None,
         *,
         validation: HeldOut | None = None,
         checkpoint: Path | None = None,
         log: Path | None = None,
         progress: Progress = silent,
     ) -> Factors:
-        """Fit to ``target`` and to the rows of a release over ``release_users``.
+        """Fit to ``target`` and to the rows of a release.
 
         ``validation`` picks the epoch and how far cold users' release rows are trusted; it is about ``target``'s users.
         """
-        inputs = Inputs.of(target, release, release_users)
+        inputs = Inputs.of(target, release)
         run = _Run(inputs, self.config, self.options, validation)
         kept = None if checkpoint is None else Checkpoint(checkpoint, fingerprint=repr((self, inputs.ratings.shape)))
         run.train(checkpoint=kept, log=log, progress=progress)
@@ -133,10 +134,10 @@ class _Run:
         if self.release is None:
             seen = bags.keep(1 - config.entry_dropout)
             return all_items(network.logits(network.own(seen, torch.ones_like(users)), items), labels)
-        # only where the release can take over
-        hidden = (torch.rand(len(users), device=users.device) < config.hide) & self.in_release[users]
+        chance = torch.rand(len(users), device=users.device)
+        hidden = (chance < config.hide) & self.in_release[users]  # only where the release can take over
         own = network.own(bags.keep(1 - config.entry_dropout).without(hidden), ~hidden)
-        known = self.in_release[users]
+        known = self.in_release[users] & (hidden | (chance < 1 - config.hide_release * (1 - config.hide)))
         noisy = torch.nn.functional.dropout(self.release[users], config.release_dropout)
         other = network.release(noisy, known)
         loss = all_items(network.logits(own + other, items), labels)
@@ -157,7 +158,7 @@ class _Run:
     def factors(self) -> Factors:
         """Scale, normalisation and gate folded into plain vectors."""
         users = torch.arange(len(self.inputs.users), device=self.rows.counts.device)
-        vectors = self._user_vectors(users, self._gate())
+        vectors = self._user_vectors(users, self._gates())
         return Factors(
             method="dmf" if self.release is None else "hetero",
             users=self.inputs.users,
@@ -169,26 +170,33 @@ class _Run:
             in_release=self.inputs.in_release,
         )
 
-    def _user_vectors(self, users: Tensor, gate: float) -> Tensor:
+    def _user_vectors(self, users: Tensor, gates: tuple[float, float]) -> Tensor:
+        """Own history plus what the release adds, trusted as far as ``gates`` (warm, cold) say.
+
+        Without history a user's vector would be normalised whatever its length; there the gate scales the result.
+        """
         present = self.rows.counts[users] > 0
         vectors = self.network.own(self.rows.batch(users), present)
         if self.release is not None:
-            vectors = vectors + self.network.release(self.release[users], self.in_release[users])
-        trust = torch.where(present, 1.0, gate)[:, None]
-        scaled: Tensor = self.network.log_scale.exp() * trust * torch.nn.functional.normalize(vectors, dim=1)
+            trust = torch.where(present, gates[0], 1.0)[:, None]
+            vectors = vectors + trust * self.network.release(self.release[users], self.in_release[users])
+        length = self.network.log_scale.exp() * torch.where(present, 1.0, gates[1])[:, None]
+        scaled: Tensor = length * torch.nn.functional.normalize(vectors, dim=1)
         return scaled
 
-    def _gate(self) -> float:
-        """How far to trust the release for users without history: what serves the cold validation users best."""
+    def _gates(self) -> tuple[float, float]:
+        """How far to trust the release for warm and for cold users: what serves their validation items best."""
         if self.validation is None or self.release is None:
-            return 1.0
-        cold = self.validation.only(np.diff(self.inputs.ratings.indptr)[self.validation.users] == 0)
-        if not len(cold):
-            return 1.0
-        return max(GATES, key=lambda gate: self._ndcg(cold, gate))
+            return 1.0, 1.0
+        empty = np.diff(self.inputs.ratings.indptr)[self.validation.users] == 0
+        warm, cold = self.validation.only(~empty), self.validation.only(empty)
+        return (
+            max(GATES, key=lambda gate: self._ndcg(warm, (gate, 1.0))) if len(warm) else 1.0,
+            max(GATES, key=lambda gate: self._ndcg(cold, (1.0, gate))) if len(cold) else 1.0,
+        )
 
     @torch.no_grad()
-    def _ndcg(self, held_out: HeldOut, gate: float = 1.0) -> float:
+    def _ndcg(self, held_out: HeldOut, gates: tuple[float, float] = (1.0, 1.0)) -> float:
         """Validation NDCG@10 among the stored negatives, on the device."""
         items = self.network.items(self.columns)
         candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=items.device)
@@ -196,7 +204,7 @@ class _Run:
         scores = []
         for start in range(0, len(users), 1024):
             part, chosen = users[start : start + 1024], candidates[start : start + 1024]
-            vectors = self._user_vectors(part, gate)
+            vectors = self._user_vectors(part, gates)
             scores.append((vectors[:, None] * items[chosen]).sum(dim=2) + self.network.item_bias[chosen])
         found = torch.cat(scores).double().cpu().numpy()
         return float(per_user(rank_of(found[:, 0], found[:, 1:]))["NDCG@10"].mean())

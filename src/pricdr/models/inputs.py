@@ -1,6 +1,7 @@
 """What a model is fitted on: the target's ratings and the release, over one list of users."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,20 @@ from pricdr.errors import InputError
 
 Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
+
+
+class ReleaseRows(Protocol):
+    """What a model needs of a :class:`pricdr.Release`: the noisy rows and whose they are."""
+
+    @property
+    def matrix(self) -> Float32Array:
+        """Users x dim."""
+        ...
+
+    @property
+    def users(self) -> Ids:
+        """One id per row."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,11 +40,12 @@ class Inputs:
     in_release: BoolArray
 
     @classmethod
-    def of(cls, target: Ratings, matrix: Float32Array | None = None, users: Ids = ()) -> "Inputs":
-        """Line up ``target`` with release rows of ``users``; post-processing a release costs no privacy."""
-        if matrix is None:
+    def of(cls, target: Ratings, release: ReleaseRows | None = None) -> "Inputs":
+        """Line up ``target`` with the rows of a release; post-processing a release costs no privacy."""
+        if release is None:
             none = np.zeros(len(target.users), dtype=bool)
             return cls(target.users, target.items, target.matrix, None, none)
+        matrix, users = release.matrix, release.users
         at = {user: position for position, user in enumerate(target.users)}
         if not any(user in at for user in users):
             raise InputError(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,13 @@ from pricdr.models.factors import Basis, Factors
 Float32Array = npt.NDArray[np.float32]
 
 
+class Rows(NamedTuple):
+    """A release, as far as a model is concerned."""
+
+    matrix: Float32Array
+    users: Ids
+
+
 @dataclass(frozen=True, eq=False)
 class Planted:
     """Two tastes, obvious to anyone: user u likes item i when both are even or both are odd.
@@ -24,8 +31,7 @@ class Planted:
     """
 
     target: Ratings
-    release: Float32Array
-    release_users: Ids
+    release: Rows
     validation: HeldOut
     cold: tuple[str, ...]
 
@@ -47,7 +53,7 @@ class Planted:
         unrated = [next(i for i in range(u % 2, n_items, 2) if (u, i) not in rated) for u in range(n_users)]
         others = np.array([np.arange(1 - u % 2, n_items, 2) for u in range(n_users)])
         validation = HeldOut(np.arange(n_users), np.array(unrated), others)
-        return cls(target, release, users, validation, users[n_users - n_cold :])
+        return cls(target, Rows(release, users), validation, users[n_users - n_cold :])
 
 
 class RecommenderContract:

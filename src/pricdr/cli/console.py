@@ -37,7 +37,7 @@ def heed_interrupts() -> None:
 @contextmanager
 def working(what: str) -> Iterator[None]:
     """A sign of life on a terminal for work that cannot say how far it is."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
 

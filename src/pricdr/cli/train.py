@@ -39,7 +39,7 @@ def train(
     method: Annotated[
         MethodName | None, typer.Option(help="[default: hetero with a release, dmf without]", show_default=False)
     ] = None,
-    epochs: Annotated[int, typer.Option(help="At most so many passes over the users.")] = 150,
+    epochs: Annotated[int, typer.Option(help="At most so many passes over the users.")] = 200,
     seed: Annotated[int, typer.Option(help="Another seed, another model.")] = 0,
     device: Annotated[DeviceName, typer.Option(help="auto takes a GPU where there is one.")] = DeviceName.AUTO,
     resume: Annotated[

@@ -31,11 +31,11 @@ class TrainingError(PriCDRError):
 class TrainingOptions:
     """How long and how fast to train; none of it changes what a network is."""
 
-    epochs: int = 150
-    patience: int = 12
+    epochs: int = 200
+    patience: int = 20
     """Epochs without a better validation metric before stopping."""
     batch: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float = 5e-4
     weight_decay: float = 1e-4
     seed: int = 0
     device: str = "auto"

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import pricdr
 from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
-from pricdr.certificate import Certificate, _digest, schema_text
+from pricdr.certificate import Certificate, _digest, rounded_up, schema_text
 from pricdr.disclosure import readme, statement
 from pricdr.errors import InputError, OutputError, VerificationError
-from pricdr.issuing import check, rounded_up
+from pricdr.issuing import check
 from pricdr.signing import create_keys
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
@@ -366,3 +366,13 @@ def test_a_table_of_another_kind_is_noticed(folder, frame, message):
 @given(st.floats(1e-6, 1e6))
 def test_figures_for_people_never_understate(value):
     assert value * (1 - 2e-9) <= rounded_up(value) <= value * (1 + 1.1e-5)
+
+
+def test_what_people_read_never_understates():
+    ratings = Ratings.from_triples(["a"], ["x"])
+    certificate = publish(ratings, Guarantee(epsilon=1.00049, delta=1.0000049e-6), users=["a"]).certificate
+    text = readme(certificate)
+    assert "epsilon = 1.001 and delta = 1.00001e-06" in text
+    stated = [float(word) for word in text.split("epsilon at other deltas: ")[1].split(".\n")[0].split() if "." in word]
+    exact = [point.epsilon for point in certificate.epsilon_at_delta]
+    assert all(shown >= value for shown, value in zip(stated, exact, strict=True))

@@ -7,6 +7,8 @@ from which is the business of ``issuing``.
 
 import hashlib
 import json
+import math
+from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -154,6 +156,20 @@ class Certificate(_Part):
         if digest != _digest(content) or certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate
+
+
+def rounded_up(value: float, digits: int = 6) -> float:
+    """A figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
+
+    The 10^-9 keep a computed 4.000000000001 a 4, here and on a machine whose last bits differ.
+
+    >>> rounded_up(10.52162), rounded_up(1.0000049), rounded_up(4.0 + 1e-12)
+    (10.5217, 1.00001, 4.0)
+    """
+    if value == 0 or not math.isfinite(value):
+        return value
+    exact = Decimal(value * (1 - 1e-9))
+    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING))
 
 
 def schema_text() -> str:

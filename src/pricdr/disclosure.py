@@ -2,12 +2,10 @@
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scipy.special import ndtr, ndtri
 
-if TYPE_CHECKING:
-    from pricdr.certificate import Certificate
+from pricdr.certificate import Certificate, rounded_up
 
 
 @dataclass(frozen=True)
@@ -18,7 +16,7 @@ class Section:
     lines: tuple[str, ...]
 
 
-def statement(certificate: "Certificate") -> list[Section]:
+def statement(certificate: Certificate) -> list[Section]:
     """Everything a certificate says, in an order a privacy officer can follow."""
     sections = [
         Section("What this is", _what(certificate)),
@@ -32,7 +30,7 @@ def statement(certificate: "Certificate") -> list[Section]:
     return [section for section in sections if section.lines]
 
 
-def readme(certificate: "Certificate") -> str:
+def readme(certificate: Certificate) -> str:
     """The README.md of a release folder."""
     parts = ["# A pricdr release", ""]
     for section in statement(certificate):
@@ -47,7 +45,7 @@ def readme(certificate: "Certificate") -> str:
     return "\n".join(parts)
 
 
-def _what(c: "Certificate") -> tuple[str, ...]:
+def _what(c: Certificate) -> tuple[str, ...]:
     return (
         f"One noisy row of {c.dim:,} numbers for each of {c.users:,} listed users, computed from a rating matrix "
         f"(strategy {c.strategy.name}).",
@@ -57,14 +55,15 @@ def _what(c: "Certificate") -> tuple[str, ...]:
     )
 
 
-def _promise(c: "Certificate") -> tuple[str, ...]:
+def _promise(c: Certificate) -> tuple[str, ...]:
     if not c.private or c.epsilon is None:
         return ("Nothing: " + ("no noise was added." if c.epsilon is None else "its noise can be drawn again."),)
     lines = [
-        f"epsilon = {c.epsilon:.4g} and delta = {c.delta:g}, for one {c.unit}.",
+        f"epsilon = {_figure(c.epsilon)} and delta = {rounded_up(c.delta):g}, for one {c.unit}.",
         f"Neighbours: {c.neighbours}.",
         f"In words: whatever an adversary believed about one {c.unit} before, however much else it knows, "
-        f"this release multiplies the odds by at most {_odds(c.epsilon)}, except with probability {c.delta:g}.",
+        f"this release multiplies the odds by at most {_odds(c.epsilon)}, "
+        f"except with probability {rounded_up(c.delta):g}.",
         f"As a test: an adversary who knows everything but one {c.unit} and accepts 5 % false alarms "
         f"detects a change in at most {100 * _power(c):.0f} % of cases (5 % would be blind guessing).",
         "epsilon at other deltas: "
@@ -74,12 +73,12 @@ def _promise(c: "Certificate") -> tuple[str, ...]:
     if c.nominal_epsilon is not None:
         lines.append(
             f"Calibrated as the paper's Algorithm 1 prints it: nominal epsilon {c.nominal_epsilon:g}, "
-            f"exact epsilon {c.epsilon:.4g}."
+            f"exact epsilon {_figure(c.epsilon)}."
         )
     return tuple(lines)
 
 
-def _whole_user(c: "Certificate") -> tuple[str, ...]:
+def _whole_user(c: Certificate) -> tuple[str, ...]:
     if c.unit == "user":
         return ("The promise above already covers all ratings of a user together.",)
     return tuple(
@@ -90,7 +89,7 @@ def _whole_user(c: "Certificate") -> tuple[str, ...]:
     )
 
 
-def _made(c: "Certificate") -> tuple[str, ...]:
+def _made(c: Certificate) -> tuple[str, ...]:
     parameters = "".join(f", {name} {value:g}" for name, value in c.strategy.parameters.items())
     lines = [
         f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
@@ -112,17 +111,17 @@ def _made(c: "Certificate") -> tuple[str, ...]:
     return (*lines, f"Made by {c.software}.")
 
 
-def _budget(c: "Certificate") -> tuple[str, ...]:
+def _budget(c: Certificate) -> tuple[str, ...]:
     if c.ledger is None:
         return ("No ledger: other releases of the same ratings add to the cost and are not counted here.",)
     ledger = c.ledger
     return (
-        f"Release {ledger.releases} of this ledger: epsilon {ledger.epsilon_total:.4g} spent of "
+        f"Release {ledger.releases} of this ledger: epsilon {_figure(ledger.epsilon_total)} spent of "
         f"{ledger.budget_epsilon:g} at delta {ledger.budget_delta:g} (mu {ledger.mu_total:.6g}).",
     )
 
 
-def _entries(c: "Certificate") -> str:
+def _entries(c: Certificate) -> str:
     if c.bounds.counts == "rows":
         limit = c.input.threshold
         return "every rated item counts as 1" if limit is None else f"every item rated at least {limit:g} counts as 1"
@@ -139,13 +138,16 @@ _BITS = {
 
 
 def _odds(epsilon: float) -> str:
-    return f"{math.exp(epsilon):,.3g}" if epsilon < 14 else f"e^{epsilon:.3g} (no protection worth the name)"
+    return (
+        f"{rounded_up(math.exp(epsilon), 3):,g}" if epsilon < 14 else f"e^{epsilon:.3g} (no protection worth the name)"
+    )
 
 
 def _figure(epsilon: float | None) -> str:
-    return "without limit" if epsilon is None else f"{epsilon:.4g}"
+    """Rounded up: a promise must not look better than it is."""
+    return "without limit" if epsilon is None else f"{rounded_up(epsilon, 4):g}"
 
 
-def _power(c: "Certificate") -> float:
+def _power(c: Certificate) -> float:
     """The largest detection rate at 5 % false accusations: the trade-off curve of a Gaussian mechanism."""
     return float(ndtr(ndtri(0.05) + (c.mu or 0.0)))

@@ -7,7 +7,6 @@ the schema version: changing one means a new version, or older releases would no
 
 import math
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 from typing import Any, Final
 
 from pricdr.certificate import (
@@ -21,6 +20,7 @@ from pricdr.certificate import (
     NoiseSource,
     NoiseStatement,
     StrategyStatement,
+    rounded_up,
 )
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.bounds import Bounds
@@ -164,20 +164,6 @@ def check(certificate: Certificate) -> None:
         if name in {"files", "signed_by"}:
             continue
         _agree(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
-
-
-def rounded_up(value: float, digits: int = 6) -> float:
-    """A figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
-
-    The 10^-9 keep a computed 4.000000000001 a 4, here and on a machine whose last bits differ.
-
-    >>> rounded_up(10.52162), rounded_up(1.0000049), rounded_up(4.0 + 1e-12)
-    (10.5217, 1.00001, 4.0)
-    """
-    if value == 0 or not math.isfinite(value):
-        return value
-    exact = Decimal(value * (1 - 1e-9))
-    return float(exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), rounding=ROUND_CEILING))
 
 
 def _epsilons(terms: Terms) -> tuple[float | None, float | None]:

@@ -65,7 +65,7 @@ def _promise(c: Certificate) -> tuple[str, ...]:
         f"this release multiplies the odds by at most {_odds(c.epsilon)}, "
         f"except with probability {rounded_up(c.delta):g}.",
         f"As a test: an adversary who knows everything but one {c.unit} and accepts 5 % false alarms "
-        f"detects a change in at most {100 * _power(c):.0f} % of cases (5 % would be blind guessing).",
+        f"detects a change in at most {math.ceil(100 * _power(c))} % of cases (5 % would be blind guessing).",
         "epsilon at other deltas: "
         + ", ".join(f"{_figure(point.epsilon)} at {point.delta:g}" for point in c.epsilon_at_delta)
         + ".",

@@ -27,7 +27,7 @@ class About:
     trained_on: str
     """Fingerprint of the training ratings."""
     release: str | None
-    """Digest of the release's certificate, where one was used."""
+    """SHA-256 of the release's matrix file, where one was used."""
     schema_version: int = SCHEMA_VERSION
 
 

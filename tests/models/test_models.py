@@ -120,6 +120,16 @@ def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
     other = HeteroCDR(config=HeteroConfig(hidden=20, width=8), options=QUICK)
     with pytest.raises(InputError, match="another run"):
         other.fit(planted.target, checkpoint=checkpoint)
+    with pytest.raises(InputError, match="another run"):
+        HETERO.fit(planted.target, validation=planted.validation, checkpoint=checkpoint)
+    fewer = planted.target.only(np.arange(len(planted.target)) > 0)
+    with pytest.raises(InputError, match="another run"):
+        HETERO.fit(fewer, checkpoint=checkpoint)
+    checkpoint.unlink()
+    HETERO.fit(planted.target, planted.release, checkpoint=checkpoint)
+    redrawn = Rows(planted.release.matrix + np.float32(0.1) * planted.release.matrix[::-1], planted.release.users)
+    with pytest.raises(InputError, match="another run"):
+        HETERO.fit(planted.target, redrawn, checkpoint=checkpoint)
     checkpoint.write_bytes(b"junk")
     with pytest.raises(InputError, match="checkpoint"):
         HETERO.fit(planted.target, checkpoint=checkpoint)

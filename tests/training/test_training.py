@@ -130,3 +130,10 @@ def test_the_global_generator_is_left_alone():
 def test_impossible_options_are_refused(wrong):
     with pytest.raises(ParameterError):
         TrainingOptions(**wrong)
+
+
+def test_a_device_that_is_not_there_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ParameterError, match="device cuda was asked for"):
+        TrainingOptions(device="cuda").torch_device()
+    assert TrainingOptions(device="auto").torch_device() == CPU

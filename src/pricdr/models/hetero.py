@@ -4,6 +4,7 @@ total = regression + ρ · reconstruction + α · alignment. The history of some
 that the release learns to carry a prediction on its own: that is what a cold user needs.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,9 +78,20 @@ class HeteroCDR:
         """
         inputs = Inputs.of(target, release)
         run = _Run(inputs, self.config, self.options, validation)
-        kept = None if checkpoint is None else Checkpoint(checkpoint, fingerprint=repr((self, inputs.ratings.shape)))
+        kept = None
+        if checkpoint is not None:
+            identity = hashlib.sha256(f"{self!r} {inputs.fingerprint()} {_identity(validation)}".encode()).hexdigest()
+            kept = Checkpoint(checkpoint, fingerprint=identity)
         run.train(checkpoint=kept, log=log, progress=progress)
         return run.factors()
+
+
+def _identity(validation: HeldOut | None) -> str:
+    """Validation picks the epoch, so another one makes another run."""
+    if validation is None:
+        return "none"
+    parts = (validation.users, validation.items, validation.negatives)
+    return hashlib.sha256(b"".join(np.ascontiguousarray(part, dtype="<i8").tobytes() for part in parts)).hexdigest()
 
 
 class _Run:

@@ -1,5 +1,6 @@
 """What a model is fitted on: the target's ratings and the release, over one list of users."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -64,3 +65,13 @@ class Inputs:
         empty = sp.csr_array((len(newcomers), len(target.items)))
         stacked = sp.vstack([target.matrix, empty], format="csr") if newcomers else target.matrix
         return cls(everyone, target.items, stacked, rows, present)
+
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that is trained on: tells whether a killed run may be resumed with it."""
+        digest = hashlib.sha256()
+        for ids in (self.users, self.items):
+            digest.update("\n".join(ids).encode() + b"\0")
+        arrays = [self.ratings.indptr.astype("<i8"), self.ratings.indices.astype("<i8"), self.in_release]
+        for part in arrays if self.release is None else [*arrays, self.release]:
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()

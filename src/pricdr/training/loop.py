@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.blocks import Progress, silent
-from pricdr.errors import PriCDRError, require_count, require_positive
+from pricdr.errors import ParameterError, PriCDRError, require_count, require_positive
 from pricdr.training.checkpoints import Checkpoint, State
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
@@ -46,6 +46,8 @@ class TrainingOptions:
 
     def torch_device(self) -> torch.device:
         """The device, with ``auto`` settled."""
+        if self.device == "cuda" and not torch.cuda.is_available():
+            raise ParameterError("device cuda was asked for, and there is none here: use cpu, or auto")
         name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
         return torch.device(name)
 

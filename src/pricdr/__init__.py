@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pricdr.data.pairs import DomainPair as DomainPair
+    from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
     from pricdr.data.readers import read_ratings as read_ratings
@@ -36,7 +36,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Bounds": "pricdr.privacy.bounds",
     "Calibration": "pricdr.privacy.calibration",
-    "DomainPair": "pricdr.data.pairs",
+    "DomainPair": "pricdr.data.domains",
     "Guarantee": "pricdr.privacy.guarantee",
     "HeteroCDR": "pricdr.models.hetero",
     "JLT": "pricdr.privacy.strategies",

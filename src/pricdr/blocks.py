@@ -9,12 +9,12 @@ from typing import Protocol
 class Progress(Protocol):
     """Told how far long work has come; the command line draws a bar, the library is silent."""
 
-    def __call__(self, what: str, done: int, total: int) -> None:
-        """``done`` of ``total`` pieces of ``what`` are finished."""
+    def __call__(self, what: str, done: int, total: int, note: str = "") -> None:
+        """``done`` of ``total`` pieces of ``what`` are finished; ``note`` says how it goes."""
         ...
 
 
-def silent(what: str, done: int, total: int) -> None:
+def silent(what: str, done: int, total: int, note: str = "") -> None:
     """Report progress to nobody."""
 
 

@@ -1,6 +1,7 @@
 """A fitted model on disk: MODEL/model.safetensors, model.json, items.parquet, users.parquet. No pickle."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,13 +9,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 import scipy.sparse as sp
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError
-from pricdr.models.factors import Factors
+from pricdr.models.factors import Factors, Vectors
+from pricdr.models.interaction import Interaction
 
+Arrays = dict[str, NDArray[Any]]
 SCHEMA_VERSION = 1
 
 
@@ -28,14 +32,17 @@ class About:
     """Fingerprint of the training ratings."""
     release: str | None
     """SHA-256 of the release's matrix file, where one was used."""
+    plaintext_source: bool = False
+    """NOT PRIVATE: the source's ratings were read as they are."""
     schema_version: int = SCHEMA_VERSION
 
 
 def save_model(folder: Path, model: Factors, about: About) -> None:
     """Write ``model`` into an existing folder."""
     arrays = {
-        "user_vectors": model.user_vectors,
-        "item_vectors": model.item_vectors,
+        **_pack("user_vectors", model.user_vectors),
+        **_pack("item_vectors", model.item_vectors),
+        **_pack_interaction(model.interaction),
         "item_bias": model.item_bias,
         "seen_starts": model.seen.indptr.astype(np.int64),
         "seen_items": model.seen.indices.astype(np.int64),
@@ -63,11 +70,12 @@ def load_model(folder: Path) -> tuple[Factors, About]:
             method=about.method,
             users=users,
             items=items,
-            user_vectors=arrays["user_vectors"],
-            item_vectors=arrays["item_vectors"],
+            user_vectors=_unpack("user_vectors", arrays, len(users)),
+            item_vectors=_unpack("item_vectors", arrays, len(items)),
             item_bias=arrays["item_bias"],
             seen=seen,
             in_release=arrays["in_release"].astype(bool),
+            interaction=_unpack_interaction(arrays),
         )
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{folder} holds no model that can be read: {error}") from error
@@ -79,3 +87,39 @@ def load_model(folder: Path) -> tuple[Factors, About]:
 def _ids(path: Path, name: str) -> Ids:
     with path.open("rb") as file:
         return tuple(pl.read_parquet(file)[name].to_list())
+
+
+def _pack(name: str, vectors: Vectors) -> Arrays:
+    """Dense vectors as they are; sparse ones as the three arrays of a CSR matrix and its width."""
+    if not sp.issparse(vectors):
+        return {name: vectors}
+    return {
+        f"{name}/data": vectors.data.astype(np.float32),
+        f"{name}/indices": vectors.indices.astype(np.int64),
+        f"{name}/indptr": vectors.indptr.astype(np.int64),
+        f"{name}/width": np.array([vectors.shape[1]], dtype=np.int64),
+    }
+
+
+def _unpack(name: str, arrays: Mapping[str, NDArray[Any]], rows: int) -> Vectors:
+    if name in arrays:
+        return arrays[name]
+    parts = tuple(arrays[f"{name}/{part}"] for part in ("data", "indices", "indptr"))
+    return sp.csr_array(parts, shape=(rows, int(arrays[f"{name}/width"][0])))
+
+
+def _pack_interaction(interaction: Interaction | None) -> Arrays:
+    if interaction is None:
+        return {}
+    arrays = {"interaction/user_parts": interaction.user_parts, "interaction/item_parts": interaction.item_parts}
+    for index, (weights, bias) in enumerate(interaction.layers):
+        arrays |= {f"interaction/{index}/weights": weights, f"interaction/{index}/bias": bias}
+    return arrays
+
+
+def _unpack_interaction(arrays: Mapping[str, NDArray[Any]]) -> Interaction | None:
+    if "interaction/user_parts" not in arrays:
+        return None
+    depth = sum(name.startswith("interaction/") and name.endswith("/bias") for name in arrays)
+    layers = tuple((arrays[f"interaction/{i}/weights"], arrays[f"interaction/{i}/bias"]) for i in range(depth))
+    return Interaction(arrays["interaction/user_parts"], arrays["interaction/item_parts"], layers)

@@ -127,8 +127,8 @@ def test_a_resumed_run_ends_with_the_same_model(parties, tmp_path, monkeypatch):
         (["--release", "plain"], "NOT PRIVATE"),
         (["--release", "strangers"], "another user list"),
         (["--release", "nowhere"], "no such folder"),
-        (["--method", "hetero"], "needs --release"),
-        (["--method", "dmf", "--release", "release"], "takes no --release"),
+        (["--method", "hetero"], "takes --release or --source"),
+        (["--method", "dmf", "--release", "release"], "takes neither --release nor --source"),
         (["--epochs", "0"], "epochs"),
     ],
 )

@@ -5,16 +5,24 @@ import torch
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import per_user, rank_of
+from pricdr.models.dmf import DMF
 from pricdr.models.factors import Basis, Factors
-from pricdr.models.hetero import HeteroCDR, HeteroConfig, _Run
+from pricdr.models.fusion import FusionConfig, FusionRun
+from pricdr.models.hetero import HeteroCDR
 from pricdr.models.inputs import Inputs
+from pricdr.models.networks import TwoAutoEncoders, TwoTowers
+from pricdr.models.paper import PaperCDR, PaperConfig
+from pricdr.models.paper import _Run as PaperRun
 from pricdr.models.popularity import Popularity
+from pricdr.models.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Planted, RecommenderContract, Rows
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.loop import Recording, TrainingOptions
 
-SMALL = HeteroConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
+SMALL = FusionConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
 HETERO = HeteroCDR(config=SMALL, options=QUICK)
+TARGET_ONLY = DMF(config=SMALL, options=QUICK)
+PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
 
 
 class TestPopularity(RecommenderContract):
@@ -23,11 +31,28 @@ class TestPopularity(RecommenderContract):
 
 
 class TestTargetOnly(RecommenderContract):
-    fit = staticmethod(lambda p: HETERO.fit(p.target, validation=p.validation))
+    fit = staticmethod(lambda p: TARGET_ONLY.fit(p.target, validation=p.validation))
 
 
 class TestHetero(RecommenderContract):
     fit = staticmethod(lambda p: HETERO.fit(p.target, p.release, validation=p.validation))
+    serves_cold_users = True
+
+
+class TestHeteroOnPlaintext(RecommenderContract):
+    fit = staticmethod(lambda p: HETERO.fit_plaintext(p.domains, validation=p.validation))
+    serves_cold_users = True
+
+
+class TestSymmetric(RecommenderContract):
+    fit = staticmethod(
+        lambda p: SymmetricCDR(config=SMALL, options=QUICK).fit(p.target, p.release, validation=p.validation)
+    )
+    serves_cold_users = True
+
+
+class TestPaperPreset(RecommenderContract):
+    fit = staticmethod(lambda p: PAPER.fit(p.target, p.release, validation=p.validation))
     serves_cold_users = True
 
 
@@ -36,8 +61,18 @@ def planted():
     return Planted.pair()
 
 
-def test_a_gradient_reaches_every_parameter(planted):
-    run = _Run(Inputs.of(planted.target, planted.release), SMALL, QUICK, None)
+RUNS = {
+    "hetero": lambda p: FusionRun(TwoTowers, Inputs.of(p.target, p.release), SMALL, QUICK),
+    "hetero on plaintext": lambda p: FusionRun(TwoTowers, Inputs.plaintext(p.domains), SMALL, QUICK),
+    "symmetric": lambda p: FusionRun(TwoAutoEncoders, Inputs.of(p.target, p.release), SMALL, QUICK),
+    "dmf": lambda p: FusionRun(TwoTowers, Inputs.target_only(p.target), SMALL, QUICK),
+    "paper": lambda p: PaperRun(Inputs.of(p.target, p.release), PAPER.config, QUICK),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_gradient_reaches_every_parameter(planted, name):
+    run = RUNS[name](planted)
     run.network.train()
     run.step(torch.arange(40)).backward()
     for name, parameter in run.network.named_parameters():
@@ -89,7 +124,7 @@ def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     users = tuple(planted.release.users[i] for i in order)
     shuffled = Inputs.of(planted.target, Rows(planted.release.matrix[order], users))
     straight = Inputs.of(planted.target, planted.release)
-    np.testing.assert_allclose(shuffled.release, straight.release, rtol=1e-5)
+    np.testing.assert_allclose(shuffled.source, straight.source, rtol=1e-5)
     assert shuffled.users == straight.users
 
 
@@ -101,45 +136,45 @@ def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
     class KilledError(Exception):
         pass
 
-    def die(what, done, total):
+    def die(what, done, total, note=""):
         if done == 4:
             raise KilledError
 
     straight = HETERO.fit(*arguments, validation=planted.validation)
     with pytest.raises(KilledError):
-        HETERO.fit(*arguments, validation=planted.validation, checkpoint=checkpoint, progress=die)
+        HETERO.fit(*arguments, validation=planted.validation, recording=Recording(checkpoint=checkpoint, progress=die))
     assert checkpoint.exists()
-    resumed = HETERO.fit(*arguments, validation=planted.validation, checkpoint=checkpoint)
+    resumed = HETERO.fit(*arguments, validation=planted.validation, recording=Recording(checkpoint=checkpoint))
     assert np.array_equal(resumed.user_vectors, straight.user_vectors)
     assert np.array_equal(resumed.item_vectors, straight.item_vectors)
 
 
 def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
     checkpoint = tmp_path / "run.safetensors"
-    HETERO.fit(planted.target, checkpoint=checkpoint)
-    other = HeteroCDR(config=HeteroConfig(hidden=20, width=8), options=QUICK)
+    TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
+    other = DMF(config=FusionConfig(hidden=20, width=8), options=QUICK)
     with pytest.raises(InputError, match="another run"):
-        other.fit(planted.target, checkpoint=checkpoint)
+        other.fit(planted.target, recording=Recording(checkpoint=checkpoint))
     with pytest.raises(InputError, match="another run"):
-        HETERO.fit(planted.target, validation=planted.validation, checkpoint=checkpoint)
+        TARGET_ONLY.fit(planted.target, validation=planted.validation, recording=Recording(checkpoint=checkpoint))
     fewer = planted.target.only(np.arange(len(planted.target)) > 0)
     with pytest.raises(InputError, match="another run"):
-        HETERO.fit(fewer, checkpoint=checkpoint)
+        TARGET_ONLY.fit(fewer, recording=Recording(checkpoint=checkpoint))
     checkpoint.unlink()
-    HETERO.fit(planted.target, planted.release, checkpoint=checkpoint)
+    HETERO.fit(planted.target, planted.release, recording=Recording(checkpoint=checkpoint))
     redrawn = Rows(planted.release.matrix + np.float32(0.1) * planted.release.matrix[::-1], planted.release.users)
     with pytest.raises(InputError, match="another run"):
-        HETERO.fit(planted.target, redrawn, checkpoint=checkpoint)
+        HETERO.fit(planted.target, redrawn, recording=Recording(checkpoint=checkpoint))
     checkpoint.write_bytes(b"junk")
     with pytest.raises(InputError, match="checkpoint"):
-        HETERO.fit(planted.target, checkpoint=checkpoint)
+        TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
 
 
 @pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "hide"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
 def test_impossible_shares_are_refused(name, value):
     with pytest.raises(ParameterError, match=name):
-        HeteroConfig(**{name: value})
+        FusionConfig(**{name: value})
 
 
 def test_a_model_of_impossible_arrays_is_refused():

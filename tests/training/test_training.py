@@ -10,7 +10,7 @@ from torch import nn
 
 from pricdr.errors import ParameterError
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import TrainingError, TrainingOptions, train
+from pricdr.training.loop import Recording, TrainingError, TrainingOptions, train
 from pricdr.training.losses import alignment, all_items, normalised_cross_entropy
 from pricdr.training.rows import SparseRows
 
@@ -80,7 +80,7 @@ FAST = TrainingOptions(epochs=200, patience=5, batch=16, learning_rate=0.1, weig
 
 def test_training_finds_the_answer_and_logs_every_epoch(tmp_path):
     network, step, rows = _line()
-    history = train(network, step, rows, FAST, log=tmp_path / "log.jsonl")
+    history = train(network, step, rows, FAST, recording=Recording(log=tmp_path / "log.jsonl"))
     assert network.weight.item() == pytest.approx(3, abs=0.01)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == list(range(1, len(history) + 1))

@@ -16,7 +16,21 @@ import typer
 from typer.exceptions import TyperException
 
 from pricdr import __version__
-from pricdr.cli import audit, demo, evaluate, inspect, keygen, ledger, prepare, publish, recommend, split, train, verify
+from pricdr.cli import (
+    audit,
+    demo,
+    evaluate,
+    inspect,
+    keygen,
+    ledger,
+    methods,
+    prepare,
+    publish,
+    recommend,
+    split,
+    train,
+    verify,
+)
 from pricdr.cli.console import fail, say
 from pricdr.errors import PriCDRError
 
@@ -41,6 +55,7 @@ app.command("split")(split.split)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
+app.command("methods")(methods.methods)
 
 
 @app.callback(invoke_without_command=True)

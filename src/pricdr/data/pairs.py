@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pricdr.data.contents import shorten
+from pricdr.data.domains import DomainPair
 from pricdr.data.parquet import write_ratings
 from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
 from pricdr.errors import InputError, require_count
@@ -19,34 +20,6 @@ from pricdr.files import write_new
 
 _MORE_THAN = 5
 """The paper keeps users and items with more than this many positives."""
-
-
-@dataclass(frozen=True, eq=False)
-class DomainPair:
-    """Ratings of two domains over the same users, in the same order.
-
-    >>> r = Ratings.from_triples(["a", "b"], ["x", "y"])
-    >>> DomainPair(r, r)
-    DomainPair(2 users; source: 2 items, 2 rated; target: 2 items, 2 rated)
-    """
-
-    source: Ratings
-    target: Ratings
-
-    def __post_init__(self) -> None:
-        if self.source.users != self.target.users:
-            raise InputError("source and target must list the same users in the same order")
-
-    @property
-    def users(self) -> Ids:
-        """The users of both domains."""
-        return self.source.users
-
-    def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
-        sides = (("source", self.source), ("target", self.target))
-        sizes = (f"{name}: {len(side.items)} items, {len(side)} rated" for name, side in sides)
-        return f"DomainPair({len(self.users)} users; {'; '.join(sizes)})"
 
 
 class Overlap(NamedTuple):

@@ -1,20 +1,26 @@
 """``Factors``: what every fitted model here comes down to. Vectors for users and items, and a bias for items.
 
-Training is over when these arrays exist: scoring, recommending and evaluating need numpy alone.
+Vectors may be dense or sparse (an item-kNN's user vector is the user's row of ratings); the methods with a network
+over pairs add an :class:`Interaction`. Training is over when these arrays exist: scoring, recommending and evaluating
+need numpy alone.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids, IntArray
 from pricdr.errors import InputError, require_count
+from pricdr.models.interaction import Interaction
 
-Float32Array = npt.NDArray[np.float32]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+Vectors: TypeAlias = Any
+"""One row each: a float32 array, or a sparse CSR matrix where rows are mostly zero."""
 
 
 class Basis(Enum):
@@ -22,6 +28,7 @@ class Basis(Enum):
 
     HISTORY = "history"
     RELEASE = "release"
+    """The source's data: its release, or, in a model that is not private, its ratings."""
     BOTH = "both"
     POPULARITY = "popularity"
 
@@ -39,25 +46,33 @@ class Recommendation(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """score(u, i) = ⟨user vector, item vector⟩ + item bias."""
+    """score(u, i) = ⟨user vector, item vector⟩ + item bias (+ an interaction of the two)."""
 
     method: str
     users: Ids
     items: Ids
-    user_vectors: Float32Array
-    item_vectors: Float32Array
+    user_vectors: Vectors
+    item_vectors: Vectors
     item_bias: Float32Array
     seen: CSR
     """What each user rated in training: never recommended again."""
     in_release: npt.NDArray[np.bool_]
-    """Which users have a release row that the model used."""
+    """Which users have a row of the source (a release's, or plaintext) that the model used."""
+    interaction: Interaction | None = None
 
     def __post_init__(self) -> None:
         shapes = (self.user_vectors.shape[0], self.item_vectors.shape[0], self.item_bias.shape[0])
         if shapes != (len(self.users), len(self.items), len(self.items)):
             raise InputError(f"arrays of {shapes} do not fit {len(self.users)} users and {len(self.items)} items")
-        if not all(np.isfinite(part).all() for part in (self.user_vectors, self.item_vectors, self.item_bias)):
+        if self.user_vectors.shape[1] != self.item_vectors.shape[1]:
+            raise InputError(f"user and item vectors differ in length: {self.user_vectors.shape[1]} and others")
+        parts = (_numbers(self.user_vectors), _numbers(self.item_vectors), self.item_bias)
+        if not all(np.isfinite(part).all() for part in parts):
             raise InputError("a model must consist of finite numbers")
+        if self.interaction is not None:
+            sizes = (len(self.interaction.user_parts), len(self.interaction.item_parts))
+            if sizes != (len(self.users), len(self.items)):
+                raise InputError(f"an interaction of {sizes} does not fit these users and items")
 
     def __repr__(self) -> str:
         """Sizes only: who rated what is nobody's business."""
@@ -65,13 +80,14 @@ class Factors:
 
     def score(self, users: IntArray) -> Float32Array:
         """Scores of all items for users at these positions, one row each."""
-        scores: Float32Array = self.user_vectors[users] @ self.item_vectors.T
+        product = self.user_vectors[users] @ self.item_vectors.T
+        scores = np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float32)
         scores += self.item_bias
-        return scores
+        return scores if self.interaction is None else scores + self.interaction.score(users)
 
     def basis(self, user: int) -> Basis:
         """What the recommendations of the user at this position rest on."""
-        if not self.user_vectors.shape[1]:
+        if not self.user_vectors.shape[1] and self.interaction is None:
             return Basis.POPULARITY
         history = bool(self.seen.indptr[user + 1] > self.seen.indptr[user])
         if self.in_release[user]:
@@ -105,3 +121,8 @@ class Factors:
                 if np.isfinite(scores[item])
             ]
         return found
+
+
+def _numbers(vectors: Vectors) -> Float32Array:
+    numbers: Float32Array = vectors.data if sp.issparse(vectors) else vectors
+    return numbers

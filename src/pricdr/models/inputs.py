@@ -1,6 +1,5 @@
-"""What a model is fitted on: the target's ratings and the release, over one list of users."""
+"""What a model is fitted on: the target's ratings and something of the source, over one list of users."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import CSR, Ids, Ratings
 from pricdr.errors import InputError
 
@@ -31,21 +31,27 @@ class ReleaseRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Target ratings and release rows, row by row for the same users: the target's first, then the release's others."""
+    """Target ratings and rows of the source, row by row for the same users."""
 
     users: Ids
     items: Ids
     ratings: CSR
-    release: Float32Array | None
-    """Centred, and scaled to rows of norm 1 on average; zero where a user has no row."""
-    in_release: BoolArray
+    source: Float32Array | CSR | None
+    """A release's rows (dense), the plaintext ratings (sparse), or nothing; zero where a user has no row."""
+    present: BoolArray
+    """Which users have a row of the source."""
 
     @classmethod
-    def of(cls, target: Ratings, release: ReleaseRows | None = None) -> "Inputs":
-        """Line up ``target`` with the rows of a release; post-processing a release costs no privacy."""
-        if release is None:
-            none = np.zeros(len(target.users), dtype=bool)
-            return cls(target.users, target.items, target.matrix, None, none)
+    def target_only(cls, target: Ratings) -> "Inputs":
+        """The target's ratings alone."""
+        return cls(target.users, target.items, target.matrix, None, np.zeros(len(target.users), dtype=bool))
+
+    @classmethod
+    def of(cls, target: Ratings, release: ReleaseRows) -> "Inputs":
+        """The target's users first, then the release's others; post-processing a release costs no privacy.
+
+        Release rows are centred, and scaled to norm 1 on average.
+        """
         matrix, users = release.matrix, release.users
         at = {user: position for position, user in enumerate(target.users)}
         if not any(user in at for user in users):
@@ -66,12 +72,8 @@ class Inputs:
         stacked = sp.vstack([target.matrix, empty], format="csr") if newcomers else target.matrix
         return cls(everyone, target.items, stacked, rows, present)
 
-    def fingerprint(self) -> str:
-        """SHA-256 of everything that is trained on: tells whether a killed run may be resumed with it."""
-        digest = hashlib.sha256()
-        for ids in (self.users, self.items):
-            digest.update("\n".join(ids).encode() + b"\0")
-        arrays = [self.ratings.indptr.astype("<i8"), self.ratings.indices.astype("<i8"), self.in_release]
-        for part in arrays if self.release is None else [*arrays, self.release]:
-            digest.update(np.ascontiguousarray(part).tobytes())
-        return digest.hexdigest()
+    @classmethod
+    def plaintext(cls, pair: DomainPair) -> "Inputs":
+        """NOT PRIVATE: the source's ratings as they are."""
+        source = pair.source.matrix
+        return cls(pair.users, pair.target.items, pair.target.matrix, source, np.diff(source.indptr) > 0)

@@ -1,15 +1,21 @@
 """Popularity: the control beside every claim."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
+from pricdr.training.loop import Recording
 
 
-class Popularity:
+@dataclass(frozen=True, kw_only=True)
+class Popularity(TargetMethod):
     """Items by how often they were rated, the same for everybody."""
 
-    def fit(self, target: Ratings) -> Factors:
+    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
         """Count the ratings of each item."""
         counts = np.bincount(target.matrix.indices, minlength=len(target.items)).astype(np.float32)
         none = np.zeros((0,), dtype=np.float32)

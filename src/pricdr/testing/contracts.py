@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.factors import Basis, Factors
@@ -27,11 +28,12 @@ class Rows(NamedTuple):
 class Planted:
     """Two tastes, obvious to anyone: user u likes item i when both are even or both are odd.
 
-    The last users have no target rating, but a release row that gives their taste away.
+    The last users have no target rating, but a release row, and source ratings, that give their taste away.
     """
 
     target: Ratings
     release: Rows
+    source: Ratings
     validation: HeldOut
     cold: tuple[str, ...]
 
@@ -53,7 +55,14 @@ class Planted:
         unrated = [next(i for i in range(u % 2, n_items, 2) if (u, i) not in rated) for u in range(n_users)]
         others = np.array([np.arange(1 - u % 2, n_items, 2) for u in range(n_users)])
         validation = HeldOut(np.arange(n_users), np.array(unrated), others)
-        return cls(target, Rows(release, users), validation, users[n_users - n_cold :])
+        watched = [(u, i) for u in range(n_users) for i in rng.choice(np.arange(u % 2, 30, 2), 7, replace=False)]
+        source = Ratings.from_triples([users[u] for u, _ in watched], [f"s{i:02d}" for _, i in watched])
+        return cls(target, Rows(release, users), source.select(users=users), validation, users[n_users - n_cold :])
+
+    @property
+    def domains(self) -> DomainPair:
+        """Both sides in plaintext."""
+        return DomainPair(self.source, self.target)
 
 
 class RecommenderContract:

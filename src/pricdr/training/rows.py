@@ -37,11 +37,14 @@ class Bags(NamedTuple):
 
 
 class SparseRows:
-    """Rows of a matrix, each scaled by 1/√(its entries), so that long and short ones weigh in alike."""
+    """Rows of a matrix, each scaled by 1/√(its entries), so that long and short ones weigh in alike.
 
-    def __init__(self, matrix: CSR, device: torch.device) -> None:
+    With ``scaled`` false every entry weighs 1, as the printed methods have it.
+    """
+
+    def __init__(self, matrix: CSR, device: torch.device, *, scaled: bool = True) -> None:
         counts = np.diff(matrix.indptr)
-        weights = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
+        weights = np.repeat(1 / np.sqrt(np.maximum(counts, 1)) if scaled else np.ones(len(counts)), counts)
         self.shape: tuple[int, int] = matrix.shape
         self.counts = torch.as_tensor(counts.astype(np.int64), device=device)
         self._starts = torch.as_tensor(matrix.indptr[:-1].astype(np.int64), device=device)

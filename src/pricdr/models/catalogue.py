@@ -1,0 +1,86 @@
+"""Every method by name: what it is and what it sees. Reading this table loads nothing heavy; ``configure`` does."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from enum import Enum
+from importlib import import_module
+from typing import Any, TypeAlias, cast
+
+from pricdr.errors import ParameterError
+
+Settings: TypeAlias = Mapping[str, Any]
+"""Names of a method's configuration and of ``TrainingOptions`` in one table, as in a TOML file."""
+
+
+class Sees(Enum):
+    """What a method is given beside the target's ratings."""
+
+    NOTHING = "target ratings alone"
+    RELEASE = "a release (private as the release is)"
+    PLAINTEXT = "the source's ratings in plaintext (NOT PRIVATE)"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method."""
+
+    name: str
+    summary: str
+    sees: tuple[Sees, ...]
+    """More than one where it takes either."""
+    home: str
+    """module:class under pricdr.models."""
+    presets: Mapping[str, str] = field(default_factory=dict)
+    """Other classes of the same method, by the name of their preset."""
+
+    @property
+    def private(self) -> bool:
+        """Whether it can do without the source's plaintext ratings."""
+        return self.sees != (Sees.PLAINTEXT,)
+
+    def configure(self, settings: Settings, *, preset: str = "default") -> Any:  # noqa: ANN401 - three kinds of methods
+        """The method with these settings, checked by name and type; the rest as its preset has them."""
+        homes = {"default": self.home, **self.presets}
+        if preset not in homes:
+            raise ParameterError(f"method {self.name} has no preset {preset!r}: {', '.join(homes)}")
+        module, _, name = homes[preset].partition(":")
+        method = getattr(import_module(f"pricdr.models.{module}"), name)()
+        parts = [part.name for part in fields(method)]
+        known = {key.name: part for part in parts for key in fields(getattr(method, part))}
+        unknown = sorted(set(settings) - set(known))
+        if unknown:
+            raise ParameterError(f"method {self.name} has no setting {unknown[0]!r}: {', '.join(sorted(known))}")
+        for part in parts:
+            chosen = {key: value for key, value in settings.items() if known[key] == part}
+            method = replace(method, **{part: _changed(getattr(method, part), chosen)})
+        return method
+
+
+def _changed(part: Any, chosen: Settings) -> Any:  # noqa: ANN401 - any configuration
+    """``part`` with other values, each of the type its default has."""
+    assert is_dataclass(part)
+    values = {}
+    for key, value in chosen.items():
+        default = getattr(part, key)
+        if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not type(default):
+            raise ParameterError(f"{key} must be {type(default).__name__}, got {value!r}")
+        values[key] = value
+    return replace(cast(Any, part), **values)
+
+
+TARGET, RELEASE, PLAINTEXT = (Sees.NOTHING,), (Sees.RELEASE,), (Sees.PLAINTEXT,)
+_ENTRIES = (
+    Entry(
+        "hetero",
+        "HeteroCDR: auto-encoder on the release, DMF towers on the target, aligned users",
+        (Sees.RELEASE, Sees.PLAINTEXT),
+        "hetero:HeteroCDR",
+        {"paper": "paper:PaperCDR"},
+    ),
+    Entry("symmetric", "PriCDR-SYM: auto-encoders on both sides", RELEASE, "symmetric:SymmetricCDR"),
+    Entry("dmf", "deep matrix factorisation: user and item towers", TARGET, "dmf:DMF"),
+    Entry("popularity", "items by how often they were rated: the control", TARGET, "popularity:Popularity"),
+)
+METHODS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

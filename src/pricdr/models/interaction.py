@@ -1,0 +1,51 @@
+"""A small ReLU network over the sum of a user's and an item's part: what NeuMF, CoNet and DDTCDR score with.
+
+The first layer of a network over [user; item] is the sum of a user's and an item's part, computed once for each.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.ratings import IntArray
+from pricdr.errors import InputError
+
+Float32Array = npt.NDArray[np.float32]
+Layer = tuple[Float32Array, Float32Array]
+"""Weights (out x in) and biases, as torch keeps them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Interaction:
+    """score(u, i) = w · ReLU(… ReLU(W (user part + item part)⁺ + b) …) + c, the first ReLU on the sum."""
+
+    user_parts: Float32Array
+    item_parts: Float32Array
+    layers: tuple[Layer, ...]
+    """The last one has a single output and no ReLU after it."""
+
+    def __post_init__(self) -> None:
+        widths = [self.user_parts.shape[1], *(len(bias) for _, bias in self.layers)]
+        fits = all(weights.shape == (out, into) for (weights, _), into, out in _steps(self.layers, widths))
+        if self.item_parts.shape[1] != widths[0] or not fits or widths[-1] != 1 or not self.layers:
+            raise InputError(f"layers of an interaction do not fit each other: {widths}")
+        arrays = [self.user_parts, self.item_parts, *(array for layer in self.layers for array in layer)]
+        if not all(np.isfinite(array).all() for array in arrays):
+            raise InputError("a model must consist of finite numbers")
+
+    def score(self, users: IntArray) -> Float32Array:
+        """Scores of all items for users at these positions; one user at a time, so memory stays items x width."""
+        scores = np.empty((len(users), len(self.item_parts)), dtype=np.float32)
+        for row, user in enumerate(users.tolist()):
+            hidden = np.maximum(self.item_parts + self.user_parts[user], 0)
+            for weights, bias in self.layers[:-1]:
+                hidden = np.maximum(hidden @ weights.T + bias, 0)
+            weights, bias = self.layers[-1]
+            scores[row] = (hidden @ weights.T + bias)[:, 0]
+        return scores
+
+
+def _steps(layers: Sequence[Layer], widths: list[int]) -> list[tuple[Layer, int, int]]:
+    return list(zip(layers, widths[:-1], widths[1:], strict=True))

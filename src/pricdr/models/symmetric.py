@@ -1,0 +1,32 @@
+"""PriCDR-SYM: auto-encoders on both sides. The paper's ablation of HeteroCDR, with JLT releases."""
+
+from dataclasses import dataclass, field
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.models.base import UNRECORDED, ReleaseMethod
+from pricdr.models.factors import Factors
+from pricdr.models.fusion import FusionConfig, FusionRun
+from pricdr.models.inputs import Inputs, ReleaseRows
+from pricdr.models.networks import TwoAutoEncoders
+from pricdr.training.loop import Recording, TrainingOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class SymmetricCDR(ReleaseMethod):
+    """As :class:`HeteroCDR`, but items are scored by the decoder of the target's auto-encoder, not by item towers."""
+
+    config: FusionConfig = field(default_factory=FusionConfig)
+    options: TrainingOptions = field(default_factory=TrainingOptions)
+
+    def fit(
+        self,
+        target: Ratings,
+        release: ReleaseRows,
+        *,
+        validation: HeldOut | None = None,
+        recording: Recording = UNRECORDED,
+    ) -> Factors:
+        """Fit to ``target`` and to the rows of a release."""
+        run = FusionRun(TwoAutoEncoders, Inputs.of(target, release), self.config, self.options)
+        return run.fit("symmetric", validation, recording)

@@ -1,0 +1,38 @@
+"""Items a user has not rated, drawn on the device, fresh in every batch."""
+
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pricdr.data.ratings import CSR
+
+_ROUNDS: Final = 8
+"""Draws that hit a rated item are drawn again so many times; what is left then is negligible and harmless."""
+
+
+class Negatives:
+    """Uniform draws among the items a user has not rated in training.
+
+    Held-out items are unobserved like any other: leaving them out would tell the model which they are.
+    """
+
+    def __init__(self, ratings: CSR, device: torch.device) -> None:
+        n_users, self._n_items = ratings.shape
+        rows = np.repeat(np.arange(n_users, dtype=np.int64), np.diff(ratings.indptr))
+        self._rated = torch.as_tensor(rows * self._n_items + ratings.indices.astype(np.int64), device=device)
+
+    def draw(self, users: Tensor, count: int) -> Tensor:
+        """``count`` items for each of ``users``, one row each."""
+        drawn = torch.randint(self._n_items, (len(users), count), device=users.device)
+        for _ in range(_ROUNDS):
+            redrawn = torch.randint(self._n_items, drawn.shape, device=users.device)
+            drawn = torch.where(self._known(users, drawn), redrawn, drawn)
+        return drawn
+
+    def _known(self, users: Tensor, items: Tensor) -> Tensor:
+        keys = users[:, None] * self._n_items + items
+        at = torch.searchsorted(self._rated, keys).clamp(max=max(len(self._rated) - 1, 0))
+        known: Tensor = self._rated[at] == keys
+        return known

@@ -27,8 +27,7 @@ from pricdr.privacy.calibration import Calibration, composed_epsilon, composed_m
 from pricdr.privacy.dimension import BUDGET_SHARE, LARGEST, ChosenDim, choose_dim, require_room
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
-from pricdr.privacy.mechanism import MOST_ITEMS, Grid, on_grid, release_rows
-from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.mechanism import MOST_ITEMS, Grid, draw
 from pricdr.privacy.strategies import JLT, Strategy
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
@@ -110,14 +109,14 @@ def publish(
                 randomness=randomness,
             )
             strategy = strategy.with_dim(chosen.dim)
-        rows = strategy.item_rows(selected.items, randomness, progress)
-        noise = DiscreteGaussian(randomness, "noise", refinement=plan.grid.refinement)
-        matrix = release_rows(
+        matrix = draw(
             entries,
-            on_grid(rows, radius=plan.grid.radius(bounds)),
+            selected.items,
+            strategy,
             grid=plan.grid,
             bounds=bounds,
-            noise=None if insecure_no_noise else noise,
+            randomness=randomness,
+            noisy=not insecure_no_noise,
             progress=progress,
         )
     inputs = InputStatement(

@@ -34,8 +34,8 @@ class HeldOut:
         """How many users are evaluated."""
         return len(self.users)
 
-    def only(self, keep: BoolArray) -> "HeldOut":
-        """The part where ``keep`` is true."""
+    def only(self, keep: BoolArray | slice) -> "HeldOut":
+        """The part where ``keep`` is true, or a slice of it."""
         return HeldOut(self.users[keep], self.items[keep], self.negatives[keep])
 
 

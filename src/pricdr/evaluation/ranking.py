@@ -19,7 +19,11 @@ ScoreArray: TypeAlias = npt.NDArray[np.floating]
 Scorer: TypeAlias = Callable[[IntArray], ScoreArray]
 """Positions of users to their scores of all items, one row each; finite."""
 
+CandidateScorer: TypeAlias = Callable[[IntArray, IntArray], ScoreArray]
+"""Positions of users and a row of items for each, to the scores of those items."""
+
 _CELLS_PER_BLOCK: Final = 1 << 23
+_USERS_PER_BLOCK: Final = 512
 
 
 def ranks(
@@ -47,3 +51,15 @@ def ranks(
         full[part] = rank_of(positive, scores)
         progress("ranking", min(start + block, len(held_out)), len(held_out))
     return sampled, full
+
+
+def sampled_ranks(scorer: CandidateScorer, held_out: HeldOut) -> FloatArray:
+    """Ranks of the held-out items among their stored negatives, asking for no other score."""
+    found = np.empty(len(held_out))
+    for start in range(0, len(held_out), _USERS_PER_BLOCK):
+        part = held_out.only(np.s_[start : start + _USERS_PER_BLOCK])
+        scores = scorer(part.users, np.column_stack([part.items, part.negatives])).astype(np.float64)
+        if not np.isfinite(scores).all():
+            raise InputError("a model must give every user a finite score for every item")
+        found[start : start + _USERS_PER_BLOCK] = rank_of(scores[:, 0], scores[:, 1:])
+    return found

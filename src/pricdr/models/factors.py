@@ -85,6 +85,15 @@ class Factors:
         scores += self.item_bias
         return scores if self.interaction is None else scores + self.interaction.score(users)
 
+    def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
+        """Scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
+        if sp.issparse(self.user_vectors) or sp.issparse(self.item_vectors):
+            product = self.score(users)
+            return np.take_along_axis(product, candidates, axis=1)
+        scores = np.einsum("uw,ucw->uc", self.user_vectors[users], self.item_vectors[candidates])
+        scores = np.asarray(scores + self.item_bias[candidates], dtype=np.float32)
+        return scores if self.interaction is None else scores + self.interaction.score_candidates(users, candidates)
+
     def basis(self, user: int) -> Basis:
         """What the recommendations of the user at this position rest on."""
         if not self.user_vectors.shape[1] and self.interaction is None:

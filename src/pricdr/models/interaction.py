@@ -39,11 +39,21 @@ class Interaction:
         """Scores of all items for users at these positions; one user at a time, so memory stays items x width."""
         scores = np.empty((len(users), len(self.item_parts)), dtype=np.float32)
         for row, user in enumerate(users.tolist()):
-            hidden = np.maximum(self.item_parts + self.user_parts[user], 0)
-            for weights, bias in self.layers[:-1]:
-                hidden = np.maximum(hidden @ weights.T + bias, 0)
-            weights, bias = self.layers[-1]
-            scores[row] = (hidden @ weights.T + bias)[:, 0]
+            scores[row] = self._output(self.item_parts + self.user_parts[user])
+        return scores
+
+    def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
+        """Scores of a few items for each user."""
+        return self._output(self.item_parts[candidates] + self.user_parts[users][:, None])
+
+    def _output(self, summed: Float32Array) -> Float32Array:
+        hidden = np.maximum(summed, 0, out=summed)
+        for weights, bias in self.layers[:-1]:
+            hidden = hidden @ weights.T
+            hidden += bias
+            np.maximum(hidden, 0, out=hidden)
+        weights, bias = self.layers[-1]
+        scores: Float32Array = (hidden @ weights.T + bias)[..., 0]
         return scores
 
 

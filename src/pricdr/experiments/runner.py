@@ -1,0 +1,154 @@
+"""Run what a spec asks for: every arm with every seed, in parallel, resuming where it stopped."""
+
+import multiprocessing
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pricdr.blocks import Progress, silent
+from pricdr.data.domains import DomainPair
+from pricdr.data.splits import Split
+from pricdr.evaluation.metrics import Metrics, per_user
+from pricdr.evaluation.ranking import ranks, sampled_ranks
+from pricdr.experiments.releases import simulate
+from pricdr.experiments.results import Result, append, read
+from pricdr.experiments.spec import Arm, Spec
+from pricdr.experiments.tasks import Task, load_task
+from pricdr.models.base import PlaintextMethod, ReleaseMethod, TargetMethod
+from pricdr.models.catalogue import METHODS
+from pricdr.models.factors import Factors
+from pricdr.training.loop import Recording
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to run and where the data is."""
+
+    data: Path
+    """The folder of data sets."""
+    prepared: Path | None = None
+    """A folder of prepared arrays."""
+    device: str = "auto"
+    jobs: int = 1
+
+
+def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent) -> list[Result]:
+    """Every result of ``spec``, measured now or found in ``results`` (JSON lines, appended as they come)."""
+    known = {(result.key, result.seed): result for result in read(results)}
+    wanted = [(arm, seed) for arm in spec.arms for seed in spec.seeds]
+    missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
+    done = len(wanted) - len(missing)
+    for result in _measured(spec, missing, place):
+        append(results, result)
+        known[(result.key, result.seed)] = result
+        done += 1
+        progress("runs", done, len(wanted), f"{result.arm}, seed {result.seed}")
+    return [known[(spec.key(arm), seed)] for arm, seed in wanted]
+
+
+def _measured(spec: Spec, runs: list[tuple[Arm, int]], place: Place) -> Iterator[Result]:
+    if not runs:
+        return
+    if place.jobs == 1:
+        task = load_task(spec.data, place.data, place.prepared)
+        for arm, seed in runs:
+            yield measure(spec, task, arm, seed, place.device)
+        return
+    # Fresh interpreters: a forked one cannot use a GPU.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(place.jobs, mp_context=context, initializer=_begin, initargs=(spec, place)) as pool:
+        running = [pool.submit(_measure_here, arm, seed) for arm, seed in runs]
+        try:
+            for finished in as_completed(running):
+                yield finished.result()
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+_HERE: dict[str, Any] = {}
+"""What a worker process holds: its task is loaded once."""
+
+
+def _begin(spec: Spec, place: Place) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    _HERE.update(
+        name=spec.name, task=load_task(spec.data, place.data, place.prepared), device=place.device, full=spec.full
+    )
+
+
+def _measure_here(arm: Arm, seed: int) -> Result:
+    return measure(_HERE["spec"], _HERE["task"], arm, seed, _HERE["device"])
+
+
+def measure(spec: Spec, task: Task, arm: Arm, seed: int, device: str) -> Result:
+    """Train one arm with one seed and score it once on test."""
+    started = time.perf_counter()
+    split = task.split(seed)
+    model, epochs, used = fit(task, split, arm, seed, device)
+    figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
+    if spec.full:
+        figures["full"] = _strata(per_user(ranks(model.score, split.test, split.train.matrix)[1]), split)
+    return Result(
+        spec=spec.name,
+        arm=arm.name,
+        key=spec.key(arm),
+        seed=seed,
+        figures=figures,
+        users={
+            "warm": int((~split.cold[split.test.users]).sum()),
+            "cold": int(split.cold[split.test.users].sum()),
+        },
+        validation=validation_ndcg(model, split),
+        epochs=epochs,
+        seconds=round(time.perf_counter() - started, 2),
+        device=used,
+    )
+
+
+def fit(task: Task, split: Split, arm: Arm, seed: int, device: str) -> tuple[Factors, int, str]:
+    """The fitted model, how many epochs it took and on what; a cold user's source data is all there is of it."""
+    method = METHODS[arm.method].configure(arm.settings, preset=arm.preset)
+    used = "cpu"
+    if hasattr(method, "options"):
+        method = replace(method, options=replace(method.options, seed=seed, device=device))
+        used = method.options.torch_device().type
+    epochs = 0
+
+    def count(what: str, done: int, total: int, note: str = "") -> None:
+        nonlocal epochs
+        epochs = max(epochs, done)
+
+    told: dict[str, Any] = {"validation": split.validation, "recording": Recording(progress=count)}
+    if arm.plaintext:
+        assert isinstance(method, PlaintextMethod)
+        model = method.fit_plaintext(DomainPair(task.pair.source, split.train), **told)
+    elif arm.release is not None:
+        assert isinstance(method, ReleaseMethod)
+        model = method.fit(split.train, simulate(task.pair.source, arm.release, seed), **told)
+    else:
+        assert isinstance(method, TargetMethod)
+        model = method.fit(split.train, **told)
+    return model, epochs, used
+
+
+def validation_ndcg(model: Factors, split: Split) -> float:
+    """NDCG@10 on the validation items: what searches choose by."""
+    return float(per_user(sampled_ranks(model.score_candidates, split.validation))["NDCG@10"].mean())
+
+
+def _strata(metrics: Metrics, split: Split) -> dict[str, dict[str, float]]:
+    cold = split.cold[split.test.users]
+    parts = {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "cold": cold}
+    return {
+        name: {metric: round(float(values[part].mean()), 6) for metric, values in metrics.items()}
+        for name, part in parts.items()
+        if part.any()
+    }

@@ -1,0 +1,166 @@
+"""A spec: one TOML file says which data, which methods and which controls make one table."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pricdr.errors import InputError, ParameterError, PriCDRError, require_count, require_positive
+from pricdr.models.catalogue import METHODS, Sees
+
+
+class Rows(StrEnum):
+    """What the rows of a release are, controls included."""
+
+    PRIVATE = "private"
+    """Noise of the certified size."""
+    NOISELESS = "noiseless"
+    """NOT PRIVATE: the projection alone."""
+    SHUFFLED = "shuffled"
+    """As noiseless, each row given to another user: whatever it gains is no transfer."""
+    NOISE = "noise"
+    """Noise of the certified size and nothing else."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSpec:
+    """Where the two domains come from and how the target is split."""
+
+    folder: str
+    """Below the data folder."""
+    source: str
+    target: str
+    threshold: float | None = None
+    core: int | None = None
+    """The K of a joint K-core."""
+    filtered: bool = False
+    """The files are taken as they are: their authors filtered them."""
+    official: str | None = None
+    """The authors' split, a file of the folder; otherwise leave-one-out by seed."""
+    cold: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseSpec:
+    """A simulated release: the mechanism and σ of a real one, with repeatable bits."""
+
+    strategy: str = "jlt"
+    dim: int = 200
+    epsilon: float = 8.0
+    delta: float = 1e-6
+    rows: Rows = Rows.PRIVATE
+
+    def __post_init__(self) -> None:
+        if self.strategy not in ("jlt", "sjlt"):
+            raise ParameterError(f"strategy must be jlt or sjlt, got {self.strategy!r}")
+        if self.rows not in list(Rows):
+            raise ParameterError(f"rows must be one of {', '.join(Rows)}, got {self.rows!r}")
+        require_count(dim=self.dim)
+        require_positive(epsilon=self.epsilon, delta=self.delta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """One row of a table: a method, what it sees, and its settings."""
+
+    name: str
+    method: str
+    preset: str = "default"
+    release: ReleaseSpec | None = None
+    plaintext: bool = False
+    """NOT PRIVATE: fed the source's ratings."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    tuned: bool = False
+    """Settings from the search, where one was made for this method and data."""
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise ParameterError(f"arm {self.name!r}: there is no method {self.method!r}: {', '.join(METHODS)}")
+        given = Sees.RELEASE if self.release else Sees.PLAINTEXT if self.plaintext else Sees.NOTHING
+        if given not in METHODS[self.method].sees or (self.release and self.plaintext):
+            needs = ", or ".join(kind.value for kind in METHODS[self.method].sees)
+            raise ParameterError(f"arm {self.name!r}: method {self.method} needs {needs}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One table."""
+
+    name: str
+    title: str
+    data: DataSpec
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    full: bool = True
+    """Rank among all items too, beside the 99 negatives."""
+    note: str = ""
+    """What the reader of the table should know."""
+    baseline: str | None = None
+    """The arm that the others are compared with, seed by seed."""
+
+    def key(self, arm: Arm) -> str:
+        """Tells one arm on one data set from any other, settings included: results are found again by it."""
+        content = json.dumps([asdict(self.data), asdict(arm), self.full], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+T = TypeVar("T")
+
+
+def read_spec(path: Path, tuned: Path | None = None) -> Spec:
+    """The spec in ``path``; ``tuned`` is a folder of chosen settings, one TOML per data folder."""
+    table = _toml(path)
+    try:
+        data = _build(DataSpec, _pop(table, "data"))
+        found = _toml(tuned / f"{data.folder}.toml") if tuned and (tuned / f"{data.folder}.toml").exists() else {}
+        arms = tuple(_arm(entry, found) for entry in _pop(table, "arm"))
+        names = [arm.name for arm in arms]
+        if len(set(names)) != len(names) or not names:
+            raise ParameterError("arms need different names, and there must be one at least")
+        spec = _build(Spec, {"name": path.stem, "data": data, "arms": arms, **table})
+        if spec.baseline is not None and spec.baseline not in names:
+            raise ParameterError(f"baseline {spec.baseline!r} is none of the arms")
+    except PriCDRError as error:
+        raise InputError(f"{path}: {error}") from error
+    return spec
+
+
+def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
+    if "release" in entry:
+        release = dict(entry["release"])
+        if "rows" in release and release["rows"] in list(Rows):
+            release["rows"] = Rows(release["rows"])
+        entry = {**entry, "release": _build(ReleaseSpec, release)}
+    arm = _build(Arm, entry)
+    if not arm.tuned:
+        return arm
+    return _build(Arm, {**entry, "settings": {**tuned.get(arm.method, {}), **arm.settings}})
+
+
+def _build(kind: type[T], table: Mapping[str, Any]) -> T:
+    """A dataclass from a table: every unknown or missing key is named."""
+    known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise ParameterError(f"unknown key {key!r} in a {kind.__name__}: it has {', '.join(known)}")
+    for name, part in known.items():
+        if name not in table and part.default is MISSING and part.default_factory is MISSING:
+            raise ParameterError(f"a {kind.__name__} needs {name!r}")
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
+
+
+def _pop(table: dict[str, Any], key: str) -> Any:  # noqa: ANN401 - whatever TOML holds
+    if key not in table:
+        raise ParameterError(f"there is no [{key}] in it")
+    return table.pop(key)
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} is not TOML: {error}") from error

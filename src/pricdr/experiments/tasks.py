@@ -1,0 +1,99 @@
+"""The data of an experiment: both domains in plaintext, prepared once and kept as arrays.
+
+Prepared arrays need numpy and scipy alone, so a machine with a GPU and little else can run what this one prepared.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from pricdr.data.domains import DomainPair
+from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.splits import HeldOut, Split, leave_one_out
+from pricdr.errors import InputError
+from pricdr.experiments.spec import DataSpec
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Two domains, and the official split where there is one."""
+
+    pair: DomainPair
+    official: Split | None
+    cold: float
+
+    def split(self, seed: int) -> Split:
+        """The target split for one seed; an official split is the same for all."""
+        if self.official is not None:
+            return self.official
+        return leave_one_out(self.pair.target, seed=seed, cold=self.cold)
+
+
+def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
+    """Read and prepare the data; with ``prepared``, a folder, arrays are read from there and left there."""
+    kept = None if prepared is None else prepared / f"{spec.folder}.npz"
+    if kept is not None and kept.exists():
+        return _load(kept, spec)
+    task = _prepare(spec, root)
+    if kept is not None:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _save(kept, task)
+    return task
+
+
+def _prepare(spec: DataSpec, root: Path) -> Task:
+    # Imported here: where arrays are prepared already, polars need not be installed.
+    from pricdr.data.pairs import prepare
+    from pricdr.data.readers import read_ratings
+    from pricdr.data.split_files import read_official
+
+    folder = root / spec.folder
+    if not folder.is_dir():
+        raise InputError(f"there is no data folder {folder} (PRICDR_DATA says where data sets are)")
+    source, target = (read_ratings(folder / name) for name in (spec.source, spec.target))
+    if spec.filtered:
+        pair = DomainPair(source.positives().select(users=target.users), target.positives())
+    else:
+        found = prepare(source, target, threshold=spec.threshold, core=spec.core)
+        pair = DomainPair(found.source.positives(), found.target.positives())
+    official = None if spec.official is None else read_official(folder / spec.official, pair.target)
+    return Task(pair, official, spec.cold)
+
+
+def _save(path: Path, task: Task) -> None:
+    arrays: dict[str, Any] = {"users": np.array(task.pair.users)}
+    sides = [("source", task.pair.source), ("target", task.pair.target)]
+    if task.official is not None:
+        sides.append(("train", task.official.train))
+        for name in ("validation", "test"):
+            held_out: HeldOut = getattr(task.official, name)
+            arrays[name] = np.column_stack([held_out.users, held_out.items, held_out.negatives]).astype(np.int32)
+    for name, side in sides:
+        arrays[f"{name}_items"] = np.array(side.items)
+        arrays[f"{name}_indptr"] = side.matrix.indptr.astype(np.int32)
+        arrays[f"{name}_indices"] = side.matrix.indices.astype(np.int32)
+    np.savez_compressed(path, **arrays)
+
+
+def _load(path: Path, spec: DataSpec) -> Task:
+    with np.load(path, allow_pickle=False) as arrays:
+        users: Ids = tuple(arrays["users"].tolist())
+
+        def side(name: str) -> Ratings:
+            items: Ids = tuple(arrays[f"{name}_items"].tolist())
+            indices = arrays[f"{name}_indices"]
+            parts = (np.ones(len(indices)), indices.astype(np.int64), arrays[f"{name}_indptr"].astype(np.int64))
+            return Ratings(sp.csr_array(parts, shape=(len(users), len(items))), users, items, has_values=False)
+
+        def held_out(name: str) -> HeldOut:
+            columns = arrays[name].astype(np.int64)
+            return HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
+
+        official = None
+        if spec.official is not None:
+            nobody = np.zeros(len(users), dtype=bool)
+            official = Split(side("train"), held_out("validation"), held_out("test"), nobody, None)
+        return Task(DomainPair(side("source"), side("target")), official, spec.cold)

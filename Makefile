@@ -44,6 +44,7 @@ schema: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks.publish
+	$(BIN)/python -m benchmarks.training
 
 clean:
 	rm -rf $(VENV) demo build dist

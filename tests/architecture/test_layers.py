@@ -32,7 +32,9 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "models": {"data", "release", "evaluation", "training"},
     "transfer": {"data", "release", "models", "training"},
     "model_files": {"data", "models"},
+    "experiments": {"data", "privacy", "evaluation", "training", "models"},
     "cli": {
+        "experiments",
         "models",
         "training",
         "evaluation",
@@ -160,6 +162,12 @@ def test_stage_one_runs_without_torch():
         blocked=("torch",),
     )
     assert "torch" not in loaded
+
+
+def test_experiments_run_on_prepared_arrays_where_only_numpy_scipy_and_torch_are_installed():
+    blocked = ("polars", "pydantic", "typer", "rich", "altair", "optuna")
+    modules = "pricdr.experiments.__main__, pricdr.experiments.tables"
+    assert "torch" in _loaded_by(f"import {modules}", blocked=blocked)
 
 
 def test_ratings_and_releases_in_memory_need_numpy_and_scipy_only():

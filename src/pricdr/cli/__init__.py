@@ -27,6 +27,7 @@ from pricdr.cli import (
     prepare,
     publish,
     recommend,
+    reproduce,
     split,
     train,
     verify,
@@ -56,6 +57,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
+app.command("reproduce")(reproduce.reproduce)
 
 
 @app.callback(invoke_without_command=True)

@@ -18,6 +18,17 @@ ColumnsOption: TypeAlias = Annotated[
 ]
 
 
+class DeviceName(StrEnum):
+    """Where to train."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto takes a GPU where there is one.")]
+
+
 class StrategyName(StrEnum):
     """How item rows are built."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, read_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, DeviceOption, read_ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
 
@@ -29,14 +29,6 @@ class PresetName(StrEnum):
     PAPER = "paper"
 
 
-class DeviceName(StrEnum):
-    """Where to train."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
 def train(
     data: Annotated[Path, typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend).")],
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
@@ -52,7 +44,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.")] = None,
     seed: Annotated[int, typer.Option(help="Another seed, another model.")] = 0,
-    device: Annotated[DeviceName, typer.Option(help="auto takes a GPU where there is one.")] = DeviceName.AUTO,
+    device: DeviceOption = DeviceName.AUTO,
     bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")

@@ -7,17 +7,22 @@ import argparse
 import sys
 from pathlib import Path
 
-from pricdr.experiments.runner import Place, run
+from pricdr.experiments.runner import run
+from pricdr.experiments.search import search, tuned_table
 from pricdr.experiments.spec import read_spec
+from pricdr.experiments.workers import Place
+from pricdr.models.catalogue import METHODS
 
 
 def main() -> None:
-    """Run every spec named on the command line."""
+    """Run every spec named on the command line, or, with ``--trials``, search on their data."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("specs", nargs="+", type=Path)
-    parser.add_argument("--prepared", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--tuned", type=Path)
+    parser.add_argument("--prepared", type=Path, required=True, help="folder of prepared arrays")
+    parser.add_argument("--out", type=Path, required=True, help="folder of results, added to")
+    parser.add_argument("--tuned", type=Path, help="folder of chosen settings, one TOML per data set")
+    parser.add_argument("--trials", type=int, help="search instead: so many settings per method, on validation")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), help="the methods to search")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
@@ -28,7 +33,14 @@ def main() -> None:
 
     for path in given.specs:
         spec = read_spec(path, given.tuned)
-        run(spec, given.out / f"{spec.name}.jsonl", place, progress=tell)
+        if given.trials is None:
+            run(spec, given.out / f"{spec.name}.jsonl", place, progress=tell)
+            continue
+        log = given.out / "search" / f"{spec.data.folder}.jsonl"
+        best = search(spec.data, given.methods, given.trials, log, place, progress=tell)
+        heading = f"best of {given.trials} trials each on the validation items of {spec.data.folder}"
+        chosen = tuned_table(best, heading)
+        (given.out / f"{spec.data.folder}.toml").write_text(chosen, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,7 @@
 """Run what a spec asks for: every arm with every seed, in parallel, resuming where it stopped."""
 
-import multiprocessing
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +15,12 @@ from pricdr.evaluation.ranking import ranks, sampled_ranks
 from pricdr.experiments.releases import simulate
 from pricdr.experiments.results import Result, append, read
 from pricdr.experiments.spec import Arm, Spec
-from pricdr.experiments.tasks import Task, load_task
+from pricdr.experiments.tasks import Task
+from pricdr.experiments.workers import Place, spread
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.catalogue import METHODS
 from pricdr.models.factors import Factors
 from pricdr.training.loop import Recording
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where to run and where the data is."""
-
-    data: Path
-    """The folder of data sets."""
-    prepared: Path | None = None
-    """A folder of prepared arrays."""
-    device: str = "auto"
-    jobs: int = 1
 
 
 def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent) -> list[Result]:
@@ -43,7 +29,7 @@ def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent)
     wanted = [(arm, seed) for arm in spec.arms for seed in spec.seeds]
     missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
     done = len(wanted) - len(missing)
-    for result in _measured(spec, missing, place):
+    for result in spread(measure, spec.data, place, [(spec, arm, seed) for arm, seed in missing]):
         append(results, result)
         known[(result.key, result.seed)] = result
         done += 1
@@ -51,44 +37,7 @@ def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent)
     return [known[(spec.key(arm), seed)] for arm, seed in wanted]
 
 
-def _measured(spec: Spec, runs: list[tuple[Arm, int]], place: Place) -> Iterator[Result]:
-    if not runs:
-        return
-    if place.jobs == 1:
-        task = load_task(spec.data, place.data, place.prepared)
-        for arm, seed in runs:
-            yield measure(spec, task, arm, seed, place.device)
-        return
-    # Fresh interpreters: a forked one cannot use a GPU.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(place.jobs, mp_context=context, initializer=_begin, initargs=(spec, place)) as pool:
-        running = [pool.submit(_measure_here, arm, seed) for arm, seed in runs]
-        try:
-            for finished in as_completed(running):
-                yield finished.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-_HERE: dict[str, Any] = {}
-"""What a worker process holds: its task is loaded once."""
-
-
-def _begin(spec: Spec, place: Place) -> None:
-    import torch
-
-    torch.set_num_threads(1)
-    _HERE.update(
-        name=spec.name, task=load_task(spec.data, place.data, place.prepared), device=place.device, full=spec.full
-    )
-
-
-def _measure_here(arm: Arm, seed: int) -> Result:
-    return measure(_HERE["spec"], _HERE["task"], arm, seed, _HERE["device"])
-
-
-def measure(spec: Spec, task: Task, arm: Arm, seed: int, device: str) -> Result:
+def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int) -> Result:
     """Train one arm with one seed and score it once on test."""
     started = time.perf_counter()
     split = task.split(seed)

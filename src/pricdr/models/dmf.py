@@ -1,6 +1,8 @@
 """DMF, deep matrix factorisation: HeteroCDR's towers on the target alone, and the model a release has to beat."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
@@ -19,6 +21,15 @@ class DMF(TargetMethod):
     Xue et al. (IJCAI 2017) take the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
     train faster and rank better (``PaperCDR`` keeps the printed form).
     """
+
+    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "learning_rate": (2e-4, 5e-4, 1e-3),
+        "weight_decay": (1e-4, 1e-2),
+        "batch": (128, 256, 512),
+        "hidden": (250, 500, 1000),
+        "dropout": (0.3, 0.5, 0.7),
+        "entry_dropout": (0.3, 0.5, 0.7),
+    }
 
     config: FusionConfig = field(default_factory=FusionConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)

@@ -1,6 +1,8 @@
 """HeteroCDR: the release through an auto-encoder, the target through DMF towers, and the two user vectors together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
@@ -16,6 +18,17 @@ from pricdr.training.loop import Recording, TrainingOptions
 @dataclass(frozen=True, kw_only=True)
 class HeteroCDR(ReleaseMethod, PlaintextMethod):
     """Train on target ratings and a release: the `default` preset, what works best. The paper's is ``PaperCDR``."""
+
+    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "learning_rate": (2e-4, 5e-4, 1e-3),
+        "batch": (128, 256, 512),
+        "dropout": (0.3, 0.5, 0.7),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "hide": (0.2, 0.4, 0.6),
+        "release_dropout": (0.2, 0.5),
+        "reconstruction": (0.0, 0.1, 1.0),
+        "alignment": (0.0, 0.01, 0.1),
+    }
 
     config: FusionConfig = field(default_factory=FusionConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)

@@ -1,6 +1,8 @@
 """PriCDR-SYM: auto-encoders on both sides. The paper's ablation of HeteroCDR, with JLT releases."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
@@ -15,6 +17,17 @@ from pricdr.training.loop import Recording, TrainingOptions
 @dataclass(frozen=True, kw_only=True)
 class SymmetricCDR(ReleaseMethod):
     """As :class:`HeteroCDR`, but items are scored by the decoder of the target's auto-encoder, not by item towers."""
+
+    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "learning_rate": (5e-4, 1e-3, 2e-3, 5e-3),
+        "batch": (128, 256, 512),
+        "dropout": (0.3, 0.5, 0.7),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "hide": (0.2, 0.4, 0.6),
+        "release_dropout": (0.2, 0.5),
+        "reconstruction": (0.0, 0.1, 1.0),
+        "alignment": (0.0, 0.01, 0.1),
+    }
 
     config: FusionConfig = field(default_factory=FusionConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)

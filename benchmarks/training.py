@@ -1,0 +1,170 @@
+"""Stage two side by side: an epoch by matrix products against the same epoch by elementwise products, and a large one.
+
+Every variant runs in a process of its own, so that its peak memory is its own. Needs numpy, scipy and torch alone: it
+also runs on a bare GPU machine: ``PYTHONPATH=src python -m benchmarks.training --device cuda``.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from pricdr.data.ratings import Ratings
+from pricdr.models.fusion import FusionConfig, FusionRun
+from pricdr.models.inputs import Inputs
+from pricdr.models.networks import Fusion, TwoTowers
+from pricdr.training.loop import TrainingOptions, train
+
+PAPER = (924, 4_228, 48_309)
+LARGEST = (29_476, 41_884, 579_131)
+"""Users, items and ratings of Douban Book→Music (official split) and of the paper's largest target domain."""
+
+
+class Elementwise(TwoTowers):
+    """The same network, scored by a (batch, 1, h) x (1, items, h) product summed over h."""
+
+    def logits(self, users: Tensor, items: Tensor) -> Tensor:
+        """Scores of all items, the slow way."""
+        return (self.users(users)[:, None, :] * items[None, :, :]).sum(dim=2) + self.item_bias
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="leave out the large epoch")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        sys.stdout.write(json.dumps(measure(json.loads(given.one))) + "\n")
+        return
+    against_elementwise(given.device)
+    if not given.quick:
+        large(given.device)
+
+
+def against_elementwise(device: str) -> None:
+    """One epoch at the paper's Douban size, batch 128, h = 200."""
+    idle = child({"kind": "idle", "device": device})
+    rows = {
+        kind: child({"kind": kind, "size": PAPER, "batch": 128, "device": device}) for kind in ("matmul", "elementwise")
+    }
+    users, items, _ = PAPER
+    print(f"\nOne epoch, {users:,} users x {items:,} items, h = 200, batch 128, {device}")
+    print(f"{'':34}{'seconds':>9}{'peak MiB':>10}")
+    for kind, found in rows.items():
+        print(f"{kind:34}{found['seconds']:9.3f}{found['peak'] - idle['peak']:10.0f}")
+    left, right = rows["matmul"], rows["elementwise"]
+    memory = (right["peak"] - idle["peak"]) / (left["peak"] - idle["peak"])
+    print(f"{'ratio':34}{right['seconds'] / left['seconds']:8.1f}x{memory:9.1f}x")
+
+
+def large(device: str) -> None:
+    """One epoch of the paper's largest target domain."""
+    users, items, ratings = LARGEST
+    print(f"\nOne epoch, {users:,} users x {items:,} items, {ratings:,} ratings, {device}")
+    print(f"{'':34}{'seconds':>9}{'peak MiB':>10}{'TFLOP/s':>9}{'of matmul peak':>16}")
+    peak = matmul_peak(device, bf16=False)
+    plans = [("float32, batch 512", 512, False)]
+    if device == "cuda":
+        plans += [("float32, batch 128", 128, False), ("bfloat16, batch 512", 512, True)]
+    for name, batch, bf16 in plans:
+        found = child({"kind": "matmul", "size": LARGEST, "batch": batch, "device": device, "bf16": bf16})
+        rate = flops(LARGEST, batch) / found["seconds"] / 1e12
+        share = rate / (matmul_peak(device, bf16=True) if bf16 else peak)
+        print(f"{name:34}{found['seconds']:9.2f}{found['peak']:10.0f}{rate:9.2f}{share:15.1%}")
+
+
+def flops(size: tuple[int, int, int], batch: int, hidden: int = 500, width: int = 200) -> float:
+    """Multiplications and additions of one epoch, forward and backward (three products for each layer)."""
+    users, items, ratings = size
+    steps = -(-users // batch)
+    towers = 2 * hidden * width * (steps * items + users)
+    sums = 2 * hidden * (steps * ratings + ratings)
+    scores = 2 * width * users * items
+    return 3.0 * (towers + scores) + 2.0 * sums
+
+
+def matmul_peak(device: str, *, bf16: bool) -> float:
+    """TFLOP/s of one large product on this machine."""
+    n = 8192 if device == "cuda" else 2048
+    left = torch.randn(n, n, device=device, dtype=torch.bfloat16 if bf16 else torch.float32)
+    left @ left
+    return 2 * n**3 / best_of(3, device, lambda: left @ left) / 1e12
+
+
+def child(plan: dict[str, object]) -> dict[str, float]:
+    """Measure one variant in a fresh process."""
+    command = [sys.executable, "-m", "benchmarks.training", "--one", json.dumps(plan)]
+    paths = os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def measure(plan: dict[str, object]) -> dict[str, float]:
+    """Seconds of an epoch (the second: the first pays for start-up) and peak memory of the process, or of the GPU."""
+    device = str(plan["device"])
+    seconds = 0.0
+    if plan["kind"] == "idle":
+        torch.zeros(1, device=device)
+    else:
+        users, items, ratings = (int(part) for part in np.array(plan["size"]))
+        network: type[Fusion] = TwoTowers if plan["kind"] == "matmul" else Elementwise
+        options = TrainingOptions(epochs=1, batch=int(str(plan["batch"])), device=device, bf16=bool(plan.get("bf16")))
+        inputs = Inputs.target_only(random_ratings(users, items, ratings))
+        run = FusionRun(network, inputs, FusionConfig(), options)
+        everyone = torch.nonzero(run.rows.counts > 0).squeeze(1)
+        few = everyone[: 2 * options.batch]
+        train(run.network, run.step, few, replace(options, seed=1))
+        seconds = best_of(1, device, lambda: train(run.network, run.step, everyone, options))
+    if device == "cuda":
+        return {"seconds": seconds, "peak": torch.cuda.max_memory_allocated() / 2**20}
+    return {"seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def best_of(times: int, device: str, work: Callable[[], object]) -> float:
+    """The shortest of several runs, in seconds."""
+    found = []
+    for _ in range(times):
+        started = time.perf_counter()
+        work()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        found.append(time.perf_counter() - started)
+    return min(found)
+
+
+def random_ratings(users: int, items: int, count: int) -> Ratings:
+    """So many ratings of items with a heavy tail, at least one for each user."""
+    rng = np.random.default_rng(0)
+    weights = 1 / np.arange(10, items + 10)
+    rows = np.concatenate([np.arange(users), rng.integers(0, users, 2 * count)])
+    columns = rng.choice(items, len(rows), p=weights / weights.sum())
+    keys = np.unique(rows * items + columns)
+    keys = np.sort(rng.permutation(keys)[:count])
+    matrix = sp.csr_array((np.ones(len(keys)), (keys // items, keys % items)), shape=(users, items))
+    matrix.sort_indices()
+    return Ratings(matrix, tuple(f"u{u}" for u in range(users)), tuple(f"i{i}" for i in range(items)), has_values=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""``pricdr reproduce``: tables and figures, from data to results."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import progress_bar, say
+from pricdr.cli.options import DeviceName, DeviceOption
+from pricdr.errors import require_count
+
+
+def reproduce(
+    specs: Annotated[list[Path], typer.Argument(help="Spec files, such as specs/douban_book_music.toml.")],
+    data: Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")],
+    out: Annotated[Path, typer.Option(help="Where results are kept and added to.")] = Path("results"),
+    prepared: Annotated[
+        Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")
+    ] = None,
+    device: DeviceOption = DeviceName.AUTO,
+    jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
+) -> None:
+    """Run what specs ask for, every arm with every seed, and print the tables.
+
+    Results are JSON lines in --out, one per run; a run that is there already is not made again, so an interrupted
+    command goes on where it stopped. Tables are written beside them as Markdown.
+    """
+    from pricdr.experiments.runner import run
+    from pricdr.experiments.spec import read_spec
+    from pricdr.experiments.tables import report
+    from pricdr.experiments.workers import Place
+    from pricdr.files import replace_file
+
+    require_count(jobs=jobs)
+    read = [read_spec(path, path.parent / "tuned") for path in specs]
+    for spec in read:
+        say(f"{spec.title}: {len(spec.arms)} arms, {len(spec.seeds)} seeds")
+        with progress_bar() as progress:
+            results = run(
+                spec, out / f"{spec.name}.jsonl", Place(data, prepared, device.value, jobs), progress=progress
+            )
+        text = report(spec, results)
+        replace_file(out / f"{spec.name}.md", text.encode())
+        say(text)

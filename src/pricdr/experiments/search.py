@@ -1,0 +1,133 @@
+"""The same search for every method: so many settings drawn at random from its declared space, judged on validation.
+
+No method is tuned on test: a trial is never scored on it. Trials are drawn from a seed, so a search repeats, and it
+needs nothing beyond numpy and torch.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from pricdr.blocks import Progress, silent
+from pricdr.errors import PriCDRError
+from pricdr.experiments.runner import fit, validation_ndcg
+from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
+from pricdr.experiments.tasks import Task
+from pricdr.experiments.workers import Place, spread
+from pricdr.models.catalogue import METHODS, Sees
+from pricdr.randomness import Simulation
+
+SEED = 0
+"""Splits, releases and networks of a search; reported figures use other seeds."""
+RELEASE = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
+"""What methods that need a release are searched with."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One draw from a method's space and what it gave on validation."""
+
+    data: str
+    method: str
+    number: int
+    settings: dict[str, Any]
+    validation: float
+    """NDCG@10 of all validation items; 0 where training failed."""
+    epochs: int
+    seconds: float
+    failure: str = ""
+
+
+def space(method: str) -> Mapping[str, tuple[Any, ...]]:
+    """What a method declares to be worth trying; nothing where it has no settings."""
+    module, _, name = METHODS[method].home.partition(":")
+    declared: Mapping[str, tuple[Any, ...]] = getattr(
+        getattr(import_module(f"pricdr.models.{module}"), name), "space", {}
+    )
+    return declared
+
+
+def draws(method: str, trials: int) -> list[dict[str, Any]]:
+    """The settings of each trial, the method's defaults first, no two alike.
+
+    >>> draws("popularity", 8)
+    [{}]
+    """
+    declared = space(method)
+    rng = Simulation(SEED).generator(f"search {method}")
+    found: list[dict[str, Any]] = [{}]
+    for _ in range(50 * trials):
+        if len(found) == trials or not declared:
+            break
+        drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()}
+        if drawn not in found:
+            found.append(drawn)
+    return found
+
+
+def search(
+    data: DataSpec, methods: list[str], trials: int, log: Path, place: Place, *, progress: Progress = silent
+) -> dict[str, dict[str, Any]]:
+    """The best settings of each method on validation; every trial is a line of ``log``, and none is run twice."""
+    done = {
+        (trial.method, json.dumps(trial.settings)): trial for trial in read_trials(log) if trial.data == data.folder
+    }
+    planned = [(method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials))]
+    missing = [plan for plan in planned if (plan[0], json.dumps(plan[2])) not in done]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    for trial in spread(attempt, data, place, [(data.folder, *plan) for plan in missing]):
+        with log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(trial)) + "\n")
+        done[(trial.method, json.dumps(trial.settings))] = trial
+        progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")
+    best: dict[str, dict[str, Any]] = {}
+    for method in methods:
+        tried = [done[(name, json.dumps(drawn))] for name, _, drawn in planned if name == method]
+        best[method] = max(tried, key=lambda trial: trial.validation).settings
+    return best
+
+
+def read_trials(log: Path) -> list[Trial]:
+    """Every trial of a log."""
+    if not log.exists():
+        return []
+    return [Trial(**json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines()]
+
+
+def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:
+    """The chosen settings as TOML.
+
+    >>> print(tuned_table({"bpr": {"width": 64, "bias": True}}, "chosen"))
+    # chosen
+    <BLANKLINE>
+    [bpr]
+    width = 64
+    bias = true
+    <BLANKLINE>
+    """
+    parts = [f"# {heading}\n"]
+    for method, settings in best.items():
+        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+        parts.append("\n".join([f"[{method}]", *lines]) + "\n")
+    return "\n".join(parts)
+
+
+def attempt(task: Task, device: str, folder: str, method: str, number: int, settings: dict[str, Any]) -> Trial:
+    """Train with these settings and look at validation; a diverging trial counts as 0."""
+    sees = METHODS[method].sees
+    release = replace(RELEASE, delta=1 / len(task.pair.users)) if Sees.RELEASE in sees else None
+    arm = Arm(name=method, method=method, release=release, plaintext=sees == (Sees.PLAINTEXT,), settings=settings)
+    split = task.split(SEED)
+    started = time.perf_counter()
+    try:
+        model, epochs, _ = fit(task, split, arm, SEED, device)
+        found, failure = validation_ndcg(model, split), ""
+    except PriCDRError as error:
+        found, epochs, failure = 0.0, 0, str(error)
+    return Trial(
+        folder, method, number, settings, round(found, 6), epochs, round(time.perf_counter() - started, 2), failure
+    )

@@ -1,0 +1,72 @@
+"""Results as tables: means over seeds with standard errors, users with and without history apart."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pricdr.evaluation.metrics import NAMES
+from pricdr.experiments.results import Result, mean
+from pricdr.experiments.spec import Spec
+
+DECISIVE = "NDCG@10"
+"""The metric that is also compared seed by seed, and reported for full ranking."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Text in rows; the first column names the arm."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def markdown(self) -> str:
+        """The table as Markdown, readable as it is."""
+        widths = [max(len(row[at]) for row in (self.header, *self.rows)) for at in range(len(self.header))]
+        ruler = tuple("-" * width for width in widths)
+        lines = [
+            "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
+            for row in (self.header, ruler, *self.rows)
+        ]
+        return "\n".join([f"### {self.title}", "", *lines])
+
+
+def tables(spec: Spec, results: Sequence[Result]) -> list[Table]:
+    """One table for each kind of user the spec has."""
+    by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
+    users = results[0].users
+    strata = [name for name in ("warm", "cold") if users[name]]
+    return [_table(spec, by_arm, stratum, users[stratum]) for stratum in strata]
+
+
+def report(spec: Spec, results: Sequence[Result]) -> str:
+    """The whole result of a spec as Markdown."""
+    devices = ", ".join(sorted({result.device for result in results}))
+    foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {devices}."
+    parts = [f"## {spec.title}", spec.note.strip(), *(table.markdown() for table in tables(spec, results)), foot]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: int) -> Table:
+    full = all("full" in result.figures for results in by_arm.values() for result in results)
+    header = ["", *NAMES]
+    if spec.baseline is not None:
+        header.append(f"{DECISIVE} − {spec.baseline}")
+    if full:
+        header.append(f"{DECISIVE}, full ranking")
+    header += ["seconds"]
+    rows = [_row(spec, name, by_arm, stratum, full=full) for name in by_arm]
+    what = "users with target history (warm)" if stratum == "warm" else "users without target history (cold)"
+    return Table(f"{users:,} {what}, ranked among 99 negatives", tuple(header), tuple(rows))
+
+
+def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum: str, *, full: bool) -> tuple[str, ...]:
+    results = by_arm[name]
+    cells = [name, *(str(mean(r.figures["sampled"][stratum][metric] for r in results)) for metric in NAMES)]
+    if spec.baseline is not None:
+        base = [r.figures["sampled"][stratum][DECISIVE] for r in by_arm[spec.baseline]]
+        own = [r.figures["sampled"][stratum][DECISIVE] for r in results]
+        cells.append("" if name == spec.baseline else str(mean(a - b for a, b in zip(own, base, strict=True))))
+    if full:
+        cells.append(str(mean(r.figures["full"][stratum][DECISIVE] for r in results)))
+    cells.append(f"{mean(r.seconds for r in results).value:.0f}")
+    return tuple(cells)

@@ -1,0 +1,150 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.readers import write_ratings
+from pricdr.data.synthetic import synthetic_pair
+from pricdr.errors import InputError
+from pricdr.experiments import search as searching
+from pricdr.experiments.releases import simulate
+from pricdr.experiments.results import Result, mean, read
+from pricdr.experiments.runner import run
+from pricdr.experiments.search import draws, read_trials, search, tuned_table
+from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec, Rows, Spec
+from pricdr.experiments.tables import report, tables
+from pricdr.experiments.tasks import load_task
+from pricdr.experiments.workers import Place
+from pricdr.models.catalogue import METHODS
+from pricdr.privacy.calibration import sigma_for
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.strategies import BY_NAME
+from pricdr.publish import publish
+
+DATA = DataSpec(folder="toy", source="source.parquet", target="target.parquet", core=1, cold=0.25)
+SMALL = {"hidden": 8, "width": 4, "epochs": 2, "batch": 64}
+ARMS = (
+    Arm(name="popularity", method="popularity"),
+    Arm(name="target only", method="dmf", settings=SMALL),
+    Arm(name="released", method="hetero", release=ReleaseSpec(dim=8), settings=SMALL),
+    Arm(name="plaintext", method="hetero", plaintext=True, settings=SMALL),
+)
+SPEC = Spec(name="toy", title="Toy", data=DATA, arms=ARMS, seeds=(1, 2), baseline="popularity")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data") / "toy"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("source", "target"):
+        pairs = [(u, i) for u in range(150) for i in rng.choice(400, 12, replace=False)]
+        ratings = Ratings.from_triples([f"u{u:03d}" for u, _ in pairs], [f"{name}{i:03d}" for _, i in pairs])
+        write_ratings(folder / f"{name}.parquet", ratings)
+    return folder.parent
+
+
+def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
+    place, out = Place(root, tmp_path / "prepared", "cpu"), tmp_path / "toy.jsonl"
+    first = run(replace(SPEC, seeds=(1,)), out, place)
+    assert [result.arm for result in first] == [arm.name for arm in ARMS]
+    told = []
+    results = run(SPEC, out, place, progress=lambda what, done, total, note="": told.append((done, total)))
+    assert len(results) == 8
+    assert told == [(done, 8) for done in range(5, 9)]  # only the second seed was missing
+    assert read(out) == [*first, *(result for result in results if result.seed == 2)]
+    again = run(replace(SPEC, seeds=(1,)), tmp_path / "again.jsonl", place)
+    assert [r.figures for r in again] == [r.figures for r in first]
+    for result in results:
+        assert set(result.figures) == {"sampled", "full"}
+        assert result.users["cold"] == round(0.25 * sum(result.users.values()))
+        assert result.figures["sampled"]["cold"]["HR@10"] >= result.figures["full"]["cold"]["HR@10"]
+    warm, cold = tables(SPEC, results)
+    assert [row[0] for row in warm.rows] == [arm.name for arm in ARMS]
+    assert "without target history" in cold.title
+    values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
+    assert str(mean(values)) in report(SPEC, results)
+
+
+def test_prepared_arrays_are_the_data(root, tmp_path):
+    fresh = load_task(DATA, root)
+    load_task(DATA, root, tmp_path)
+    kept = load_task(DATA, tmp_path / "there is no such data", tmp_path)
+    assert kept.pair.users == fresh.pair.users
+    for name in ("source", "target"):
+        left, right = getattr(kept.pair, name), getattr(fresh.pair, name)
+        assert left.items == right.items
+        assert (left.matrix != right.matrix).nnz == 0
+    assert np.array_equal(kept.split(3).test.negatives, fresh.split(3).test.negatives)
+
+
+def test_absent_data_is_named(tmp_path):
+    with pytest.raises(InputError, match="no data folder"):
+        load_task(DATA, tmp_path)
+
+
+def test_a_results_file_that_is_none_is_named(tmp_path):
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"spec": 1}\n')
+    with pytest.raises(InputError, match="line 1"):
+        read(path)
+
+
+@pytest.mark.parametrize("strategy", ["jlt", "sjlt"])
+def test_a_simulated_release_is_the_one_publish_makes_from_the_same_seed(strategy):
+    source = synthetic_pair().source.select(users=synthetic_pair().users[:40])
+    spec = ReleaseSpec(strategy=strategy, dim=16, epsilon=2, delta=1e-5)
+    promise = Guarantee(epsilon=2, delta=1e-5)
+    expected = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5)
+    assert np.array_equal(simulate(source, spec, 5).matrix, expected.matrix)
+    clean = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5, insecure_no_noise=True)
+    assert np.array_equal(simulate(source, replace(spec, rows=Rows.NOISELESS), 5).matrix, clean.matrix)
+
+
+def test_controls_hold_nothing_of_the_users():
+    source = Ratings.from_triples([f"u{u}" for u in range(200) for _ in range(3)], [f"i{i}" for i in range(600)])
+    spec = ReleaseSpec(dim=32, epsilon=1, delta=1e-5)
+    clean = simulate(source, replace(spec, rows=Rows.NOISELESS), 1).matrix
+    shuffled = simulate(source, replace(spec, rows=Rows.SHUFFLED), 1).matrix
+    assert sorted(map(tuple, clean.tolist())) == sorted(map(tuple, shuffled.tolist()))
+    assert (clean != shuffled).any(axis=1).mean() > 0.9
+    noise = simulate(source, replace(spec, rows=Rows.NOISE), 1).matrix
+    sigma = sigma_for(1, 1e-5, sensitivity=1.0, dim=32)
+    assert noise.std() == pytest.approx(sigma, rel=0.05)
+    assert abs((noise * clean).sum() / (np.linalg.norm(clean) * sigma)) < 5
+
+
+def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_path, monkeypatch):
+    for method in METHODS:
+        assert draws(method, 6) == draws(method, 6)
+        assert draws(method, 9)[:6] == draws(method, 6)
+        for drawn in draws(method, 6):
+            METHODS[method].configure(drawn)
+    monkeypatch.setattr(searching, "draws", lambda method, trials: [{**SMALL, "width": 2 + n} for n in range(trials)])
+    place, log = Place(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
+    best = search(DATA, ["dmf", "hetero"], 2, log, place)
+    trials = read_trials(log)
+    assert len(trials) == 4
+    for method, settings in best.items():
+        tried = [trial for trial in trials if trial.method == method]
+        assert settings == max(tried, key=lambda trial: trial.validation).settings
+    before = log.read_text()
+    assert search(DATA, ["dmf", "hetero"], 2, log, place) == best
+    assert log.read_text() == before
+    assert "[dmf]\n" in tuned_table(best, "x")
+
+
+def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monkeypatch):
+    monkeypatch.setattr(searching, "draws", lambda method, trials: [{**SMALL, "learning_rate": 1e30}, SMALL])
+    best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", Place(root, tmp_path, "cpu"))
+    failed = next(trial for trial in read_trials(tmp_path / "log.jsonl") if trial.failure)
+    assert failed.validation == 0
+    assert "loss became" in failed.failure
+    assert best["dmf"] == SMALL
+
+
+def test_results_survive_as_json(tmp_path):
+    result = Result("s", "a", "k", 1, {"sampled": {"all": {"HR@5": 0.5}}}, {"warm": 1, "cold": 0}, 0.1, 3, 1.5, "cpu")
+    assert Result(**json.loads(json.dumps(result.__dict__))) == result

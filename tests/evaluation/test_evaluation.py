@@ -13,7 +13,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.compare import compare, standard_error
 from pricdr.evaluation.metrics import NAMES, per_user, rank_of
-from pricdr.evaluation.ranking import ranks
+from pricdr.evaluation.ranking import ranks, sampled_ranks
 
 
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 5), st.integers(2, 30)), elements=st.integers(-3, 3).map(float)))
@@ -124,3 +124,35 @@ def test_comparing_different_users_is_refused():
 def test_standard_errors():
     assert standard_error(np.array([1.0, 0.0, 1.0, 0.0])) == pytest.approx(stats.sem([1, 0, 1, 0]))
     assert math.isnan(standard_error(np.array([1.0])))
+
+
+TORCHMETRICS = [  # torchmetrics 1.9.0: retrieval_hit_rate, _normalized_dcg, _reciprocal_rank at top_k 5, then 10
+    [1.0, 0.5, 0.333333, 1.0, 0.5, 0.333333],
+    [0.0, 0.0, 0.0, 1.0, 0.30103, 0.111111],
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+    [1.0, 0.430677, 0.25, 1.0, 0.430677, 0.25],
+    [0.0, 0.0, 0.0, 1.0, 0.333333, 0.142857],
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+]
+
+
+def test_metrics_are_those_of_a_published_implementation():
+    rng = np.random.default_rng(7)
+    scores = np.stack([rng.standard_normal(100) for _ in TORCHMETRICS])
+    scores[:, 0] += 1.5
+    found = per_user(rank_of(scores[:, 0], scores[:, 1:]))
+    np.testing.assert_allclose(np.column_stack([found[name] for name in NAMES]), TORCHMETRICS, atol=1e-6)
+
+
+def test_ranks_among_candidates_alone_are_those_of_the_full_pass():
+    rng = np.random.default_rng(1)
+    scores = rng.integers(0, 20, (1100, 150)).astype(np.float32)
+    negatives = np.stack([rng.permutation(np.arange(1, 150))[:99] for _ in range(1100)])
+    held_out = HeldOut(rng.permutation(1100), np.zeros(1100, dtype=np.int64), negatives)
+    expected, _ = ranks(lambda users: scores[users], held_out, sp.csr_array((1100, 150)))
+    found = sampled_ranks(lambda users, items: np.take_along_axis(scores[users], items, axis=1), held_out)
+    assert np.array_equal(found, expected)
+    with pytest.raises(InputError, match="finite"):
+        sampled_ranks(lambda users, items: np.full(items.shape, np.nan), held_out)

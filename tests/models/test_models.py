@@ -80,6 +80,14 @@ def test_a_gradient_reaches_every_parameter(planted, name):
         assert parameter.grad.abs().sum() > 0, name
 
 
+def test_an_item_nobody_rated_is_scored_like_any_other(planted):
+    """Held-out items can lose their last training rating."""
+    target = planted.target.select(items=(*planted.target.items, "nobody rated it"))
+    for model in (TARGET_ONLY.fit(target), HETERO.fit(target, planted.release), PAPER.fit(target, planted.release)):
+        assert np.isfinite(model.score(np.arange(60))[:, -1]).all()
+        assert "nobody rated it" in {r.item for r in model.recommend(["u00"], k=41)}
+
+
 def test_a_release_over_other_users_is_refused(planted):
     with pytest.raises(InputError, match="another user list"):
         HETERO.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))

@@ -59,6 +59,7 @@ def _begin(data: DataSpec, place: Place) -> None:
     import torch
 
     torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high")  # a GPU multiplies in TF32; processors take no notice
     _TASK.append((load_task(data, place.data, place.prepared), place.device))
 
 

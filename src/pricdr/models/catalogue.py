@@ -81,6 +81,16 @@ _ENTRIES = (
     ),
     Entry("symmetric", "PriCDR-SYM: auto-encoders on both sides", RELEASE, "symmetric:SymmetricCDR"),
     Entry("dmf", "deep matrix factorisation: user and item towers", TARGET, "dmf:DMF"),
+    Entry("bpr", "matrix factorisation with a pairwise loss", TARGET, "bpr:BPR"),
+    Entry("neumf", "matrix factorisation and a multi-layer perceptron, fused", TARGET, "neumf:NeuMF"),
+    Entry("conet", "two networks with cross connections", PLAINTEXT, "conet:CoNet"),
+    Entry("ddtcdr", "two networks and an orthogonal map between their users", PLAINTEXT, "ddtcdr:DDTCDR"),
+    Entry("darec", "auto-encoders with a domain classifier to be fooled", PLAINTEXT, "darec:DARec"),
+    Entry("etl", "auto-encoders joined by an equivalent transformation", PLAINTEXT, "etl:ETL"),
     Entry("popularity", "items by how often they were rated: the control", TARGET, "popularity:Popularity"),
+    Entry("itemknn", "items like those a user rated, by cosine", TARGET, "itemknn:ItemKNN"),
+    Entry("ease", "linear item-item model in closed form", TARGET, "ease:EASE"),
+    Entry("ease-source", "EASE on target and source ratings together", PLAINTEXT, "ease_source:EASESource"),
+    Entry("ease-release", "EASE on target ratings and release rows together", RELEASE, "ease_release:EASERelease"),
 )
 METHODS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

@@ -35,9 +35,9 @@ class FusionConfig:
     hidden: int = 500
     width: int = 200
     dropout: float = 0.5
-    entry_dropout: float = 0.5
+    entry_dropout: float = 0.7
     """Share of a row's ratings left out in each batch."""
-    release_dropout: float = 0.2
+    release_dropout: float = 0.5
     """Share of a release row's numbers left out in each batch."""
     plaintext_dropout: float = 0.7
     """Share of a plaintext source row's ratings left out in each batch."""

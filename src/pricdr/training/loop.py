@@ -35,8 +35,8 @@ class TrainingOptions:
     epochs: int = 200
     patience: int = 20
     """Epochs without a better validation metric before stopping."""
-    batch: int = 128
-    learning_rate: float = 5e-4
+    batch: int = 256
+    learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     seed: int = 0
     device: str = "auto"
@@ -93,7 +93,9 @@ def train(
     Every epoch's randomness follows from the seed and its number alone. So a run that is killed and resumed from its
     checkpoint goes through the same batches and the same dropout, and ends with the same network.
     """
-    optimizer = torch.optim.AdamW(network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay)
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+    )
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
     history: list[Epoch] = []
     with seeded(options.seed, rows.device):

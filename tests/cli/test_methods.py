@@ -1,0 +1,124 @@
+"""Every method through the command line, with what it is allowed to see, and what is refused."""
+
+import errno
+import json
+
+import polars as pl
+import pytest
+
+from pricdr import JLT, Guarantee, publish, synthetic_pair
+from pricdr.cli import run
+from pricdr.data.ratings import Ratings
+from pricdr.data.readers import write_ratings
+from pricdr.data.synthetic import SyntheticConfig
+from pricdr.models.catalogue import METHODS, Sees
+
+TRAINED = {"hetero", "symmetric", "dmf", "bpr", "neumf", "conet", "ddtcdr", "darec", "etl"}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """A target's ratings and split, the release it received, and (for comparison) the source's ratings."""
+    folder = tmp_path_factory.mktemp("target")
+    pair = synthetic_pair(SyntheticConfig(users=120, source_items=250, target_items=300))
+    write_ratings(folder / "ratings.parquet", pair.target)
+    write_ratings(folder / "source.parquet", pair.source)
+    promise = Guarantee(epsilon=8, delta=1e-6)
+    publish(pair.source, promise, strategy=JLT(dim=16), users=pair.users).save(folder / "release")
+    assert run(["split", str(folder / "ratings.parquet"), "--out", str(folder / "split"), "--cold", "0.2"]) == 0
+    return folder
+
+
+def inputs(here, name):
+    sees = METHODS[name].sees
+    if Sees.RELEASE in sees:
+        return ["--release", str(here / "release")]
+    return ["--source", str(here / "source.parquet")] if Sees.PLAINTEXT in sees else []
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_trains_evaluates_and_recommends(here, tmp_path, name):
+    quick = ["--epochs", "1", "--device", "cpu"] if name in TRAINED else []
+    model = tmp_path / "model"
+    fixed = ["train", str(here / "split"), "--method", name, *inputs(here, name), *quick]
+    assert run([*fixed, "--out", str(model)]) == 0
+    about = json.loads((model / "model.json").read_text())
+    assert about["method"] == name
+    assert about["plaintext_source"] == ("--source" in fixed)
+    assert run(["evaluate", str(model), str(here / "split"), "--json", str(tmp_path / "e.json")]) == 0
+    assert 0 <= json.loads((tmp_path / "e.json").read_text())["full"]["cold"]["NDCG@10"] <= 1
+    assert run(["recommend", str(model), "--out", str(tmp_path / "r.parquet"), "-k", "3"]) == 0
+    assert len(pl.read_parquet(tmp_path / "r.parquet")) == 3 * 120
+
+
+def test_the_list_of_methods_says_which_are_not_private(capsys):
+    assert run(["methods"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{name} " in said for name in METHODS)
+    assert said.count("NOT PRIVATE") == sum(Sees.PLAINTEXT in entry.sees for entry in METHODS.values())
+    assert {name for name, entry in METHODS.items() if not entry.private} == {
+        "conet",
+        "ddtcdr",
+        "darec",
+        "etl",
+        "ease-source",
+    }
+
+
+def test_reading_the_source_in_plaintext_is_said(here, tmp_path, capsys):
+    fixed = ["train", str(here / "split"), "--source", str(here / "source.parquet"), "--epochs", "1"]
+    assert run([*fixed, "--out", str(tmp_path / "m")]) == 0
+    assert "NOT PRIVATE" in capsys.readouterr().err
+
+
+def test_settings_come_from_preset_file_and_flags_in_this_order(here, tmp_path):
+    (tmp_path / "c.toml").write_text("hidden = 12\nwidth = 6\nepochs = 9\n")
+    fixed = ["train", str(here / "split"), "--release", str(here / "release"), "--config", str(tmp_path / "c.toml")]
+    assert run([*fixed, "--epochs", "1", "--preset", "paper", "--out", str(tmp_path / "m")]) == 0
+    config = json.loads((tmp_path / "m" / "model.json").read_text())["config"]
+    assert config["config"] == {"hidden": 12, "width": 6, "alignment": 100.0}
+    assert config["options"]["epochs"] == 1
+    assert config["options"]["batch"] == 128
+
+
+@pytest.mark.parametrize(
+    ("settings", "extra", "message"),
+    [
+        ("hiden = 3", [], "no setting 'hiden'"),
+        ('hidden = "3"', [], "hidden must be int"),
+        ("dropout = 1.5", [], "dropout"),
+        ("hidden = ", [], "not TOML"),
+        ("", ["--method", "dmf", "--preset", "paper"], "no preset 'paper'"),
+        ("", ["--method", "popularity", "--epochs", "3"], "no setting 'epochs'"),
+        ("", ["--method", "ease", "--source", "source.parquet"], "takes neither"),
+        ("", ["--method", "conet"], "takes --source"),
+        ("", ["--method", "conet", "--release", "release"], "takes --source"),
+        ("", ["--release", "release", "--source", "source.parquet"], "not both"),
+        ("", ["--source", "source.parquet", "--preset", "paper"], "takes a release"),
+        ("", ["--source", "strangers.parquet"], "same people"),
+    ],
+)
+def test_wrong_settings_and_inputs_end_in_one_line(here, tmp_path, monkeypatch, capsys, settings, extra, message):
+    monkeypatch.chdir(here)
+    write = tmp_path / "c.toml"
+    write.write_text(settings)
+    strangers = here / "strangers.parquet"
+    if not strangers.exists():
+        write_ratings(strangers, Ratings.from_triples(["nobody", "here"], ["a", "b"]))
+    fixed = ["train", "split", "--out", str(tmp_path / "m"), *([] if not settings else ["--config", str(write)])]
+    assert run([*fixed, *extra]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert message in error[-1]
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_full_disk_leaves_nothing_behind(here, tmp_path, monkeypatch, capsys):
+    import pricdr.model_files
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device", "model.safetensors")
+
+    monkeypatch.setattr(pricdr.model_files, "save_file", full)
+    assert run(["train", str(here / "split"), "--method", "popularity", "--out", str(tmp_path / "m")]) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

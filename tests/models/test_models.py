@@ -127,6 +127,14 @@ def test_validation_never_leaves_cold_users_worse_off_than_without_the_release(p
         assert gains[0] > 0.9
 
 
+def test_history_is_hidden_more_where_someone_has_none(planted):
+    warm = planted.target.select(users=planted.target.users[:48])
+    listed = Rows(planted.release.matrix[:48], planted.release.users[:48])
+    assert FusionRun(TwoTowers, Inputs.of(planted.target, planted.release), SMALL, QUICK).hide == SMALL.hide
+    assert FusionRun(TwoTowers, Inputs.of(warm, planted.release), SMALL, QUICK).hide == SMALL.hide
+    assert FusionRun(TwoTowers, Inputs.of(warm, listed), SMALL, QUICK).hide == SMALL.hide_otherwise
+
+
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     order = np.random.default_rng(2).permutation(60)
     users = tuple(planted.release.users[i] for i in order)

@@ -43,6 +43,8 @@ class FusionConfig:
     """Share of a plaintext source row's ratings left out in each batch."""
     hide: float = 0.4
     """Share of training users whose history is hidden in each batch, so that the source learns to do without."""
+    hide_otherwise: float = 0.2
+    """The same where every user has history: hiding more costs them about .01 of NDCG@10 and serves nobody."""
     hide_source: float = 0.4
     """Share of the others whose source row is hidden, so that the history learns to do without it too."""
     reconstruction: float = 0.1
@@ -52,7 +54,15 @@ class FusionConfig:
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width)
-        for name in ("dropout", "entry_dropout", "release_dropout", "plaintext_dropout", "hide", "hide_source"):
+        for name in (
+            "dropout",
+            "entry_dropout",
+            "release_dropout",
+            "plaintext_dropout",
+            "hide",
+            "hide_otherwise",
+            "hide_source",
+        ):
             if not 0 <= getattr(self, name) < 1:
                 raise ParameterError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
         for name in ("reconstruction", "alignment"):
@@ -76,6 +86,8 @@ class FusionRun:
         self.columns = SparseRows(inputs.ratings.T.tocsr(), self.device).all()
         self.source = _source(inputs, self.device)
         self.present = torch.as_tensor(inputs.present, device=self.device)
+        someone_is_cold = bool(((self.rows.counts == 0) & self.present).any())
+        self.hide = config.hide if someone_is_cold else config.hide_otherwise
         n_users, n_items = inputs.ratings.shape
         width = 0 if inputs.source is None else inputs.source.shape[1]
         sparse = isinstance(self.source, SparseRows)
@@ -116,9 +128,9 @@ class FusionRun:
             seen = bags.keep(1 - config.entry_dropout)
             return all_items(network.logits(network.own(seen, torch.ones_like(users)), items), labels)
         chance = torch.rand(len(users), device=users.device)
-        hidden = (chance < config.hide) & self.present[users]  # only where the source can take over
+        hidden = (chance < self.hide) & self.present[users]  # only where the source can take over
         own = network.own(bags.keep(1 - config.entry_dropout).without(hidden), ~hidden)
-        known = self.present[users] & (hidden | (chance < 1 - config.hide_source * (1 - config.hide)))
+        known = self.present[users] & (hidden | (chance < 1 - config.hide_source * (1 - self.hide)))
         other = network.other(self._source_rows(users, training=True), known)
         loss = all_items(network.logits(own + other, items), labels)
         return loss + self._auxiliary(users, bags, other, known)

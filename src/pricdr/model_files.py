@@ -66,12 +66,16 @@ def load_model(folder: Path) -> tuple[Factors, About]:
             (np.ones(len(arrays["seen_items"])), arrays["seen_items"], arrays["seen_starts"]),
             shape=(len(users), len(items)),
         )
+        user_vectors = _unpack("user_vectors", arrays, len(users))
+        item_vectors = _unpack("item_vectors", arrays, len(items))
+        if sp.issparse(user_vectors) and not sp.issparse(item_vectors):
+            item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
         model = Factors(
             method=about.method,
             users=users,
             items=items,
-            user_vectors=_unpack("user_vectors", arrays, len(users)),
-            item_vectors=_unpack("item_vectors", arrays, len(items)),
+            user_vectors=user_vectors,
+            item_vectors=item_vectors,
             item_bias=arrays["item_bias"],
             seen=seen,
             in_release=arrays["in_release"].astype(bool),

@@ -88,6 +88,12 @@ def test_an_item_nobody_rated_is_scored_like_any_other(planted):
         assert "nobody rated it" in {r.item for r in model.recommend(["u00"], k=41)}
 
 
+def test_a_target_without_ratings_is_refused(planted):
+    nothing = planted.target.only(np.zeros(len(planted.target), dtype=bool))
+    with pytest.raises(InputError, match="nothing to train on"):
+        TARGET_ONLY.fit(nothing)
+
+
 def test_a_release_over_other_users_is_refused(planted):
     with pytest.raises(InputError, match="another user list"):
         HETERO.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.evaluation.metrics import per_user, rank_of
+from pricdr.errors import InputError
+from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import Epoch, Recording, Step, TrainingOptions, train
 
@@ -37,6 +38,8 @@ def fit_network(
 
     ``identity`` says what is trained on what: a checkpoint of another run is refused.
     """
+    if not len(rows):
+        raise InputError("there is nothing to train on: the target has no rating")
     checkpoint = None
     if recording.checkpoint is not None:
         digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
@@ -52,9 +55,14 @@ def fit_network(
     )
 
 
-@torch.no_grad()
 def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:
-    """NDCG@10 of the held-out items among their stored negatives, scored on the device in blocks of users."""
+    """NDCG@10 of the held-out items among their stored negatives."""
+    return float(ndcg_by_user(score, held_out, device).mean())
+
+
+@torch.no_grad()
+def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> FloatArray:
+    """The same for each user; scored on the device in blocks."""
     candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=device)
     users = torch.as_tensor(held_out.users, device=device)
     parts = [
@@ -62,7 +70,7 @@ def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) ->
         for start in range(0, len(users), _USERS_AT_ONCE)
     ]
     found = torch.cat(parts).double().cpu().numpy()
-    return float(per_user(rank_of(found[:, 0], found[:, 1:]))["NDCG@10"].mean())
+    return per_user(rank_of(found[:, 0], found[:, 1:]))["NDCG@10"]
 
 
 def ratings_identity(*sides: Ratings) -> str:

@@ -16,8 +16,9 @@ from torch import Tensor
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count
+from pricdr.evaluation.compare import standard_error
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_network, held_out_ndcg, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_network, ndcg_by_user, ratings_identity
 from pricdr.models.inputs import Inputs
 from pricdr.models.networks import Fusion, Sizes
 from pricdr.training.loop import Recording, TrainingOptions, seeded
@@ -187,19 +188,25 @@ class FusionRun:
         return lambda users, items: (self._user_vectors(users, gates)[:, None] * vectors[items]).sum(2) + bias[items]
 
     def _gates(self, validation: HeldOut | None) -> tuple[float, float]:
-        """How far to trust the source for warm and for cold users: what serves their validation items best."""
+        """How far to trust the source for warm and for cold users: what serves their validation items best.
+
+        Cold users fall back on what is popular, unless the source is better by more than a standard error: the best of
+        several gates is better on validation by chance alone, and a useless release must not cost them anything.
+        """
         if validation is None or self.source is None:
             return 1.0, 1.0
         empty = np.diff(self.inputs.ratings.indptr)[validation.users] == 0
-
-        def best(part: HeldOut, gates: list[tuple[float, float]]) -> tuple[float, float]:
-            return max(gates, key=lambda pair: held_out_ndcg(self._scorer(pair), part, self.device))
-
         warm, cold = validation.only(~empty), validation.only(empty)
-        return (
-            best(warm, [(gate, 1.0) for gate in GATES])[0] if len(warm) else 1.0,
-            best(cold, [(1.0, gate) for gate in GATES])[1] if len(cold) else 1.0,
-        )
+        gates = (1.0, 1.0)
+        if len(warm):
+            found = {gate: ndcg_by_user(self._scorer((gate, 1.0)), warm, self.device) for gate in GATES}
+            gates = (max(GATES, key=lambda gate: found[gate].mean()), 1.0)
+        if len(cold):
+            found = {gate: ndcg_by_user(self._scorer((1.0, gate)), cold, self.device) for gate in GATES}
+            best = max(GATES, key=lambda gate: found[gate].mean())
+            gain = found[best] - found[0.0]
+            gates = (gates[0], best if gain.mean() > standard_error(gain) else 0.0)
+        return gates
 
     def _fingerprint(self) -> str:
         """SHA-256 of everything that is trained on."""

@@ -40,7 +40,9 @@ class PaperCDR(ReleaseMethod):
     """
 
     config: PaperConfig = field(default_factory=PaperConfig)
-    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0))
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(batch=128, learning_rate=5e-4, weight_decay=0.0)
+    )
 
     def fit(
         self,

@@ -32,7 +32,7 @@ class TrainingError(PriCDRError):
 class TrainingOptions:
     """How long and how fast to train; none of it changes what a network is."""
 
-    epochs: int = 200
+    epochs: int = 400
     patience: int = 20
     """Epochs without a better validation metric before stopping."""
     batch: int = 256

@@ -1,0 +1,113 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pricdr.errors import ParameterError
+from pricdr.models import closed_form
+from pricdr.models.closed_form import Side, ease, popularity_tie_break
+from pricdr.models.inputs import Inputs
+
+USERS, ITEMS, OTHERS = 30, 20, 25
+
+
+def inputs(kind, seed=0):
+    """Random ratings whose values must not matter, with empty rows and an empty column, and a source of either kind."""
+    rng = np.random.default_rng(seed)
+    rated = rng.random((USERS, ITEMS)) < 0.2
+    rated[::5] = rated[:, 4] = False
+    target = sp.csr_array(np.where(rated, 3.0, 0.0))
+    source = {
+        "nothing": None,
+        "plaintext": sp.csr_array(np.where(rng.random((USERS, OTHERS)) < 0.3, 5.0, 0.0)),
+        "release": rng.standard_normal((USERS, OTHERS)).astype(np.float32),
+    }[kind]
+    users, items = tuple(f"u{u}" for u in range(USERS)), tuple(f"i{i}" for i in range(ITEMS))
+    return Inputs(users, items, target, source, np.full(USERS, source is not None))
+
+
+def stacked(given, weight):
+    own = (given.ratings.toarray() != 0).astype(float)
+    if given.source is None:
+        return own
+    other = (given.source.toarray() != 0).astype(float) if sp.issparse(given.source) else given.source
+    return np.hstack([own, weight * other])
+
+
+def regressions(X, regularisation):
+    """EASE by its definition: one ridge regression per item, on all columns but its own."""
+    B = np.zeros((X.shape[1], ITEMS))
+    for item in range(ITEMS):
+        others = np.arange(X.shape[1]) != item
+        Z = X[:, others]
+        B[others, item] = np.linalg.solve(Z.T @ Z + regularisation * np.eye(Z.shape[1]), Z.T @ X[:, item])
+    return B
+
+
+@pytest.mark.parametrize("block", [7, 1024])
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
+def test_it_is_one_ridge_regression_per_item(monkeypatch, kind, side, block):
+    monkeypatch.setattr(closed_form, "_BLOCK", block)
+    given = inputs(kind)
+    X = stacked(given, 0.4)
+    model = ease("ease", given, regularisation=2.0, weight=0.4, side=side)
+    own = X[:, :ITEMS]  # vectors leave a user's own row out
+    np.testing.assert_allclose(model.score(np.arange(USERS)) + own, X @ regressions(X, 2.0), atol=1e-4)
+
+
+@pytest.mark.parametrize("regularisation", [0.1, 3.0, 300.0])
+@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
+def test_both_sides_agree(kind, regularisation):
+    primal, dual = (
+        ease("ease", inputs(kind), regularisation=regularisation, weight=0.7, side=side).score(np.arange(USERS))
+        for side in Side
+    )
+    assert np.abs(primal).max() > 1e-3
+    np.testing.assert_allclose(primal, dual, atol=1e-4 * np.abs(primal).max())
+
+
+def test_the_smaller_side_is_solved():
+    """30 users: 20 columns are fewer, 45 are more. A dual has dense vectors for users, a primal for items."""
+    few, many = (ease("ease", inputs(kind), regularisation=1.0) for kind in ("nothing", "plaintext"))
+    assert (sp.issparse(few.user_vectors), sp.issparse(few.item_vectors)) == (True, False)
+    assert (sp.issparse(many.user_vectors), sp.issparse(many.item_vectors)) == (False, True)
+    with_history = int((np.diff(inputs("plaintext").ratings.indptr) > 0).sum())
+    assert many.user_vectors.shape == (30, with_history)  # the others predict nothing of the target
+    assert with_history < 30
+    assert {few.item_vectors.dtype, many.user_vectors.dtype} == {np.dtype(np.float32)}
+
+
+def test_the_inverse_takes_no_memory_of_its_own():
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal((40, 40))
+    gram = np.asfortranarray(np.tril(root @ root.T))
+    wanted = np.linalg.inv(root @ root.T + 0.5 * np.eye(40))
+    inverse = closed_form._inverse(gram, 0.5)
+    assert np.shares_memory(inverse, gram)
+    np.testing.assert_allclose(inverse, wanted, atol=1e-10)
+
+
+def test_the_own_row_only_shifts_what_was_rated():
+    """So leaving it out changes nothing that is recommended or ranked."""
+    given = inputs("plaintext")
+    X = stacked(given, 1.0)
+    full = X @ regressions(X, 2.0)
+    unrated = X[:, :ITEMS] == 0
+    found = ease("ease", given, regularisation=2.0).score(np.arange(USERS))
+    np.testing.assert_allclose(found[unrated], full[unrated], atol=1e-4)
+
+
+def test_popularity_breaks_ties_and_nothing_else():
+    bias = popularity_tie_break(inputs("nothing").ratings, 1e-6)
+    counts = np.bincount(inputs("nothing").ratings.indices, minlength=ITEMS)
+    assert np.array_equal(np.argsort(bias, kind="stable"), np.argsort(counts, kind="stable"))
+    assert bias.max() == np.float32(1e-6)
+    assert bias[4] == 0
+    assert not popularity_tie_break(sp.csr_array((3, 2)), 1.0).any()
+
+
+@pytest.mark.parametrize("regularisation", [1e-30, 1e-10])
+def test_a_hopeless_regularisation_is_refused(regularisation):
+    twins = Inputs(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
+    with pytest.raises(ParameterError, match="too small"):
+        ease("ease", twins, regularisation=regularisation)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from pricdr.errors import InputError, ParameterError
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import ranks
+from pricdr.models.ease_release import EASERelease, EASEReleaseConfig
+from pricdr.models.factors import Basis
+from pricdr.models.popularity import Popularity
+from pricdr.testing.contracts import Planted, RecommenderContract, Rows
+
+METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))
+
+
+class TestContract(RecommenderContract):
+    fit = staticmethod(lambda p: METHOD.fit(p.target, p.release))
+    serves_cold_users = True
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+def ndcg(model, planted, cold):
+    part = planted.validation.only((np.diff(planted.target.matrix.indptr) == 0) == cold)
+    return per_user(ranks(model.score, part, planted.target.matrix)[0])["NDCG@10"].mean()
+
+
+@pytest.mark.parametrize("cold", [False, True])
+def test_it_beats_popularity_by_far(planted, cold):
+    popular = Popularity().fit(planted.target)
+    assert ndcg(METHOD.fit(planted.target, planted.release), planted, cold) > ndcg(popular, planted, cold) + 0.3
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+@pytest.mark.parametrize("scale", [1.0, 50.0])
+def test_it_is_the_printed_closed_form_on_target_and_centred_scaled_release(planted, shift, scale):
+    rows = planted.release.matrix - planted.release.matrix.mean(axis=0)
+    rows /= np.linalg.norm(rows, axis=1).mean()
+    X = np.hstack([planted.target.matrix.toarray(), 2.0 * rows])
+    P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
+    B = np.eye(X.shape[1]) - P / np.diag(P)
+    moved = Rows((scale * planted.release.matrix + shift).astype(np.float32), planted.release.users)
+    method = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=2.0))
+    model = method.fit(planted.target, moved)
+    np.testing.assert_allclose(model.score(np.arange(60)) + X[:, :40], (X @ B)[:, :40], atol=1e-4)
+
+
+def test_users_of_the_release_alone_are_served_from_it(planted):
+    warm = planted.target.select(users=planted.target.users[:48])
+    model = METHOD.fit(warm, planted.release)
+    found = model.recommend(list(planted.cold), k=5)
+    assert {r.basis for r in found} == {Basis.RELEASE}
+    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+
+
+def test_a_release_over_other_users_is_refused(planted):
+    with pytest.raises(InputError, match="another user list"):
+        METHOD.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
+
+
+@pytest.mark.parametrize("name", ["regularisation", "weight"])
+@pytest.mark.parametrize("value", [0.0, -1.0, float("inf"), float("nan")])
+def test_impossible_settings_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        EASEReleaseConfig(**{name: value})

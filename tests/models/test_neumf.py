@@ -1,0 +1,138 @@
+import numpy as np
+import pytest
+import torch
+
+from pricdr.errors import ParameterError
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import ranks
+from pricdr.models.neumf import NeuMF, NeuMFConfig, _Run
+from pricdr.models.popularity import Popularity
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.training.loop import Recording, TrainingOptions
+
+SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)
+QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=1e-2, weight_decay=1e-3, device="cpu")
+METHOD = NeuMF(config=SMALL, options=QUICK)
+
+
+class TestContract(RecommenderContract):
+    fit = staticmethod(lambda p: METHOD.fit(p.target, validation=p.validation))
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+def ndcg(model, planted):
+    warm = planted.validation.only(np.diff(planted.target.matrix.indptr) > 0)
+    return per_user(ranks(model.score, warm, planted.target.matrix)[0])["NDCG@10"].mean()
+
+
+def test_it_beats_popularity_by_far(planted):
+    assert ndcg(METHOD.fit(planted.target), planted) > ndcg(Popularity().fit(planted.target), planted) + 0.3
+
+
+def arrays(run):
+    return {name: parameter.detach().double().numpy() for name, parameter in run.network.named_parameters()}
+
+
+def test_without_the_networks_output_weights_it_is_gmf(planted):
+    run = _Run(planted.target, SMALL, QUICK)
+    with torch.no_grad():
+        run.network.mlp_output.weight.zero_()
+        run.network.product_output.uniform_(-2, 2)
+    a = arrays(run)
+    gmf = (a["product_users"] * a["product_output"]) @ a["product_items"].T + a["mlp_output.bias"]
+    np.testing.assert_allclose(run.factors().score(np.arange(48)), gmf[:48], atol=1e-5)
+
+
+def test_without_gmfs_output_weights_it_is_a_network_over_both_vectors(planted):
+    """Written out for one pair, as printed: layers over the concatenation [user; item]."""
+    run = _Run(planted.target, SMALL, QUICK)
+    with torch.no_grad():
+        run.network.product_output.zero_()
+    a = arrays(run)
+    hidden = np.concatenate([a["mlp_users"][3], a["mlp_items"][7]])
+    first = np.hstack([a["from_user.weight"], a["from_item.weight"]])
+    hidden = np.maximum(first @ hidden + a["from_user.bias"], 0)
+    assert len(hidden) == 16
+    for layer in range(2):
+        hidden = np.maximum(a[f"hidden.{layer}.weight"] @ hidden + a[f"hidden.{layer}.bias"], 0)
+    assert len(hidden) == 4
+    wanted = a["mlp_output.weight"][0] @ hidden + a["mlp_output.bias"][0]
+    assert run.factors().score(np.array([3]))[0, 7] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted, monkeypatch):
+    config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
+    run = _Run(planted.target, config, QUICK)
+    drawn = torch.tensor([[5, 9]])
+    monkeypatch.setattr(run.negatives, "draw", lambda users, count: drawn[:, :count])
+    scores = run.factors().score(run.user_of[:1].numpy())[0].astype(float)
+    chance = 1 / (1 + np.exp(-scores))
+    wanted = -(np.log(chance[run.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
+    assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
+    lengths = _Run(planted.target, NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), QUICK)
+    assert lengths.step(torch.tensor([0])).item() > wanted
+
+
+def test_a_gradient_reaches_every_parameter(planted):
+    run = _Run(planted.target, SMALL, QUICK)
+    run.network.train()
+    run.step(torch.arange(40)).backward()
+    for name, parameter in run.network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_validation_and_the_model_score_alike(planted):
+    run = _Run(planted.target, SMALL, QUICK)
+    run.network.eval()
+    items = torch.arange(40).tile(60, 1)
+    np.testing.assert_allclose(
+        run.scorer()(torch.arange(60), items).detach(), run.factors().score(np.arange(60)), atol=1e-6
+    )
+
+
+def test_users_without_ratings_are_all_served_alike(planted):
+    scores = METHOD.fit(planted.target).score(np.arange(48, 60))
+    np.testing.assert_allclose(scores, np.tile(scores[0], (12, 1)), atol=1e-6)
+
+
+def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
+    checkpoint = tmp_path / "run.safetensors"
+
+    class KilledError(Exception):
+        pass
+
+    def die(what, done, total, note=""):
+        if done == 4:
+            raise KilledError
+
+    straight = METHOD.fit(planted.target, validation=planted.validation)
+    with pytest.raises(KilledError):
+        METHOD.fit(
+            planted.target, validation=planted.validation, recording=Recording(checkpoint=checkpoint, progress=die)
+        )
+    assert checkpoint.exists()
+    resumed = METHOD.fit(planted.target, validation=planted.validation, recording=Recording(checkpoint=checkpoint))
+    assert np.array_equal(resumed.score(np.arange(60)), straight.score(np.arange(60)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("product_width", 0),
+        ("width", 0),
+        ("layers", 0),
+        ("layers", 8),
+        ("negatives", 0),
+        ("dropout", 1.0),
+        ("dropout", float("nan")),
+        ("regularisation", -1.0),
+    ],
+)
+def test_impossible_settings_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        NeuMFConfig(**{name: value})

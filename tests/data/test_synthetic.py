@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pair
 from pricdr.errors import ParameterError
 
 SMALL = SyntheticConfig(users=400, source_items=200, target_items=150, source_ratings_per_user=10)
@@ -109,6 +109,28 @@ def test_tastes_are_shared_across_domains(pair):
     assert together > 1.5 * apart
 
 
+def test_own_taste_leaves_less_to_share():
+    def agreement(own: float) -> float:
+        pair = synthetic_pair(SyntheticConfig(users=800, source_items=300, target_items=300, own_taste=own))
+        return neighbour_agreement(pair.source, pair.target)
+
+    same, half, none = (agreement(own) for own in (0.0, 0.5, 1.0))
+    assert same > half + 0.01
+    assert half > none + 0.01
+
+
+def test_the_demos_pair_looks_like_one():
+    """Long tails, dozens of ratings for most users, and taste that is shared but not all of it."""
+    pair = synthetic_pair(STRONGLY_SHARED)
+    assert 0 < STRONGLY_SHARED.own_taste < 0.5
+    for ratings in (pair.source, pair.target):
+        popularity = np.sort(np.bincount(ratings.matrix.indices, minlength=len(ratings.items)))[::-1]
+        assert popularity[: len(popularity) // 10].sum() / popularity.sum() > 0.28
+    per_user = np.diff(pair.source.matrix.indptr)
+    assert 24 <= np.median(per_user) <= 60
+    assert np.percentile(per_user, 95) > 2 * np.median(per_user)
+
+
 def test_ratings_are_higher_where_tastes_match(pair):
     # The taste of an item is not published, but its number decides it: see the generator.
     taste = np.arange(len(pair.source.items)) % SyntheticConfig().tastes
@@ -123,6 +145,7 @@ def test_ratings_are_higher_where_tastes_match(pair):
     "wrong",
     [
         *({"users": 0}, {"tastes": 0}, {"tastes": 2000}, {"focus": 0.0}, {"off_taste": 1.5}, {"users": 1.5}),
+        *({"own_taste": -0.1}, {"own_taste": float("nan")}),
         *({"source_ratings_per_user": 0.5}, {"target_ratings_per_user": 301}, {"popularity_exponent": -1.0}),
         *({"activity_spread": float("nan")}, {"focus": float("inf")}, {"source_ratings_per_user": float("nan")}),
     ],

@@ -1,15 +1,44 @@
-"""``pricdr demo``: both parties on a built-in synthetic pair."""
+"""``pricdr demo``: both parties on a built-in synthetic pair, each in a folder of its own."""
 
 import shlex
+import textwrap
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pricdr.cli.console import progress_bar, say
 
+if TYPE_CHECKING:
+    from pricdr.blocks import Progress
+    from pricdr.data.splits import Split
+    from pricdr.data.synthetic import SyntheticConfig
+    from pricdr.experiments.showcase import Outcome
+    from pricdr.models.factors import Factors
+    from pricdr.release import Release
+    from pricdr.training.loop import Recording
+
 EPSILON = 8.0
 DELTA = 1e-6
+COLD = 0.3
+"""The share of users whose history is hidden: some 1,200 newcomers to measure by."""
+SETTINGS: Mapping[str, int | float] = {
+    "hidden": 128,
+    "width": 32,
+    "dropout": 0.3,
+    "entry_dropout": 0.7,
+    "release_dropout": 0.5,
+    "batch": 128,
+    "learning_rate": 0.003,
+    "epochs": 45,
+    "patience": 12,
+}
+"""Networks small enough for a laptop to train in seconds, the same for all; the defaults are made for real data."""
+PROMISE = ("What is promised", "What it means for a whole user", "What is not protected")
 
 
 def demo(
@@ -19,56 +48,253 @@ def demo(
 ) -> None:
     """Show the whole path on synthetic data: two companies, one release folder between them.
 
-    The source publishes its ratings against a budget and signs the release; the target verifies what it received.
+    The source publishes its ratings against a budget and signs the release. The target verifies what it received,
+    trains with it and without, and measures what it gained. Ends with a table and a page, report.html.
     """
-    import shutil
+    play(out)
 
+
+def play(out: Path, data: "SyntheticConfig | None" = None, settings: Mapping[str, int | float] = SETTINGS) -> None:
+    """The demo at any size."""
+    from pricdr.data.synthetic import STRONGLY_SHARED
+    from pricdr.files import new_folder
+
+    with new_folder(out) as folder:
+        say("1. Two companies share users and nothing else (synthetic data, with strongly shared taste).")
+        source, target = set_up(folder, data or STRONGLY_SHARED)
+        say(f"2. The source opens a budget and publishes at epsilon {EPSILON:g}.")
+        publish_as_source(source)
+        say("3. It hands over the release folder and its public key; the target verifies both.")
+        hand_over(source, target)
+        received = verify_as_target(target)
+        say("4. The target holds items out to measure by, and hides the whole history of some users: newcomers.")
+        split = split_as_target(target)
+        say("5. It trains with the release and without.")
+        with _one_thread():
+            models = train_as_target(target, split, received, settings)
+            say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
+            models |= train_in_plaintext(folder, split, settings)
+        outcome = measure(models, split)
+        say("7. What each recommends:")
+        show(outcome, received, folder)
+    received_at = shlex.quote(str(out / "target" / "movies.release"))
+    say(f"\nThe same as a page: {out / 'report.html'}")
+    say(f"Everything is in {out}; read more with: pricdr inspect {received_at}")
+
+
+def set_up(folder: Path, data: "SyntheticConfig") -> tuple[Path, Path]:
+    """A folder for each party, with its own ratings and the user list they agreed on."""
     from pricdr.data.readers import write_ratings
     from pricdr.data.synthetic import synthetic_pair
-    from pricdr.disclosure import statement
-    from pricdr.files import new_folder
+
+    pair = synthetic_pair(data)
+    parties = (folder / "source", folder / "target")
+    for party, ratings in zip(parties, (pair.source, pair.target), strict=True):
+        party.mkdir()
+        write_ratings(party / "ratings.parquet", ratings)
+        (party / "users.txt").write_text("".join(f"{user}\n" for user in pair.users), encoding="utf-8")
+        say(f"   {party.name}: {len(ratings.users):,} users, {len(ratings.items):,} items, {len(ratings):,} ratings")
+    return parties
+
+
+def publish_as_source(folder: Path) -> None:
+    """Stage one: all it sees is the source's folder."""
+    from pricdr.data.readers import read_ids, read_ratings
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import JLT
     from pricdr.publish import publish
-    from pricdr.release import verify
     from pricdr.signing import create_keys
 
-    with new_folder(out) as staging:
-        source, target = staging / "source", staging / "target"
-        source.mkdir()
-        target.mkdir()
+    private, _ = create_keys(folder / "key")
+    ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=2 * EPSILON, delta=DELTA))
+    with progress_bar() as progress:
+        release = publish(
+            read_ratings(folder / "ratings.parquet"),
+            Guarantee(epsilon=EPSILON, delta=DELTA),
+            strategy=JLT(dim=200),
+            users=read_ids(folder / "users.txt"),
+            ledger=ledger,
+            progress=progress,
+        )
+    release.save(folder / "movies.release", signing_key=private)
+    say(f"   {release!r}")
 
-        say("1. Two companies share users and nothing else (synthetic data).")
-        pair = synthetic_pair()
-        write_ratings(source / "ratings.parquet", pair.source)
-        write_ratings(target / "ratings.parquet", pair.target)
-        for party in (source, target):
-            (party / "users.txt").write_text("".join(f"{user}\n" for user in pair.users), encoding="utf-8")
-        say(f"   source {pair.source!r}")
-        say(f"   target {pair.target!r}")
 
-        say(f"2. The source opens a budget and publishes at epsilon {EPSILON:g}.")
-        private, public = create_keys(source / "key")
-        ledger = Ledger.create(source / "ledger.jsonl", Guarantee(epsilon=2 * EPSILON, delta=DELTA))
-        with progress_bar() as progress:
-            release = publish(
-                pair.source,
-                Guarantee(epsilon=EPSILON, delta=DELTA),
-                strategy=JLT(dim=200),
-                users=pair.users,
-                ledger=ledger,
-                progress=progress,
-            )
-        release.save(source / "movies.release", signing_key=private)
-        say(f"   {release!r}")
+def hand_over(source: Path, target: Path) -> None:
+    """All that ever passes between the parties."""
+    import shutil
 
-        say("3. It hands over the release folder and its public key; the target verifies both.")
-        shutil.copytree(source / "movies.release", target / "movies.release")
-        shutil.copy(public, target / "source.pub")
-        received = verify(target / "movies.release", public_key=target / "source.pub")
-        for section in statement(received.certificate)[:2]:
-            for line in section.lines:
-                say(f"   {line}")
-    received_at = shlex.quote(str(out / "target" / "movies.release"))
-    say(f"\nverified. Everything is in {out}; read more with: pricdr inspect {received_at}")
+    shutil.copytree(source / "movies.release", target / "movies.release")
+    shutil.copy(source / "key.pub", target / "source.pub")
+
+
+def verify_as_target(folder: Path) -> "Release":
+    """The release, once everything that can be checked has been; its promise on the screen."""
+    from pricdr.disclosure import statement
+    from pricdr.release import verify
+
+    received = verify(folder / "movies.release", public_key=folder / "source.pub")
+    for section in statement(received.certificate)[:2]:
+        for line in section.lines:
+            say(textwrap.fill(line, 110, initial_indent="   ", subsequent_indent="     "))
+    say("   verified")
+    return received
+
+
+def split_as_target(folder: Path) -> "Split":
+    """Something to measure by, from the target's own ratings."""
+    from pricdr.data.readers import read_ratings
+    from pricdr.data.split_files import save_split
+    from pricdr.data.splits import leave_one_out
+
+    split = leave_one_out(read_ratings(folder / "ratings.parquet").positives().rated(), seed=0, cold=COLD)
+    (folder / "split").mkdir()
+    save_split(split, folder / "split")
+    newcomers = int(split.cold.sum())
+    say(f"   {len(split.test) - newcomers:,} warm users (own history) and {newcomers:,} cold users (none)")
+    return split
+
+
+def train_as_target(
+    folder: Path, split: "Split", received: "Release", settings: Mapping[str, int | float]
+) -> "dict[str, Factors]":
+    """Stage two: three models, of which one sees the release and none the source's ratings."""
+    from pricdr.experiments.showcase import ALONE, POPULARITY, RELEASE
+    from pricdr.transfer import transfer
+
+    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
+    (folder / "settings.toml").write_text(text, encoding="utf-8")
+    told: dict[str, Any] = {"validation": split.validation}
+    used = str(received.certificate.files["release.parquet"])
+    models = {}
+    for name, kind, release in (
+        (POPULARITY, "popularity", None),
+        (ALONE, "dmf", None),
+        (RELEASE, "hetero", received),
+    ):
+        method, home = _configured(kind, settings), _home(folder, name)
+        with _recording(name, home) as told["recording"]:
+            models[name] = transfer(split.train, release, method=method, **told)
+        _save(home, models[name], method, split, release=used if release else None)
+    return models
+
+
+def train_in_plaintext(folder: Path, split: "Split", settings: Mapping[str, int | float]) -> "dict[str, Factors]":
+    """NOT PRIVATE: what there would be to gain if the target could read the source's ratings."""
+    from pricdr.data.readers import read_ratings
+    from pricdr.experiments.showcase import PLAINTEXT
+    from pricdr.transfer import transfer_plaintext
+
+    source = read_ratings(folder / "source" / "ratings.parquet").positives()
+    method, home = _configured("hetero", settings), _home(folder / "comparison", PLAINTEXT)
+    with _recording(PLAINTEXT, home) as recording:
+        model = transfer_plaintext(split.train, source, method=method, validation=split.validation, recording=recording)
+    _save(home, model, method, split, plaintext_source=True)
+    return {PLAINTEXT: model}
+
+
+def measure(models: "Mapping[str, Factors]", split: "Split") -> "Outcome":
+    """Rank every evaluated user's held-out item with every model."""
+    from pricdr.evaluation.metrics import per_user
+    from pricdr.evaluation.ranking import ranks
+    from pricdr.experiments.showcase import Outcome
+
+    found = {name: per_user(ranks(model.score, split.test, split.train.matrix)[0]) for name, model in models.items()}
+    return Outcome.of(found, split)
+
+
+def show(outcome: "Outcome", received: "Release", folder: Path) -> None:
+    """The figures and what they mean, on the screen and as a page."""
+    from pricdr.disclosure import statement
+    from pricdr.experiments.showcase import NOT_FOR_REAL, SYNTHETIC, conclusion, lines, report
+
+    say("")
+    for line in lines(outcome):
+        say(line)
+    for text in (NOT_FOR_REAL, " ".join(conclusion(outcome)), SYNTHETIC):
+        say("\n" + _filled(text))
+    promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in PROMISE]
+    (folder / "report.html").write_text(report(outcome, EPSILON, promise, _how()), encoding="utf-8")
+
+
+def _filled(text: str) -> str:
+    """A paragraph for the screen, in which "95 %" stays on one line."""
+    return textwrap.fill(text.replace(" %", "\xa0%"), 90).replace("\xa0", " ")
+
+
+def _how() -> list[str]:
+    from pricdr.experiments.showcase import ALONE, PLAINTEXT, POPULARITY, RELEASE
+
+    target, comparison = Path("target"), Path("comparison")
+    models = [*(_home(target, name) for name in (POPULARITY, ALONE, RELEASE)), _home(comparison, PLAINTEXT)]
+    return [
+        "pricdr verify target/movies.release --public-key target/source.pub",
+        "pricdr inspect target/movies.release",
+        f"pricdr evaluate {' '.join(model.as_posix() for model in models)} target/split",
+        "pricdr train target/split --release target/movies.release --config target/settings.toml --out again",
+        "pricdr demo --out another",
+    ]
+
+
+def _home(folder: Path, name: str) -> Path:
+    return folder / name.replace(" ", "-")
+
+
+def _configured(name: str, settings: Mapping[str, int | float]) -> Any:  # noqa: ANN401 - three kinds of methods
+    from pricdr.models.catalogue import METHODS
+
+    if name == "popularity":
+        return METHODS[name].configure({})
+    method = METHODS[name].configure(settings)
+    return replace(method, options=replace(method.options, device="cpu"))
+
+
+def _save(
+    folder: Path,
+    model: "Factors",
+    method: Any,  # noqa: ANN401
+    split: "Split",
+    *,
+    release: str | None = None,
+    plaintext_source: bool = False,
+) -> None:
+    from pricdr.data.split_files import fingerprint
+    from pricdr.model_files import About, save_model
+
+    about = About(model.method, asdict(method), fingerprint(split.train), release, plaintext_source=plaintext_source)
+    save_model(folder, model, about)
+
+
+@contextmanager
+def _recording(name: str, folder: Path) -> Iterator["Recording"]:
+    """A model's folder with its log; a bar with its name while it trains, and a line when it is done."""
+    from pricdr.training.loop import Recording
+
+    folder.mkdir(parents=True)
+    log = folder / "log.jsonl"
+    log.touch()
+    started = time.perf_counter()
+    with progress_bar() as bar:
+        yield Recording(log=log, progress=_named(bar, name))
+    say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
+
+
+def _named(bar: "Progress", name: str) -> "Progress":
+    def report(what: str, done: int, total: int, note: str = "") -> None:
+        bar(name, done, total, note)
+
+    return report
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Networks this small gain nothing from a second thread, and lose much where other work keeps the cores busy."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

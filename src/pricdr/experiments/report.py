@@ -182,7 +182,8 @@ def _strong(yes: bool) -> str:
 
 
 def _text(text: str) -> str:
-    return text if isinstance(text, Html) else escape(text)
+    """Markup as it is, other text escaped; a number and its % stay on one line."""
+    return text if isinstance(text, Html) else escape(text).replace(" %", "\xa0%")
 
 
 _STYLE: Final = """

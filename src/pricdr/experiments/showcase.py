@@ -119,7 +119,7 @@ def lines(outcome: Outcome) -> list[str]:
     found = [
         "One held-out item of each user among 99 unrated ones; mean ± 1.96 standard errors over users:",
         "",
-        " " * 18 + "".join(f"{_group(outcome, stratum):<{wide}}" for stratum in STRATA),
+        " " * 18 + "".join(f"{f'{outcome.users[stratum]:,} {stratum} users':<{wide}}" for stratum in STRATA),
         " " * 18 + "".join(f"{metric:<15}" for _ in STRATA for metric in METRICS),
         *(f"{row[0]:<18}" + "".join(f"{cell:<15}" for cell in row[1:]) for row in _rows(outcome)),
         "",

@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 
 from pricdr.data.ratings import Ratings
-from pricdr.models.fusion import FusionConfig, FusionRun
-from pricdr.models.inputs import Inputs
-from pricdr.models.networks import Fusion, TwoTowers
+from pricdr.models.history import HistoryConfig, HistoryRun
+from pricdr.models.networks import HistoryNetwork, TwoTowers
 from pricdr.training.loop import TrainingOptions, train
 
 PAPER = (924, 4_228, 48_309)
@@ -34,9 +33,9 @@ LARGEST = (29_476, 41_884, 579_131)
 class Elementwise(TwoTowers):
     """The same network, scored by a (batch, 1, h) x (1, items, h) product summed over h."""
 
-    def logits(self, users: Tensor, items: Tensor) -> Tensor:
+    def logits(self, vectors: Tensor, items: Tensor) -> Tensor:
         """Scores of all items, the slow way."""
-        return (self.users(users)[:, None, :] * items[None, :, :]).sum(dim=2) + self.item_bias
+        return (self.users(vectors)[:, None, :] * items[None, :, :]).sum(dim=2) + self.item_bias
 
 
 def main() -> None:
@@ -130,10 +129,9 @@ def measure(plan: dict[str, object]) -> dict[str, float]:
         torch.zeros(1, device=device)
     else:
         users, items, ratings = (int(part) for part in np.array(plan["size"]))
-        network: type[Fusion] = TwoTowers if plan["kind"] == "matmul" else Elementwise
+        network: type[HistoryNetwork] = TwoTowers if plan["kind"] == "matmul" else Elementwise
         options = TrainingOptions(epochs=1, batch=int(str(plan["batch"])), device=device, bf16=bool(plan.get("bf16")))
-        inputs = Inputs.target_only(random_ratings(users, items, ratings))
-        run = FusionRun(network, inputs, FusionConfig(), options)
+        run = HistoryRun(network, random_ratings(users, items, ratings), HistoryConfig(), options)
         everyone = torch.nonzero(run.rows.counts > 0).squeeze(1)
         few = everyone[: 2 * options.batch]
         train(run.network, run.step, few, replace(options, seed=1))

@@ -49,8 +49,9 @@ def test_models_hold_what_the_design_says(models):
         assert about["method"] == name
         expected = {"model.safetensors", "model.json", "items.parquet", "users.parquet", "log.jsonl"}
         assert {p.name for p in (models / name).iterdir()} == expected
-    lines = (models / "hetero" / "log.jsonl").read_text().splitlines()
-    assert [json.loads(line)["epoch"] for line in lines] == [1, 2, 3]
+    lines = [json.loads(line) for line in (models / "hetero" / "log.jsonl").read_text().splitlines()]
+    expected = [(part, epoch) for part in ("history", "source") for epoch in (1, 2, 3)]
+    assert [(line["part"], line["epoch"]) for line in lines] == expected
     assert not [p for p in models.iterdir() if p.name.startswith(".")]
 
 

@@ -7,21 +7,22 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.models.dmf import DMF
 from pricdr.models.factors import Basis, Factors
-from pricdr.models.fusion import FusionConfig, FusionRun
 from pricdr.models.hetero import HeteroCDR
+from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
-from pricdr.models.networks import TwoAutoEncoders, TwoTowers
+from pricdr.models.networks import AutoEncoder, TwoTowers
 from pricdr.models.paper import PaperCDR, PaperConfig
 from pricdr.models.paper import _Run as PaperRun
 from pricdr.models.popularity import Popularity
+from pricdr.models.source import SourceConfig, SourceRun
 from pricdr.models.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Planted, RecommenderContract, Rows
 from pricdr.training.loop import Recording, TrainingOptions
 
-SMALL = FusionConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3)
+SMALL = SourceConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
 HETERO = HeteroCDR(config=SMALL, options=QUICK)
-TARGET_ONLY = DMF(config=SMALL, options=QUICK)
+TARGET_ONLY = DMF(config=HistoryConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2), options=QUICK)
 PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
 
 
@@ -61,11 +62,15 @@ def planted():
     return Planted.pair()
 
 
+def history(planted, kind=TwoTowers):
+    return HistoryRun(kind, planted.target, SMALL, QUICK)
+
+
 RUNS = {
-    "hetero": lambda p: FusionRun(TwoTowers, Inputs.of(p.target, p.release), SMALL, QUICK),
-    "hetero on plaintext": lambda p: FusionRun(TwoTowers, Inputs.plaintext(p.domains), SMALL, QUICK),
-    "symmetric": lambda p: FusionRun(TwoAutoEncoders, Inputs.of(p.target, p.release), SMALL, QUICK),
-    "dmf": lambda p: FusionRun(TwoTowers, Inputs.target_only(p.target), SMALL, QUICK),
+    "dmf": history,
+    "symmetric": lambda p: history(p, AutoEncoder),
+    "release": lambda p: SourceRun(history(p), Inputs.of(p.target, p.release), SMALL),
+    "plaintext": lambda p: SourceRun(history(p), Inputs.plaintext(p.domains), SMALL),
     "paper": lambda p: PaperRun(Inputs.of(p.target, p.release), PAPER.config, QUICK),
 }
 
@@ -73,9 +78,10 @@ RUNS = {
 @pytest.mark.parametrize("name", RUNS)
 def test_a_gradient_reaches_every_parameter(planted, name):
     run = RUNS[name](planted)
-    run.network.train()
+    network = run.encoder if isinstance(run, SourceRun) else run.network
+    network.train()
     run.step(torch.arange(40)).backward()
-    for name, parameter in run.network.named_parameters():
+    for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().sum() > 0, name
 
@@ -133,12 +139,14 @@ def test_validation_never_leaves_cold_users_worse_off_than_without_the_release(p
         assert gains[0] > 0.9
 
 
-def test_history_is_hidden_more_where_someone_has_none(planted):
-    warm = planted.target.select(users=planted.target.users[:48])
-    listed = Rows(planted.release.matrix[:48], planted.release.users[:48])
-    assert FusionRun(TwoTowers, Inputs.of(planted.target, planted.release), SMALL, QUICK).hide == SMALL.hide
-    assert FusionRun(TwoTowers, Inputs.of(warm, planted.release), SMALL, QUICK).hide == SMALL.hide
-    assert FusionRun(TwoTowers, Inputs.of(warm, listed), SMALL, QUICK).hide == SMALL.hide_otherwise
+def test_a_worthless_release_leaves_the_target_only_model_number_for_number(planted):
+    noise = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
+    model = HETERO.fit(planted.target, Rows(noise, planted.release.users), validation=planted.validation)
+    alone = DMF(config=SMALL, options=QUICK).fit(planted.target, validation=planted.validation)
+    warm = np.flatnonzero(np.diff(planted.target.matrix.indptr))
+    assert np.array_equal(model.user_vectors[warm], alone.user_vectors[warm])
+    assert np.array_equal(model.item_vectors, alone.item_vectors)
+    assert np.array_equal(model.item_bias, alone.item_bias)
 
 
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
@@ -150,8 +158,9 @@ def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     assert shuffled.users == straight.users
 
 
-def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
-    """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
+@pytest.mark.parametrize("dying", ["history", "source"])
+def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
+    """Stop after four epochs of either part as a kill would, resume, and compare with a run left alone."""
     checkpoint = tmp_path / "run.safetensors"
     arguments = (planted.target, planted.release)
 
@@ -159,22 +168,37 @@ def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
         pass
 
     def die(what, done, total, note=""):
-        if done == 4:
+        if done == 4 and what == dying:
             raise KilledError
 
     straight = HETERO.fit(*arguments, validation=planted.validation)
     with pytest.raises(KilledError):
         HETERO.fit(*arguments, validation=planted.validation, recording=Recording(checkpoint=checkpoint, progress=die))
-    assert checkpoint.exists()
+    assert checkpoint.with_name(f"{checkpoint.name}.{dying}").exists()
     resumed = HETERO.fit(*arguments, validation=planted.validation, recording=Recording(checkpoint=checkpoint))
     assert np.array_equal(resumed.user_vectors, straight.user_vectors)
     assert np.array_equal(resumed.item_vectors, straight.item_vectors)
 
 
+def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted, tmp_path):
+    told = []
+    recording = Recording(finished=tmp_path, progress=lambda what, done, total, note="": told.append(what))
+    first = HETERO.fit(planted.target, planted.release, validation=planted.validation, recording=recording)
+    assert set(told) == {"history", "source"}
+    told.clear()
+    noise = Rows(planted.release.matrix[::-1].copy(), planted.release.users)
+    HETERO.fit(planted.target, noise, validation=planted.validation, recording=recording)
+    assert set(told) == {"source"}
+    told.clear()
+    again = HETERO.fit(planted.target, planted.release, validation=planted.validation, recording=recording)
+    assert not told
+    assert np.array_equal(first.user_vectors, again.user_vectors)
+
+
 def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
     checkpoint = tmp_path / "run.safetensors"
     TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
-    other = DMF(config=FusionConfig(hidden=20, width=8), options=QUICK)
+    other = DMF(config=HistoryConfig(hidden=20, width=8), options=QUICK)
     with pytest.raises(InputError, match="another run"):
         other.fit(planted.target, recording=Recording(checkpoint=checkpoint))
     with pytest.raises(InputError, match="another run"):
@@ -192,11 +216,11 @@ def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
         TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
 
 
-@pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "hide"])
+@pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "plaintext_dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
 def test_impossible_shares_are_refused(name, value):
     with pytest.raises(ParameterError, match=name):
-        FusionConfig(**{name: value})
+        SourceConfig(**{name: value})
 
 
 def test_a_model_of_impossible_arrays_is_refused():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,7 +76,9 @@ def _line(seed=0):
     return network, (lambda rows: ((network(x[rows]) - 3 * x[rows]) ** 2).mean()), torch.arange(64)
 
 
-FAST = TrainingOptions(epochs=200, patience=5, batch=16, learning_rate=0.1, weight_decay=0.0, device="cpu")
+FAST = TrainingOptions(
+    epochs=200, patience=5, patience_steps=1, batch=16, learning_rate=0.1, weight_decay=0.0, device="cpu"
+)
 
 
 def test_training_finds_the_answer_and_logs_every_epoch(tmp_path):
@@ -99,6 +102,12 @@ def test_training_stops_early_and_keeps_the_best_weights():
     history = train(network, step, rows, FAST, validate=validate)
     assert len(history) == 7  # the best was the second; five without a better one
     assert network.weight.item() == pytest.approx(seen[1])
+
+
+def test_patience_lasts_a_number_of_steps_however_short_epochs_are():
+    network, step, rows = _line()
+    slow = replace(FAST, patience=2, patience_steps=40)  # four steps an epoch
+    assert len(train(network, step, rows, slow, validate=lambda: 0.5)) == 1 + 10
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tmp_path):

@@ -1,5 +1,6 @@
 """``pricdr train``: the target party's command."""
 
+import glob
 import tomllib
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -75,8 +76,7 @@ def train(
     ratings, validation = _data(data, columns)
     checkpoint, log = (out.with_name(f".{out.name}.{kind}") for kind in ("checkpoint", "log.jsonl"))
     if not resume:
-        checkpoint.unlink(missing_ok=True)
-        log.unlink(missing_ok=True)
+        _forget(checkpoint, log)
     with progress_bar() as progress:
         recording = Recording(checkpoint=checkpoint, log=log, progress=progress)
         if source is not None:
@@ -89,10 +89,15 @@ def train(
         about = About(model.method, asdict(chosen), fingerprint(ratings), used, plaintext_source=source is not None)
         save_model(staging, model, about)
         (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
-    checkpoint.unlink(missing_ok=True)
-    log.unlink(missing_ok=True)
+    _forget(checkpoint, log)
     say(f"trained {model!r}")
     say(f"to {out}")
+
+
+def _forget(checkpoint: Path, log: Path) -> None:
+    """Remove what a run leaves beside its model while it goes on; a training in parts has a checkpoint for each."""
+    for path in (log, checkpoint, *checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")):
+        path.unlink(missing_ok=True)
 
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:

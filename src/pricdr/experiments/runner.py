@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,19 +30,21 @@ def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent)
     wanted = [(arm, seed) for arm in spec.arms for seed in spec.seeds]
     missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
     done = len(wanted) - len(missing)
-    for result in spread(measure, spec.data, place, [(spec, arm, seed) for arm, seed in missing]):
-        append(results, result)
-        known[(result.key, result.seed)] = result
-        done += 1
-        progress("runs", done, len(wanted), f"{result.arm}, seed {result.seed}")
+    with TemporaryDirectory() as folder:  # arms with the same target network train it once
+        plans = [(spec, arm, seed, Path(folder)) for arm, seed in missing]
+        for result in spread(measure, spec.data, place, plans):
+            append(results, result)
+            known[(result.key, result.seed)] = result
+            done += 1
+            progress("runs", done, len(wanted), f"{result.arm}, seed {result.seed}")
     return [known[(spec.key(arm), seed)] for arm, seed in wanted]
 
 
-def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int) -> Result:
-    """Train one arm with one seed and score it once on test."""
+def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int, finished: Path | None = None) -> Result:
+    """Train one arm with one seed and score it once on test; ``finished`` as in :class:`Recording`."""
     started = time.perf_counter()
     split = task.split(seed)
-    model, epochs, used = fit(task, split, arm, seed, device)
+    model, epochs, used = fit(task, split, arm, seed, device, finished)
     figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
     if spec.full:
         figures["full"] = _strata(per_user(ranks(model.score, split.test, split.train.matrix)[1]), split)
@@ -62,7 +65,9 @@ def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int) -> Result:
     )
 
 
-def fit(task: Task, split: Split, arm: Arm, seed: int, device: str) -> tuple[Factors, int, str]:
+def fit(
+    task: Task, split: Split, arm: Arm, seed: int, device: str, finished: Path | None = None
+) -> tuple[Factors, int, str]:
     """The fitted model, how many epochs it took and on what; a cold user's source data is all there is of it."""
     method = METHODS[arm.method].configure(arm.settings, preset=arm.preset)
     used = "cpu"
@@ -75,7 +80,7 @@ def fit(task: Task, split: Split, arm: Arm, seed: int, device: str) -> tuple[Fac
         nonlocal epochs
         epochs = max(epochs, done)
 
-    told: dict[str, Any] = {"validation": split.validation, "recording": Recording(progress=count)}
+    told: dict[str, Any] = {"validation": split.validation, "recording": Recording(progress=count, finished=finished)}
     if arm.plaintext:
         assert isinstance(method, PlaintextMethod)
         model = method.fit_plaintext(DomainPair(task.pair.source, split.train), **told)

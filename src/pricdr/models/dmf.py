@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+import numpy as np
+
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fusion import FusionConfig, FusionRun
-from pricdr.models.inputs import Inputs
+from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.networks import TwoTowers
 from pricdr.training.loop import Recording, TrainingOptions
 
@@ -31,10 +32,20 @@ class DMF(TargetMethod):
         "entry_dropout": (0.3, 0.5, 0.7),
     }
 
-    config: FusionConfig = field(default_factory=FusionConfig)
+    config: HistoryConfig = field(default_factory=HistoryConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)
 
     def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
         """Fit to ``target``; a user without ratings gets what is popular."""
-        run = FusionRun(TwoTowers, Inputs.target_only(target), self.config, self.options)
-        return run.fit("dmf", validation, recording)
+        run = HistoryRun(TwoTowers, target, self.config, self.options)
+        run.train(validation, recording)
+        return Factors(
+            method="dmf",
+            users=target.users,
+            items=target.items,
+            user_vectors=run.user_vectors().cpu().numpy(),
+            item_vectors=run.item_vectors().cpu().numpy(),
+            item_bias=run.network.item_bias.detach().cpu().numpy(),
+            seen=target.matrix,
+            in_release=np.zeros(len(target.users), dtype=bool),
+        )

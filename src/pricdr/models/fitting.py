@@ -2,16 +2,19 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
+from pricdr.files import replace_file
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import Epoch, Recording, Step, TrainingOptions, train
 
@@ -40,19 +43,24 @@ def fit_network(
     """
     if not len(rows):
         raise InputError("there is nothing to train on: the target has no rating")
-    checkpoint = None
-    if recording.checkpoint is not None:
-        digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
-        checkpoint = Checkpoint(recording.checkpoint, fingerprint=digest)
-    return train(
+    digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
+    finished = None if recording.finished is None else recording.finished / f"{digest}.safetensors"
+    if finished is not None and finished.exists():
+        network.load_state_dict(load_file(finished, device=str(rows.device)))
+        network.eval()
+        return []
+    history = train(
         network,
         step,
         rows,
         options,
         validate=None if validation is None else lambda: held_out_ndcg(scorer(), validation, rows.device),
-        checkpoint=checkpoint,
+        checkpoint=None if recording.checkpoint is None else Checkpoint(recording.checkpoint, fingerprint=digest),
         recording=recording,
     )
+    if finished is not None:
+        replace_file(finished, save({name: value.contiguous() for name, value in network.state_dict().items()}))
+    return history
 
 
 def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:
@@ -75,12 +83,17 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
 
 def ratings_identity(*sides: Ratings) -> str:
     """SHA-256 of who rated what, for :func:`fit_network`'s ``identity``."""
+    named = hashlib.sha256("\0".join("\n".join(ids) for side in sides for ids in (side.users, side.items)).encode())
+    arrays = [part for side in sides for part in (side.matrix.indptr, side.matrix.indices)]
+    return named.hexdigest() + arrays_identity(*arrays)
+
+
+def arrays_identity(*arrays: npt.NDArray[Any]) -> str:
+    """SHA-256 of the numbers, whatever the width of integers they come in."""
     digest = hashlib.sha256()
-    for side in sides:
-        for ids in (side.users, side.items):
-            digest.update("\n".join(ids).encode() + b"\0")
-        for part in (side.matrix.indptr, side.matrix.indices):
-            digest.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+    for array in arrays:
+        wide = array.astype("<i8") if array.dtype.kind == "i" else array
+        digest.update(np.ascontiguousarray(wide).tobytes() + b"\0")
     return digest.hexdigest()
 
 
@@ -88,5 +101,4 @@ def _identity(validation: HeldOut | None) -> str:
     """Validation picks the epoch, so another one makes another run."""
     if validation is None:
         return "none"
-    parts = (validation.users, validation.items, validation.negatives)
-    return hashlib.sha256(b"".join(np.ascontiguousarray(part, dtype="<i8").tobytes() for part in parts)).hexdigest()
+    return arrays_identity(validation.users, validation.items, validation.negatives)

@@ -1,4 +1,4 @@
-"""HeteroCDR: the release through an auto-encoder, the target through DMF towers, and the two user vectors together."""
+"""HeteroCDR: the target through DMF towers, the release through an auto-encoder, both into one space of users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,28 +9,32 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import UNRECORDED, PlaintextMethod, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fusion import FusionConfig, FusionRun
+from pricdr.models.history import HistoryRun
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import TwoTowers
+from pricdr.models.source import SourceConfig, SourceRun
 from pricdr.training.loop import Recording, TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeteroCDR(ReleaseMethod, PlaintextMethod):
-    """Train on target ratings and a release: the `default` preset, what works best. The paper's is ``PaperCDR``."""
+    """Train on target ratings and a release: the `default` preset, what works best. The paper's is ``PaperCDR``.
+
+    In two parts: DMF on the target, then the release's rows into the same space, against its finished items. Trained
+    jointly, as the paper has it, a noisy release cost users with history about .005 of NDCG@10.
+    """
 
     space: ClassVar[Mapping[str, tuple[object, ...]]] = {
         "learning_rate": (2e-4, 5e-4, 1e-3),
         "batch": (128, 256, 512),
         "dropout": (0.3, 0.5, 0.7),
         "entry_dropout": (0.3, 0.5, 0.7),
-        "hide": (0.2, 0.4, 0.6),
         "release_dropout": (0.2, 0.5),
         "reconstruction": (0.0, 0.1, 1.0),
         "alignment": (0.0, 0.01, 0.1),
     }
 
-    config: FusionConfig = field(default_factory=FusionConfig)
+    config: SourceConfig = field(default_factory=SourceConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)
 
     def fit(
@@ -43,15 +47,19 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
     ) -> Factors:
         """Fit to ``target`` and to the rows of a release.
 
-        ``validation`` picks the epoch and how far the release is trusted; it is about ``target``'s users.
+        ``validation`` picks the epochs and how far the release is trusted; it is about ``target``'s users.
         """
-        return self._fit(Inputs.of(target, release), validation, recording)
+        return self._fit(target, Inputs.of(target, release), validation, recording)
 
     def fit_plaintext(
         self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
     ) -> Factors:
         """NOT PRIVATE: fed the source's ratings themselves, to see what there is to gain. Nothing is reconstructed."""
-        return self._fit(Inputs.plaintext(pair), validation, recording)
+        return self._fit(pair.target, Inputs.plaintext(pair), validation, recording)
 
-    def _fit(self, inputs: Inputs, validation: HeldOut | None, recording: Recording) -> Factors:
-        return FusionRun(TwoTowers, inputs, self.config, self.options).fit("hetero", validation, recording)
+    def _fit(self, target: Ratings, inputs: Inputs, validation: HeldOut | None, recording: Recording) -> Factors:
+        history = HistoryRun(TwoTowers, target, self.config, self.options)
+        history.train(validation, recording.of_part("history"))
+        source = SourceRun(history, inputs, self.config)
+        source.train(validation, recording.of_part("source"))
+        return source.factors("hetero", validation)

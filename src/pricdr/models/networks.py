@@ -1,4 +1,4 @@
-"""The parts networks are made of: towers over sparse and dense rows, and the two ways of putting them together."""
+"""The parts networks are made of: towers over sparse and dense rows, and the two ways of scoring items with them."""
 
 import math
 from abc import ABC, abstractmethod
@@ -37,32 +37,20 @@ class Sizes:
 
     users: int
     items: int
-    release: int
-    """Numbers in a release row; 0 without a release."""
-    source: int
-    """Items of a plaintext source; 0 without one."""
     hidden: int
     width: int
     dropout: float
 
 
-class Fusion(nn.Module, ABC):
-    """A user is what its own history says plus what its row of the source says; items are scored against the sum.
+class HistoryNetwork(nn.Module, ABC):
+    """A user's history to a vector, and that vector to scores of all items.
 
-    How the sum becomes a user vector and where item vectors come from is what the two subclasses differ in.
+    How the vector meets the items, and where item vectors come from, is what the two subclasses differ in.
     """
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__()
-        hidden, width, dropout = sizes.hidden, sizes.width, sizes.dropout
-        self.user_tower = SparseTower(sizes.items, hidden, width, dropout)
-        self.encoder: nn.Module | None = None
-        self.decoder: nn.Module | None = None
-        if sizes.release:
-            self.encoder = dense_tower(sizes.release, hidden, width, dropout)
-            self.decoder = dense_tower(width, hidden, sizes.release, 0.0)
-        elif sizes.source:
-            self.encoder = SparseTower(sizes.source, hidden, width, dropout)
+        self.user_tower = SparseTower(sizes.items, sizes.hidden, sizes.width, sizes.dropout)
         # the log-odds of an item being rated at all: what is left when nothing is known of a user
         share = (popularity + 0.5) / (sizes.users + 1)
         self.item_bias = nn.Parameter(torch.log(share / (1 - share)))
@@ -73,26 +61,15 @@ class Fusion(nn.Module, ABC):
 
     @abstractmethod
     def users(self, vectors: Tensor) -> Tensor:
-        """What items are multiplied by, from what history and source say."""
+        """What item vectors are multiplied by."""
 
-    def own(self, rows: Bags, present: Tensor) -> Tensor:
-        """What a user's own history says; nothing where there is none."""
-        vectors: Tensor = self.user_tower(rows) * present[:, None]
-        return vectors
-
-    def other(self, rows: Tensor | Bags, present: Tensor) -> Tensor:
-        """What a user's row of the source says; nothing where there is none."""
-        assert self.encoder is not None
-        vectors: Tensor = self.encoder(rows) * present[:, None]
-        return vectors
-
-    def logits(self, users: Tensor, items: Tensor) -> Tensor:
+    def logits(self, vectors: Tensor, items: Tensor) -> Tensor:
         """Scores of all items."""
-        return self.users(users) @ items.T + self.item_bias
+        return self.users(vectors) @ items.T + self.item_bias
 
 
-class TwoTowers(Fusion):
-    """DMF, and HeteroCDR where there is a source: item towers, cosines, a learnt logit scale.
+class TwoTowers(HistoryNetwork):
+    """DMF: item towers, cosines, a learnt logit scale.
 
     A bare cosine confines probabilities to 0.27 … 0.73 and cannot learn as a logit; the scale and an item bias let it.
     """
@@ -111,8 +88,8 @@ class TwoTowers(Fusion):
         return self.log_scale.exp() * normalize(vectors, dim=1)
 
 
-class TwoAutoEncoders(Fusion):
-    """PriCDR-SYM: the target side is an auto-encoder too, whose decoder scores the items."""
+class AutoEncoder(HistoryNetwork):
+    """A target row to a vector and back: the decoder scores the items."""
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__(sizes, popularity)
@@ -127,3 +104,26 @@ class TwoAutoEncoders(Fusion):
         """The decoder's hidden layer."""
         hidden: Tensor = self.first(relu(vectors))
         return hidden
+
+
+class SourceNetwork(nn.Module):
+    """A row of the source to a user vector; a release's row also back, which is its auto-encoder."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module | None) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    @classmethod
+    def of_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
+        """For dense rows."""
+        return cls(dense_tower(dim, hidden, width, dropout), dense_tower(width, hidden, dim, 0.0))
+
+    @classmethod
+    def of_ratings(cls, n: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
+        """For plaintext ratings: nothing is restored."""
+        return cls(SparseTower(n, hidden, width, dropout), None)
+
+    def forward(self, rows: Tensor | Bags) -> Tensor:
+        """One user vector per row."""
+        vectors: Tensor = self.encoder(rows)
+        return vectors

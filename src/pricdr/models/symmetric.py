@@ -8,9 +8,10 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fusion import FusionConfig, FusionRun
+from pricdr.models.history import HistoryRun
 from pricdr.models.inputs import Inputs, ReleaseRows
-from pricdr.models.networks import TwoAutoEncoders
+from pricdr.models.networks import AutoEncoder
+from pricdr.models.source import SourceConfig, SourceRun
 from pricdr.training.loop import Recording, TrainingOptions
 
 
@@ -21,16 +22,15 @@ class SymmetricCDR(ReleaseMethod):
     space: ClassVar[Mapping[str, tuple[object, ...]]] = {
         "learning_rate": (5e-4, 1e-3, 2e-3, 5e-3),
         "batch": (128, 256, 512),
-        "dropout": (0.3, 0.5, 0.7),
+        "dropout": (0.1, 0.3, 0.5),
         "entry_dropout": (0.3, 0.5, 0.7),
-        "hide": (0.2, 0.4, 0.6),
         "release_dropout": (0.2, 0.5),
         "reconstruction": (0.0, 0.1, 1.0),
         "alignment": (0.0, 0.01, 0.1),
     }
 
-    config: FusionConfig = field(default_factory=FusionConfig)
-    options: TrainingOptions = field(default_factory=TrainingOptions)
+    config: SourceConfig = field(default_factory=lambda: SourceConfig(dropout=0.3, entry_dropout=0.3))
+    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=128))
 
     def fit(
         self,
@@ -41,5 +41,8 @@ class SymmetricCDR(ReleaseMethod):
         recording: Recording = UNRECORDED,
     ) -> Factors:
         """Fit to ``target`` and to the rows of a release."""
-        run = FusionRun(TwoAutoEncoders, Inputs.of(target, release), self.config, self.options)
-        return run.fit("symmetric", validation, recording)
+        history = HistoryRun(AutoEncoder, target, self.config, self.options)
+        history.train(validation, recording.of_part("history"))
+        source = SourceRun(history, Inputs.of(target, release), self.config)
+        source.train(validation, recording.of_part("source"))
+        return source.factors("symmetric", validation)

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -35,6 +35,8 @@ class TrainingOptions:
     epochs: int = 400
     patience: int = 20
     """Epochs without a better validation metric before stopping."""
+    patience_steps: int = 160
+    """Patience never lasts fewer steps: on small data epochs are short, and training starts on a plateau."""
     batch: int = 256
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
@@ -44,7 +46,7 @@ class TrainingOptions:
     """Multiply in bfloat16, on a GPU: faster, and a little less exact."""
 
     def __post_init__(self) -> None:
-        require_count(epochs=self.epochs, patience=self.patience, batch=self.batch)
+        require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
         require_positive(learning_rate=self.learning_rate)
         if not 0 <= self.weight_decay < math.inf:
             raise ParameterError(f"weight_decay must be zero or more, got {self.weight_decay!r}")
@@ -66,6 +68,15 @@ class Recording:
     log: Path | None = None
     """One JSON line per epoch."""
     progress: Progress = silent
+    finished: Path | None = None
+    """A folder of finished networks by what they were trained on; one that is there is not trained again."""
+    part: str = "training"
+    """What the log and the progress bar call it."""
+
+    def of_part(self, name: str) -> "Recording":
+        """The recording of one part of a training in several; its checkpoint lies beside the others'."""
+        kept = None if self.checkpoint is None else self.checkpoint.with_name(f"{self.checkpoint.name}.{name}")
+        return replace(self, checkpoint=kept, part=name)
 
 
 @dataclass(frozen=True)
@@ -98,8 +109,10 @@ def train(
     )
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
     history: list[Epoch] = []
+    steps = -(-len(rows) // options.batch)
+    patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
     with seeded(options.seed, rows.device):
-        while state.epoch < options.epochs and state.stale < options.patience:
+        while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
             torch.manual_seed(hash((options.seed, state.epoch)) & (2**63 - 1))
             loss = _run_epoch(network, step, rows, options, optimizer, state.epoch)
@@ -108,8 +121,8 @@ def train(
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
             if checkpoint is not None:
                 checkpoint.save(state, network, optimizer)
-            _append(recording.log, history[-1])
-            recording.progress("training", state.epoch, options.epochs, _note(history[-1], state))
+            _append(recording, history[-1])
+            recording.progress(recording.part, state.epoch, options.epochs, _note(history[-1], state))
     network.load_state_dict(state.best)
     network.eval()
     return history
@@ -155,10 +168,10 @@ def _validated(network: nn.Module, validate: Validate) -> float:
         return validate()
 
 
-def _append(log: Path | None, epoch: Epoch) -> None:
-    if log is not None:
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(epoch.__dict__) + "\n")
+def _append(recording: Recording, epoch: Epoch) -> None:
+    if recording.log is not None:
+        with recording.log.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"part": recording.part, **epoch.__dict__}) + "\n")
 
 
 def _note(epoch: Epoch, state: State) -> str:

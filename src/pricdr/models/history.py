@@ -1,0 +1,98 @@
+"""Part one of every model here: learn from the target's own ratings, whatever the source may add later."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import ParameterError, require_count
+from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.networks import HistoryNetwork, Sizes
+from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.losses import all_items
+from pricdr.training.rows import SparseRows
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryConfig:
+    """What the target's network is."""
+
+    hidden: int = 500
+    width: int = 200
+    dropout: float = 0.5
+    entry_dropout: float = 0.7
+    """Share of a row's ratings left out in each batch."""
+
+    def __post_init__(self) -> None:
+        require_count(hidden=self.hidden, width=self.width)
+        require_shares(self, "dropout", "entry_dropout")
+
+
+def require_shares(config: object, *names: str) -> None:
+    """Refuse a share outside [0, 1)."""
+    for name in names:
+        if not 0 <= getattr(config, name) < 1:
+            raise ParameterError(f"{name} must lie in [0, 1), got {getattr(config, name)!r}")
+
+
+class HistoryRun:
+    """Users' rows against all items by matrix products, binary cross-entropy, the unobserved as 0."""
+
+    def __init__(
+        self, kind: type[HistoryNetwork], target: Ratings, config: HistoryConfig, options: TrainingOptions
+    ) -> None:
+        self.target, self.config, self.options = target, config, options
+        self.device = options.torch_device()
+        self.rows = SparseRows(target.matrix, self.device)
+        self.columns = SparseRows(target.matrix.T.tocsr(), self.device).all()
+        n_users, n_items = target.matrix.shape
+        sizes = Sizes(n_users, n_items, config.hidden, config.width, config.dropout)
+        with seeded(options.seed, self.device):
+            popularity = torch.bincount(self.columns.row_of.cpu(), minlength=n_items).float()
+            self.network = kind(sizes, popularity).to(self.device)
+
+    def train(self, validation: HeldOut | None, recording: Recording) -> None:
+        """Train; validation NDCG@10 picks the epoch."""
+        name = type(self.network).__name__
+        fit_network(
+            self.network,
+            self.step,
+            torch.nonzero(self.rows.counts > 0).squeeze(1),
+            self.options,
+            scorer=self._scorer,
+            identity=f"{name} {self.config!r} {ratings_identity(self.target)}",
+            validation=validation,
+            recording=recording,
+        )
+
+    def step(self, users: Tensor) -> Tensor:
+        """The loss of one batch of users against all items."""
+        network, kept = self.network, 1 - self.config.entry_dropout
+        bags = self.rows.batch(users)
+        vectors = network.user_tower(bags.keep(kept))
+        return all_items(
+            network.logits(vectors, network.items(self.columns.keep(kept))), bags.dense(self.rows.shape[1])
+        )
+
+    @torch.no_grad()
+    def item_vectors(self) -> Tensor:
+        """Of all items."""
+        return self.network.items(self.columns)
+
+    @torch.no_grad()
+    def vectors(self) -> Tensor:
+        """What each user's own history says, before it meets the items; zero where there is none."""
+        everyone = torch.arange(self.rows.shape[0], device=self.device)
+        parts = [self.network.user_tower(self.rows.batch(part)) for part in torch.split(everyone, 4096)]
+        return torch.cat(parts) * (self.rows.counts > 0)[:, None]
+
+    def user_vectors(self) -> Tensor:
+        """What items are multiplied by; zero where there is no history, which leaves what is popular."""
+        with torch.no_grad():
+            return self.network.users(self.vectors()) * (self.rows.counts > 0)[:, None]
+
+    def _scorer(self) -> ScorePairs:
+        users, items, bias = self.user_vectors(), self.item_vectors(), self.network.item_bias
+        return lambda chosen, candidates: (users[chosen][:, None] * items[candidates]).sum(2) + bias[candidates]

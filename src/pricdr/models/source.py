@@ -1,0 +1,177 @@
+"""Part two: a row of the source to a user vector, trained against the items as part one left them.
+
+The target's own network is finished and frozen by now. So a source that is worth nothing costs nothing: where
+validation closes the gates, what is left is the target-only model, number for number.
+
+total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from pricdr.data.splits import HeldOut
+from pricdr.errors import ParameterError
+from pricdr.evaluation.compare import standard_error
+from pricdr.models.factors import Factors
+from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
+from pricdr.models.history import HistoryConfig, HistoryRun, require_shares
+from pricdr.models.inputs import Inputs
+from pricdr.models.networks import SourceNetwork
+from pricdr.training.loop import Recording, seeded
+from pricdr.training.losses import alignment, all_items
+from pricdr.training.rows import Bags, SparseRows
+
+GATES = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""How far a source row may be trusted; validation decides, for users with and without history apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceConfig(HistoryConfig):
+    """What both networks are, and what the source's minimises."""
+
+    release_dropout: float = 0.5
+    """Share of a release row's numbers left out in each batch."""
+    plaintext_dropout: float = 0.7
+    """Share of a plaintext source row's ratings left out in each batch."""
+    reconstruction: float = 0.1
+    """ρ: weight of the auto-encoder's squared error."""
+    alignment: float = 0.01
+    """α: weight of the squared distance between the two user vectors."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_shares(self, "release_dropout", "plaintext_dropout")
+        for name in ("reconstruction", "alignment"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ParameterError(f"{name} must be zero or more, got {getattr(self, name)!r}")
+
+
+class SourceRun:
+    """Source rows against the finished item vectors; then how far they are to be trusted."""
+
+    def __init__(self, history: HistoryRun, inputs: Inputs, config: SourceConfig) -> None:
+        self.history, self.inputs, self.config = history, inputs, config
+        self.network, self.device = history.network, history.device
+        self.rows = SparseRows(inputs.ratings, self.device)
+        self.present = torch.as_tensor(inputs.present, device=self.device)
+        self.warm = self.rows.counts > 0
+        self.items = history.item_vectors()
+        newcomers = len(inputs.users) - len(history.target.users)
+        self.own = torch.nn.functional.pad(history.vectors(), (0, 0, 0, newcomers))
+        self.source = _source(inputs, self.device)
+        assert inputs.source is not None
+        make = SourceNetwork.of_ratings if isinstance(self.source, SparseRows) else SourceNetwork.of_release
+        with seeded(history.options.seed, self.device):
+            self.encoder = make(inputs.source.shape[1], config.hidden, config.width, config.dropout).to(self.device)
+
+    def train(self, validation: HeldOut | None, recording: Recording) -> None:
+        """Train the source's network; users without history pick the epoch, or everybody where all have one."""
+        for parameter in self.network.parameters():
+            parameter.requires_grad_(False)
+        if validation is not None and self._cold(validation).any():
+            validation = validation.only(self._cold(validation))
+        fit_network(
+            self.encoder,
+            self.step,
+            torch.nonzero(self.warm & self.present).squeeze(1),
+            self.history.options,
+            scorer=lambda: self._scorer(self._alone(1.0)),
+            identity=f"source {self.config!r} {self._identity()}",
+            validation=validation,
+            recording=recording,
+        )
+
+    def step(self, users: Tensor) -> Tensor:
+        """The loss of one batch: what their source rows alone say of all items."""
+        bags = self.rows.batch(users)
+        vectors = self.encoder(self._source_rows(users, training=True))
+        loss = all_items(self.network.logits(vectors, self.items), bags.dense(self.rows.shape[1]))
+        total = self.config.alignment * alignment(vectors, self.own[users])
+        if self.encoder.decoder is not None:
+            assert isinstance(self.source, Tensor)
+            restored = self.encoder.decoder(vectors)
+            total = total + self.config.reconstruction * ((restored - self.source[users]) ** 2).sum()
+        return loss + total / len(users)
+
+    def factors(self, name: str, validation: HeldOut | None) -> Factors:
+        """Gates settled, everything folded into plain vectors."""
+        return Factors(
+            method=name,
+            users=self.inputs.users,
+            items=self.inputs.items,
+            user_vectors=self._users(self._gates(validation)).cpu().numpy(),
+            item_vectors=self.items.cpu().numpy(),
+            item_bias=self.network.item_bias.detach().cpu().numpy(),
+            seen=self.inputs.ratings,
+            in_release=self.inputs.present,
+        )
+
+    @torch.no_grad()
+    def _others(self) -> Tensor:
+        """What each user's source row says; zero where there is none."""
+        everyone = torch.arange(len(self.inputs.users), device=self.device)
+        parts = [self.encoder(self._source_rows(part)) for part in torch.split(everyone, 4096)]
+        return torch.cat(parts) * self.present[:, None]
+
+    @torch.no_grad()
+    def _alone(self, gate: float) -> Tensor:
+        """User vectors from the source alone. Their length is the learnt one, so the gate scales the result."""
+        return gate * self.network.users(self._others()) * self.present[:, None]
+
+    @torch.no_grad()
+    def _users(self, gates: tuple[float, float]) -> Tensor:
+        """Own history plus what the source adds to it; the source alone where there is no history."""
+        both = self.network.users(self.own + gates[0] * self._others())
+        return torch.where(self.warm[:, None], both, self._alone(gates[1]))
+
+    @torch.no_grad()
+    def _scorer(self, users: Tensor) -> ScorePairs:
+        bias = self.network.item_bias
+        return lambda chosen, items: (users[chosen][:, None] * self.items[items]).sum(2) + bias[items]
+
+    def _cold(self, held_out: HeldOut) -> Any:  # noqa: ANN401 - an array of booleans
+        return ~self.warm.cpu().numpy()[held_out.users]
+
+    def _gates(self, validation: HeldOut | None) -> tuple[float, float]:
+        """How far to trust the source for warm and for cold users: as far as their validation items show a gain.
+
+        The best of several gates is better on validation by chance alone, so it has to be better than a closed one by
+        more than a standard error. Without validation cold users trust it fully, and warm users their own history.
+        """
+        if validation is None:
+            return 0.0, 1.0
+        cold = self._cold(validation)
+        return (
+            self._gate(validation.only(~cold), lambda gate: self._users((gate, 0.0))),
+            self._gate(validation.only(cold), lambda gate: self._users((0.0, gate))) if cold.any() else 1.0,
+        )
+
+    def _gate(self, held_out: HeldOut, users: Any) -> float:  # noqa: ANN401 - a gate to user vectors
+        if not len(held_out):
+            return 0.0
+        found = {gate: ndcg_by_user(self._scorer(users(gate)), held_out, self.device) for gate in GATES}
+        best = max(GATES, key=lambda gate: (found[gate].mean(), gate))
+        gain = found[best] - found[0.0]
+        return best if gain.mean() > standard_error(gain) else 0.0
+
+    def _source_rows(self, users: Tensor, *, training: bool = False) -> Tensor | Bags:
+        if isinstance(self.source, SparseRows):
+            return self.source.batch(users).keep(1 - self.config.plaintext_dropout if training else 1.0)
+        return torch.nn.functional.dropout(self.source[users], self.config.release_dropout, training)
+
+    def _identity(self) -> str:
+        """SHA-256 of what part two is trained on, the frozen network included."""
+        source: Any = self.inputs.source
+        parts = [source.indptr, source.indices] if sp.issparse(source) else [source]
+        return arrays_identity(self.inputs.present, self.items.cpu().numpy(), self.own.cpu().numpy(), *parts)
+
+
+def _source(inputs: Inputs, device: torch.device) -> Tensor | SparseRows:
+    if sp.issparse(inputs.source):
+        return SparseRows(inputs.source, device)
+    return torch.as_tensor(np.asarray(inputs.source), device=device)

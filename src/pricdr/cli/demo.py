@@ -31,7 +31,6 @@ SETTINGS: Mapping[str, int | float] = {
     "width": 32,
     "dropout": 0.3,
     "entry_dropout": 0.7,
-    "release_dropout": 0.5,
     "batch": 128,
     "learning_rate": 0.003,
     "epochs": 45,

@@ -84,3 +84,29 @@ def require_count(**named: int) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def require_share(**named: float) -> None:
+    """Refuse values outside [0, 1): a share that may be nothing, but not everything.
+
+    >>> require_share(dropout=1.0)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: dropout must lie in [0, 1), got 1.0
+    """
+    for name, value in named.items():
+        if not 0 <= value < 1:
+            raise ParameterError(f"{name} must lie in [0, 1), got {value!r}")
+
+
+def require_not_negative(**named: float) -> None:
+    """Refuse values that are not finite, or below zero.
+
+    >>> require_not_negative(weight_decay=-1.0)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: weight_decay must be zero or more, got -1.0
+    """
+    for name, value in named.items():
+        if not 0 <= value < math.inf:
+            raise ParameterError(f"{name} must be zero or more, got {value!r}")

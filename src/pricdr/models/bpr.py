@@ -11,7 +11,7 @@ from torch.nn.functional import embedding, softplus
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
@@ -31,8 +31,7 @@ class BPRConfig:
 
     def __post_init__(self) -> None:
         require_count(width=self.width, negatives=self.negatives)
-        if not 0 <= self.regularisation < float("inf"):
-            raise ParameterError(f"regularisation must be zero or more, got {self.regularisation!r}")
+        require_not_negative(regularisation=self.regularisation)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import require_count, require_share
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
 from pricdr.models.networks import HistoryNetwork, Sizes
 from pricdr.training.loop import Recording, TrainingOptions, seeded
@@ -27,14 +27,7 @@ class HistoryConfig:
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width)
-        require_shares(self, "dropout", "entry_dropout")
-
-
-def require_shares(config: object, *names: str) -> None:
-    """Refuse a share outside [0, 1)."""
-    for name in names:
-        if not 0 <= getattr(config, name) < 1:
-            raise ParameterError(f"{name} must lie in [0, 1), got {getattr(config, name)!r}")
+        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
 
 
 class HistoryRun:

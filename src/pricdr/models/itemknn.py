@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, IntArray, Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import require_count, require_not_negative
 from pricdr.evaluation.metrics import FloatArray
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.closed_form import ones, popularity_tie_break
@@ -30,8 +30,7 @@ class ItemKNNConfig:
 
     def __post_init__(self) -> None:
         require_count(neighbours=self.neighbours)
-        if not 0 <= self.shrinkage < float("inf"):
-            raise ParameterError(f"shrinkage must be zero or more, got {self.shrinkage!r}")
+        require_not_negative(shrinkage=self.shrinkage)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding, rel
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
@@ -39,10 +39,8 @@ class NeuMFConfig:
 
     def __post_init__(self) -> None:
         require_count(product_width=self.product_width, width=self.width, layers=self.layers, negatives=self.negatives)
-        if not 0 <= self.dropout < 1:
-            raise ParameterError(f"dropout must lie in [0, 1), got {self.dropout!r}")
-        if not 0 <= self.regularisation < float("inf"):
-            raise ParameterError(f"regularisation must be zero or more, got {self.regularisation!r}")
+        require_share(dropout=self.dropout)
+        require_not_negative(regularisation=self.regularisation)
         if 2 * self.width < 2 ** (self.layers - 1):
             raise ParameterError(
                 f"layers must leave a width of 1 or more after halving {2 * self.width}: {self.layers}"

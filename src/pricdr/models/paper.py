@@ -9,7 +9,7 @@ from torch.nn.functional import normalize
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import require_count
+from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
@@ -30,6 +30,7 @@ class PaperConfig:
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width)
+        require_not_negative(alignment=self.alignment)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError
+from pricdr.errors import require_not_negative, require_share
 from pricdr.evaluation.compare import standard_error
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
-from pricdr.models.history import HistoryConfig, HistoryRun, require_shares
+from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
 from pricdr.models.networks import SourceNetwork
 from pricdr.training.loop import Recording, seeded
@@ -45,10 +45,8 @@ class SourceConfig(HistoryConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_shares(self, "release_dropout", "plaintext_dropout")
-        for name in ("reconstruction", "alignment"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ParameterError(f"{name} must be zero or more, got {getattr(self, name)!r}")
+        require_share(release_dropout=self.release_dropout, plaintext_dropout=self.plaintext_dropout)
+        require_not_negative(reconstruction=self.reconstruction, alignment=self.alignment)
 
 
 class SourceRun:

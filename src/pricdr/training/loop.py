@@ -1,7 +1,6 @@
 """Epochs, early stopping, logs and checkpoints."""
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.blocks import Progress, silent
-from pricdr.errors import ParameterError, PriCDRError, require_count, require_positive
+from pricdr.errors import ParameterError, PriCDRError, require_count, require_not_negative, require_positive
 from pricdr.training.checkpoints import Checkpoint, State
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
@@ -48,8 +47,7 @@ class TrainingOptions:
     def __post_init__(self) -> None:
         require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
         require_positive(learning_rate=self.learning_rate)
-        if not 0 <= self.weight_decay < math.inf:
-            raise ParameterError(f"weight_decay must be zero or more, got {self.weight_decay!r}")
+        require_not_negative(weight_decay=self.weight_decay)
 
     def torch_device(self) -> torch.device:
         """The device, with ``auto`` settled."""

@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 
 from pricdr.errors import ParameterError
-from pricdr.evaluation.metrics import per_user
-from pricdr.evaluation.ranking import ranks
 from pricdr.models.ease import EASE, EASEConfig
 from pricdr.models.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
@@ -18,15 +16,6 @@ class TestContract(RecommenderContract):
 @pytest.fixture(scope="module")
 def planted():
     return Planted.pair()
-
-
-def ndcg(model, planted):
-    warm = planted.validation.only(np.diff(planted.target.matrix.indptr) > 0)
-    return per_user(ranks(model.score, warm, planted.target.matrix)[0])["NDCG@10"].mean()
-
-
-def test_it_beats_popularity_by_far(planted):
-    assert ndcg(METHOD.fit(planted.target), planted) > ndcg(Popularity().fit(planted.target), planted) + 0.3
 
 
 def test_it_is_the_printed_closed_form(planted):

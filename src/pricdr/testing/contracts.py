@@ -3,16 +3,23 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
+from torch import Tensor, nn
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.factors import Basis, Factors
+from pricdr.models.fitting import ScorePairs
+from pricdr.models.popularity import Popularity
+from pricdr.training.loop import Recording
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -66,9 +73,9 @@ class Planted:
 
 
 class RecommenderContract:
-    """Inherit, and set ``fit``: planted data to a fitted model."""
+    """Inherit, and set ``fit``: planted data to a fitted model, recorded where it is trained."""
 
-    fit: ClassVar[Callable[[Planted], Factors]]
+    fit: ClassVar[Callable[..., Factors]]
     uses_history: ClassVar[bool] = True
     serves_cold_users: ClassVar[bool] = False
 
@@ -122,3 +129,78 @@ class RecommenderContract:
             right = [planted.target.items.index(r.item) % 2 == int(r.user[1:]) % 2 for r in model.recommend(users, k=5)]
             if expected:
                 assert np.mean(right) > 0.9
+
+    def test_it_is_better_than_popularity_by_far(self, planted: Planted, model: Factors) -> None:
+        """Over the users it is made for."""
+        if not self.uses_history:
+            return
+        users = planted.validation.users
+        warm = np.diff(planted.target.matrix.indptr)[users] > 0
+        held_out = planted.validation.only(warm | self.serves_cold_users)
+        found = [
+            per_user(sampled_ranks(fitted.score_candidates, held_out))["NDCG@10"].mean()
+            for fitted in (model, Popularity().fit(planted.target))
+        ]
+        assert found[0] > found[1] + 0.3
+
+
+class TrainingRun(Protocol):
+    """What a method's training consists of."""
+
+    network: nn.Module
+
+    def step(self, rows: Tensor) -> Tensor:
+        """The loss of some rows."""
+        ...
+
+    def scorer(self) -> ScorePairs:
+        """How validation scores."""
+        ...
+
+    def factors(self) -> Factors:
+        """The fitted model."""
+        ...
+
+
+class KilledError(Exception):
+    """A run that is killed."""
+
+
+class TrainedContract(RecommenderContract):
+    """For methods that are trained: set ``run`` too, planted data to a training that has not begun."""
+
+    run: ClassVar[Callable[[Planted], TrainingRun]]
+
+    def test_a_gradient_reaches_every_parameter(self, planted: Planted) -> None:
+        """Nothing is left as it was drawn."""
+        run = type(self).run(planted)
+        run.network.train()
+        run.step(torch.arange(len(planted.target.users))).backward()  # type: ignore[no-untyped-call]
+        for name, parameter in run.network.named_parameters():
+            assert parameter.grad is not None, name
+            assert parameter.grad.abs().sum() > 0, name
+
+    def test_validation_and_the_model_score_alike(self, planted: Planted) -> None:
+        """The epoch is picked by the scores that are given in the end."""
+        run = type(self).run(planted)
+        run.network.eval()
+        everyone, items = torch.arange(len(planted.target.users)), torch.arange(len(planted.target.items))
+        found = run.scorer()(everyone, items.tile(len(everyone), 1)).detach().numpy()
+        np.testing.assert_allclose(found, run.factors().score(everyone.numpy()), atol=1e-4)
+
+    def test_a_killed_run_resumes_to_the_same_model(
+        self, planted: Planted, model: Factors, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
+        checkpoint = tmp_path_factory.mktemp("run") / "checkpoint"
+
+        def die(what: str, done: int, total: int, note: str = "") -> None:
+            if done == 4:
+                raise KilledError
+
+        with pytest.raises(KilledError):
+            type(self).fit(planted, Recording(checkpoint=checkpoint, progress=die))
+        assert list(checkpoint.parent.iterdir())
+        resumed = type(self).fit(planted, Recording(checkpoint=checkpoint))
+        everyone = np.arange(len(model.users))
+        assert np.array_equal(resumed.score(everyone), model.score(everyone))

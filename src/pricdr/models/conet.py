@@ -1,0 +1,227 @@
+"""CoNet: two towers, one per domain, that hand each other what they see through cross-connections."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
+
+from pricdr.data.domains import DomainPair
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import ParameterError, require_count
+from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.factors import Factors
+from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.interaction import Interaction, Layer
+from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.negatives import Negatives
+from pricdr.training.rows import Bags, SparseRows
+
+SILENT = -1e9
+"""A user part that switches every unit off: what is left is the item bias."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoNetConfig:
+    """What the network is and what it minimises."""
+
+    width: int = 64
+    """Numbers in an embedding; the layers have width, a half and a quarter of it."""
+    dropout: float = 0.0
+    negatives: int = 4
+    source: float = 1.0
+    """Weight of the source's loss, per rating."""
+    sparsity: float = 0.0
+    """Weight of the L1 norm of the cross-connections: above 0 this is SCoNet."""
+
+    def __post_init__(self) -> None:
+        require_count(width=self.width, negatives=self.negatives)
+        if self.width < 4:
+            raise ParameterError(f"width must be 4 or more, got {self.width!r}")
+        if not 0 <= self.dropout < 1:
+            raise ParameterError(f"dropout must lie in [0, 1), got {self.dropout!r}")
+        for name in ("source", "sparsity"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ParameterError(f"{name} must be zero or more, got {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoNet(PlaintextMethod):
+    """NOT PRIVATE. Hu, Zhang and Yang (CIKM 2018): a shared user embedding, and the same Hˡ in both directions.
+
+    The public code trains a source and a target example of *different* users side by side and predicts without the
+    cross terms. Here both sides of an example belong to one user: its own side is a rating or a drawn negative, the
+    other side the mean of the embeddings of what the user rated there (zero where that is nothing), in training as in
+    prediction. A batch is some users with all their ratings in both domains. Two softmax classes are one logit, to
+    which the log-odds of the item alone are added.
+    """
+
+    config: CoNetConfig = field(default_factory=CoNetConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=0.3)
+    )
+    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "width": (32, 64, 128),
+        "dropout": (0.0, 0.1, 0.3),
+        "negatives": (1, 4, 8),
+        "source": (0.1, 0.3, 1.0),
+        "learning_rate": (1e-3, 3e-3),
+        "weight_decay": (1e-2, 0.1, 0.3, 1.0),
+    }
+
+    def fit_plaintext(
+        self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
+    ) -> Factors:
+        """Fit to both domains; users without target ratings are known by what they rated in the source."""
+        run = _Run(pair, self.config, self.options)
+        fit_network(
+            run.network,
+            run.step,
+            torch.nonzero((run.source.rows.counts > 0) | (run.target.rows.counts > 0)).squeeze(1),
+            self.options,
+            scorer=run.scorer,
+            identity=f"conet {self.config!r} {ratings_identity(pair.source, pair.target)}",
+            validation=validation,
+            recording=recording,
+        )
+        return run.factors()
+
+
+class _Side(nn.Module):
+    """One domain: item embeddings, and the layers that are its own."""
+
+    def __init__(self, n_items: int, width: int) -> None:
+        super().__init__()
+        self.items = nn.Parameter(0.01 * torch.randn(n_items, width))
+        self.first = nn.Linear(2 * width, width)
+        self.second = nn.Linear(width, width // 2)
+        self.third = nn.Linear(width // 2, width // 4)
+        self.last = nn.Linear(width // 4, 1)
+
+
+class _Network(nn.Module):
+    def __init__(self, pair: DomainPair, config: CoNetConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.chance = config.dropout
+        self.users = nn.Parameter(0.01 * torch.randn(len(pair.users), width))
+        self.source = _Side(len(pair.source.items), width)
+        self.target = _Side(len(pair.target.items), width)
+        self.cross_first = nn.Parameter(torch.empty(width, 2 * width))
+        self.cross_second = nn.Parameter(torch.empty(width // 2, width))
+        nn.init.xavier_uniform_(self.cross_first)
+        nn.init.xavier_uniform_(self.cross_second)
+
+    def user_parts(self, own: _Side, other: _Side, users: Tensor, elsewhere: Bags) -> Tensor:
+        """What users add to the first layer of their own side and of the other one, where they rated ``elsewhere``."""
+        user = self.users[users]
+        width = user.shape[1]
+        mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
+        there = torch.cat([user, mean], dim=1)
+        here = linear(user, own.first.weight[:, :width], own.first.bias) + linear(there, self.cross_first)
+        return torch.cat([here, other.first(there) + linear(user, self.cross_first[:, :width])], dim=1)
+
+    def item_parts(self, own: _Side, items: Tensor) -> Tensor:
+        """What items add to the first layer of their own side and of the other one."""
+        width = items.shape[-1]
+        return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
+
+    def layers(self, own: _Side) -> tuple[tuple[Tensor, Tensor], ...]:
+        """What follows the sum of the parts; from the second layer on only the own side is read."""
+        second = torch.cat([own.second.weight, self.cross_second], dim=1)
+        return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
+
+    def logits(self, own: _Side, parts: Tensor) -> Tensor:
+        """Scores, from sums of parts."""
+        hidden = dropout(relu(parts), self.chance, self.training)
+        *inner, last = self.layers(own)
+        for weights, bias in inner:
+            hidden = dropout(relu(linear(hidden, weights, bias)), self.chance, self.training)
+        return linear(hidden, *last).squeeze(-1)
+
+
+class _Domain:
+    """One domain's ratings on the device."""
+
+    def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
+        self.rows = SparseRows(ratings.matrix, device)
+        self.negatives = Negatives(ratings.matrix, device)
+        counts = torch.bincount(self.rows.all().columns, minlength=len(ratings.items))
+        # the log-odds of an example being a rating and not a draw, if only its item is known
+        self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
+
+
+class _Run:
+    def __init__(self, pair: DomainPair, config: CoNetConfig, options: TrainingOptions) -> None:
+        self.pair, self.config = pair, config
+        self.device = options.torch_device()
+        self.source = _Domain(pair.source, config.negatives, self.device)
+        self.target = _Domain(pair.target, config.negatives, self.device)
+        with seeded(options.seed, self.device):
+            self.network = _Network(pair, config).to(self.device)
+
+    def step(self, users: Tensor) -> Tensor:
+        """The loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
+        network, config = self.network, self.config
+        rated_a, rated_b = self.source.rows.batch(users), self.target.rows.batch(users)
+        parts_a = network.user_parts(network.source, network.target, users, rated_b)
+        parts_b = network.user_parts(network.target, network.source, users, rated_a)
+        loss = self._loss(network.target, self.target, users, rated_b, parts_b)
+        loss = loss + config.source * self._loss(network.source, self.source, users, rated_a, parts_a)
+        if config.sparsity:
+            loss = loss + config.sparsity * (network.cross_first.abs().sum() + network.cross_second.abs().sum())
+        return loss
+
+    def _loss(self, side: _Side, domain: _Domain, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
+        """Cross-entropy in one domain, per rating."""
+        drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
+        items = torch.cat([rated.columns[:, None], drawn], dim=1)
+        parts = user_parts[rated.row_of, None] + self.network.item_parts(side, side.items[items])
+        logits = self.network.logits(side, parts) + domain.log_odds[items]
+        return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum() / max(len(items), 1)
+
+    def _user_parts(self, users: Tensor) -> Tensor:
+        network = self.network
+        parts = network.user_parts(network.target, network.source, users, self.source.rows.batch(users))
+        known = (self.source.rows.counts[users] > 0) | (self.target.rows.counts[users] > 0)
+        return torch.where(known[:, None], parts, SILENT)
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        network, log_odds = self.network, self.target.log_odds
+        items_parts = network.item_parts(network.target, network.target.items)
+
+        def score(users: Tensor, items: Tensor) -> Tensor:
+            return (
+                network.logits(network.target, self._user_parts(users)[:, None] + items_parts[items]) + log_odds[items]
+            )
+
+        return score
+
+    @torch.no_grad()
+    def factors(self) -> Factors:
+        network, target = self.network, self.network.target
+        n_users, n_items = self.pair.target.matrix.shape
+        everyone = torch.arange(n_users, device=self.device)
+        return Factors(
+            method="conet",
+            users=self.pair.users,
+            items=self.pair.target.items,
+            user_vectors=torch.zeros(n_users, 0).numpy(),
+            item_vectors=torch.zeros(n_items, 0).numpy(),
+            item_bias=self.target.log_odds.cpu().numpy(),
+            seen=self.pair.target.matrix,
+            in_release=(self.source.rows.counts > 0).cpu().numpy(),
+            interaction=Interaction(
+                torch.cat([self._user_parts(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
+                network.item_parts(target, target.items).cpu().numpy(),
+                tuple(_layer(*layer) for layer in network.layers(target)),
+            ),
+        )
+
+
+def _layer(weights: Tensor, bias: Tensor) -> Layer:
+    return weights.detach().cpu().numpy(), bias.detach().cpu().numpy()

@@ -1,0 +1,166 @@
+import numpy as np
+import pytest
+import torch
+
+from pricdr.data.domains import DomainPair
+from pricdr.errors import ParameterError
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import ranks
+from pricdr.models.conet import CoNet, CoNetConfig, _Run
+from pricdr.models.popularity import Popularity
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.training.loop import Recording, TrainingOptions
+
+SMALL = CoNetConfig(width=16, dropout=0.0, negatives=3)
+QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, weight_decay=1e-2, device="cpu")
+METHOD = CoNet(config=SMALL, options=QUICK)
+EVERYONE = np.arange(60)
+
+
+class TestContract(RecommenderContract):
+    fit = staticmethod(lambda p: METHOD.fit_plaintext(p.domains, validation=p.validation))
+    serves_cold_users = True
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+def ndcg(model, planted):
+    return per_user(ranks(model.score, planted.validation, planted.target.matrix)[0])["NDCG@10"].mean()
+
+
+def test_it_beats_popularity_by_far(planted):
+    """Cold users too, and without a look at validation."""
+    assert ndcg(METHOD.fit_plaintext(planted.domains), planted) > ndcg(Popularity().fit(planted.target), planted) + 0.3
+
+
+def test_the_layers_are_the_printed_ones(planted):
+    """One pair written out: both towers over [user; item], and the same H from either to the other."""
+    run = _Run(planted.domains, SMALL, QUICK)
+    p = {name: value.detach().double().numpy() for name, value in run.network.named_parameters()}
+    user, item = 3, 7
+    rated = planted.source.matrix.indices[planted.source.matrix.indptr[user] : planted.source.matrix.indptr[user + 1]]
+    a = np.concatenate([p["users"][user], p["source.items"][rated].mean(axis=0)])
+    b = np.concatenate([p["users"][user], p["target.items"][item]])
+    for layer in ("first", "second"):
+        (a, b), h = (a, b), p[f"cross_{layer}"]
+        a, b = (
+            np.maximum(p[f"{side}.{layer}.weight"] @ own + p[f"{side}.{layer}.bias"] + h @ other, 0)
+            for side, own, other in (("source", a, b), ("target", b, a))
+        )
+    b = np.maximum(p["target.third.weight"] @ b + p["target.third.bias"], 0)
+    counts = np.bincount(planted.target.matrix.indices, minlength=40) + 0.5
+    wanted = p["target.last.weight"] @ b + p["target.last.bias"] + np.log(counts[item] / counts.mean() / 3)
+    assert run.factors().score(np.array([user]))[0, item] == pytest.approx(wanted[0], abs=1e-5)
+
+
+def test_both_sides_of_an_example_belong_to_one_user(planted):
+    """What one user rated in the source changes that user's scores alone: nobody is paired with somebody else."""
+    matrix = planted.source.matrix
+    others = np.repeat(EVERYONE, np.diff(matrix.indptr)) != 5
+    without = DomainPair(planted.source.only(others), planted.target)
+    scores = [_Run(pair, SMALL, QUICK).factors().score(EVERYONE) for pair in (planted.domains, without)]
+    changed = np.flatnonzero((scores[0] != scores[1]).any(axis=1))
+    assert changed.tolist() == [5]
+
+
+@pytest.mark.parametrize("name", ["cross_first", "cross_second"])
+def test_the_cross_connections_learn_and_matter_at_prediction(planted, name):
+    run = _Run(planted.domains, SMALL, QUICK)
+    run.network.train()
+    # of the target's loss alone: the other side's own loss is no proof
+    users = torch.arange(48)
+    rated = run.target.rows.batch(users)
+    parts = run.network.user_parts(run.network.target, run.network.source, users, run.source.rows.batch(users))
+    run._loss(run.network.target, run.target, users, rated, parts).backward()
+    cross = getattr(run.network, name)
+    assert cross.grad.abs().sum() > 0
+    before = run.factors().score(EVERYONE)
+    with torch.no_grad():
+        cross.zero_()
+    assert np.abs(run.factors().score(EVERYONE) - before).max() > 1e-3
+
+
+def test_sparsity_thins_the_cross_connections(planted):
+    def total(sparsity):
+        run = _Run(planted.domains, CoNetConfig(width=8, dropout=0.0, sparsity=sparsity), QUICK)
+        optimizer = torch.optim.Adam(run.network.parameters(), lr=1e-2)
+        torch.manual_seed(0)
+        for _ in range(30):
+            optimizer.zero_grad()
+            run.step(torch.arange(60)).backward()
+            optimizer.step()
+        return run.network.cross_first.abs().sum().item()
+
+    assert total(1.0) < total(0.0) / 2
+
+
+def test_a_gradient_reaches_every_parameter(planted):
+    run = _Run(planted.domains, SMALL, QUICK)
+    run.network.train()
+    run.step(torch.arange(60)).backward()
+    for name, parameter in run.network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_validation_and_the_model_score_alike(planted):
+    run = _Run(planted.domains, SMALL, QUICK)
+    run.network.eval()
+    found = run.scorer()(torch.arange(60), torch.arange(40).tile(60, 1))
+    np.testing.assert_allclose(found.detach(), run.factors().score(EVERYONE), atol=1e-5)
+
+
+def test_of_whom_nothing_is_known_gets_what_is_popular(planted):
+    nothing = planted.source.only(np.repeat(EVERYONE, np.diff(planted.source.matrix.indptr)) != 59)
+    model = METHOD.fit_plaintext(DomainPair(nothing, planted.target))
+    assert not model.in_release[59]
+    counts = np.bincount(planted.target.matrix.indices, minlength=40)
+    assert (np.diff(counts[np.argsort(-model.score(np.array([59]))[0], kind="stable")]) <= 0).all()
+
+
+def test_an_empty_source_is_no_reason_to_fail(planted):
+    empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
+    model = METHOD.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
+    found = model.recommend(planted.target.users[:20], k=5)
+    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+
+
+def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
+    checkpoint = tmp_path / "run.safetensors"
+
+    class KilledError(Exception):
+        pass
+
+    def die(what, done, total, note=""):
+        if done == 4:
+            raise KilledError
+
+    def fit(recording=Recording()):  # noqa: B008 - frozen
+        return METHOD.fit_plaintext(planted.domains, validation=planted.validation, recording=recording)
+
+    straight = fit()
+    with pytest.raises(KilledError):
+        fit(Recording(checkpoint=checkpoint, progress=die))
+    assert checkpoint.exists()
+    resumed = fit(Recording(checkpoint=checkpoint))
+    assert np.array_equal(resumed.score(EVERYONE), straight.score(EVERYONE))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("width", 0),
+        ("width", 3),
+        ("negatives", 0),
+        ("dropout", 1.0),
+        ("dropout", float("nan")),
+        ("source", -1.0),
+        ("sparsity", float("inf")),
+    ],
+)
+def test_impossible_settings_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        CoNetConfig(**{name: value})

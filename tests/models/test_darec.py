@@ -1,0 +1,161 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pricdr.data.domains import DomainPair
+from pricdr.errors import ParameterError
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import ranks
+from pricdr.models.darec import DARec, DARecConfig, _Run
+from pricdr.models.fitting import fit_network
+from pricdr.models.popularity import Popularity
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.training.loop import Recording, TrainingOptions
+
+SMALL = DARecConfig(hidden=16, width=16, dropout=0.0, entry_dropout=0.2)
+QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
+METHOD = DARec(config=SMALL, options=QUICK)
+EVERYONE = np.arange(60)
+
+
+class TestContract(RecommenderContract):
+    fit = staticmethod(lambda p: METHOD.fit_plaintext(p.domains, validation=p.validation))
+    serves_cold_users = True
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+def ndcg(model, planted):
+    return per_user(ranks(model.score, planted.validation, planted.target.matrix)[0])["NDCG@10"].mean()
+
+
+def test_it_beats_popularity_by_far(planted):
+    """Cold users too, and without a look at validation."""
+    assert ndcg(METHOD.fit_plaintext(planted.domains), planted) > ndcg(Popularity().fit(planted.target), planted) + 0.3
+
+
+def trained(planted, config, options):
+    run = _Run(planted.domains, config, options)
+    users, nothing = torch.arange(len(planted.target.users)), Recording()
+    fit_network(
+        run.network, run.step, users, options, scorer=run.scorer, identity="", validation=None, recording=nothing
+    )
+    return run
+
+
+@torch.no_grad()
+def told_apart(run):
+    """The domain classifier's accuracy and its cross-entropy, ln 2 = 0.69 at chance."""
+    users = torch.arange(len(run.pair.users))
+    sides = ((run.network.source, run.source, True), (run.network.target, run.target, False))
+    features = [(run.network.features(side, rows.batch(users)), first) for side, rows, first in sides]
+    right = [((run.network.classifier(vectors) > 0) == first).float().mean() for vectors, first in features]
+    errors = [run.network.classifier.errors(vectors, first=first, strength=0.0).mean() for vectors, first in features]
+    return torch.stack(right).mean().item(), torch.stack(errors).mean().item()
+
+
+def test_the_reversal_leaves_the_domain_classifier_guessing():
+    many = Planted.pair(n_users=240, n_cold=0)
+    options = replace(QUICK, epochs=60, learning_rate=5e-3)
+    config = DARecConfig(hidden=32, width=16, dropout=0.0, entry_dropout=0.2, reversal=0.0)
+    right, error = told_apart(trained(many, config, options))
+    assert right > 0.9
+    assert error < 0.3
+    right, error = told_apart(trained(many, replace(config, reversal=10.0), options))
+    assert right < 0.75
+    assert error > 0.6
+
+
+def test_warm_users_are_scored_from_their_target_row_and_cold_ones_from_their_source_row(planted):
+    run = trained(planted, SMALL, QUICK)
+    scores = run.factors().score(EVERYONE)
+    network, users = run.network, torch.arange(60)
+    with torch.no_grad():
+        from_a, from_b = (
+            network.target.last(network.target.hidden(network.features(side, rows.batch(users))))
+            for side, rows in ((network.source, run.source), (network.target, run.target))
+        )
+    np.testing.assert_allclose(scores[:48], from_b[:48], atol=1e-4)
+    np.testing.assert_allclose(scores[48:], from_a[48:], atol=1e-4)
+
+
+def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
+    """A cold user's empty target row is no row of zeros: nothing that only the target reads learns from it."""
+    run = _Run(planted.domains, SMALL, QUICK)
+    run.step(torch.arange(48, 60)).backward()
+    for name, parameter in run.network.target.named_parameters():
+        assert parameter.grad.abs().sum() == 0, name
+    assert run.network.source.last.weight.grad.abs().sum() > 0
+
+
+def test_a_gradient_reaches_every_parameter(planted):
+    run = _Run(planted.domains, SMALL, QUICK)
+    run.network.train()
+    run.step(torch.arange(60)).backward()
+    for name, parameter in run.network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_validation_and_the_model_score_alike(planted):
+    run = _Run(planted.domains, SMALL, QUICK)
+    run.network.eval()
+    found = run.scorer()(torch.arange(60), torch.arange(40).tile(60, 1))
+    np.testing.assert_allclose(found.detach(), run.factors().score(EVERYONE), atol=1e-5)
+
+
+def test_of_whom_nothing_is_known_gets_the_item_bias(planted):
+    nothing = planted.source.only(np.repeat(EVERYONE, np.diff(planted.source.matrix.indptr)) != 59)
+    model = METHOD.fit_plaintext(DomainPair(nothing, planted.target))
+    assert not model.in_release[59]
+    assert np.array_equal(model.score(np.array([59]))[0], model.item_bias)
+
+
+def test_an_empty_source_is_no_reason_to_fail(planted):
+    empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
+    model = METHOD.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
+    found = model.recommend(planted.target.users[:20], k=5)
+    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+
+
+def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path):
+    checkpoint = tmp_path / "run.safetensors"
+
+    class KilledError(Exception):
+        pass
+
+    def die(what, done, total, note=""):
+        if done == 4:
+            raise KilledError
+
+    def fit(recording=Recording()):  # noqa: B008 - frozen
+        return METHOD.fit_plaintext(planted.domains, validation=planted.validation, recording=recording)
+
+    straight = fit()
+    with pytest.raises(KilledError):
+        fit(Recording(checkpoint=checkpoint, progress=die))
+    assert checkpoint.exists()
+    resumed = fit(Recording(checkpoint=checkpoint))
+    assert np.array_equal(resumed.score(EVERYONE), straight.score(EVERYONE))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("hidden", 0),
+        ("width", 0),
+        ("dropout", 1.0),
+        ("entry_dropout", float("nan")),
+        ("source", -1.0),
+        ("transfer", float("inf")),
+        ("reversal", float("nan")),
+    ],
+)
+def test_impossible_settings_are_refused(name, value):
+    with pytest.raises(ParameterError, match=name):
+        DARecConfig(**{name: value})

@@ -9,19 +9,15 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.examples import SILENT, Examples
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
 from pricdr.models.interaction import Interaction, Layer
 from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.negatives import Negatives
-from pricdr.training.rows import Bags, SparseRows
-
-SILENT = -1e9
-"""A user part that switches every unit off: what is left is the item bias."""
+from pricdr.training.rows import Bags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +37,8 @@ class CoNetConfig:
         require_count(width=self.width, negatives=self.negatives)
         if self.width < 4:
             raise ParameterError(f"width must be 4 or more, got {self.width!r}")
-        if not 0 <= self.dropout < 1:
-            raise ParameterError(f"dropout must lie in [0, 1), got {self.dropout!r}")
-        for name in ("source", "sparsity"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ParameterError(f"{name} must be zero or more, got {getattr(self, name)!r}")
+        require_share(dropout=self.dropout)
+        require_not_negative(source=self.source, sparsity=self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,23 +136,12 @@ class _Network(nn.Module):
         return linear(hidden, *last).squeeze(-1)
 
 
-class _Domain:
-    """One domain's ratings on the device."""
-
-    def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
-        self.rows = SparseRows(ratings.matrix, device)
-        self.negatives = Negatives(ratings.matrix, device)
-        counts = torch.bincount(self.rows.all().columns, minlength=len(ratings.items))
-        # the log-odds of an example being a rating and not a draw, if only its item is known
-        self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
-
-
 class _Run:
     def __init__(self, pair: DomainPair, config: CoNetConfig, options: TrainingOptions) -> None:
         self.pair, self.config = pair, config
         self.device = options.torch_device()
-        self.source = _Domain(pair.source, config.negatives, self.device)
-        self.target = _Domain(pair.target, config.negatives, self.device)
+        self.source = Examples(pair.source, config.negatives, self.device)
+        self.target = Examples(pair.target, config.negatives, self.device)
         with seeded(options.seed, self.device):
             self.network = _Network(pair, config).to(self.device)
 
@@ -175,7 +157,7 @@ class _Run:
             loss = loss + config.sparsity * (network.cross_first.abs().sum() + network.cross_second.abs().sum())
         return loss
 
-    def _loss(self, side: _Side, domain: _Domain, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
+    def _loss(self, side: _Side, domain: Examples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
         """Cross-entropy in one domain, per rating."""
         drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
         items = torch.cat([rated.columns[:, None], drawn], dim=1)

@@ -10,11 +10,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag,
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import require_count, require_not_negative, require_share
 from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.networks import log_odds
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags, SparseRows
 
@@ -39,12 +40,8 @@ class DARecConfig:
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width)
-        for name in ("dropout", "entry_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
-        for name in ("source", "transfer", "reversal"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ParameterError(f"{name} must be zero or more, got {getattr(self, name)!r}")
+        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
+        require_not_negative(source=self.source, transfer=self.transfer, reversal=self.reversal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +98,7 @@ class _Side(nn.Module):
         self.first_bias = nn.Parameter(torch.zeros(config.hidden))
         self.hidden = nn.Sequential(nn.Linear(config.width, config.hidden), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(config.hidden, n_items)
-        share = (torch.bincount(rows.all().columns.cpu(), minlength=n_items) + 0.5) / (n_users + 1)
-        self.last.bias.data = torch.log(share / (1 - share))
+        self.last.bias.data = log_odds(rows.popularity(), n_users)
 
     def embedding(self, rows: Bags) -> Tensor:
         """One vector per row."""

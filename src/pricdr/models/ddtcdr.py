@@ -9,20 +9,16 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, relu, softplus
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import ParameterError, require_count, require_share
 from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.examples import SILENT, Examples
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
 from pricdr.models.interaction import Interaction
 from pricdr.models.networks import SparseTower
 from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.negatives import Negatives
-from pricdr.training.rows import Bags, SparseRows
-
-SILENT = -1e9
-"""A user part that switches every unit off: what is left is the item bias."""
+from pricdr.training.rows import Bags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +42,7 @@ class DDTCDRConfig:
         require_count(width=self.width, hidden=self.hidden, negatives=self.negatives)
         if self.hidden < 2:
             raise ParameterError(f"hidden must be 2 or more, got {self.hidden!r}")
-        for name in ("share", "hide", "dropout", "entry_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
+        require_share(share=self.share, hide=self.hide, dropout=self.dropout, entry_dropout=self.entry_dropout)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,24 +129,12 @@ class _Network(nn.Module):
         return rotation
 
 
-class _Domain:
-    """One domain's ratings on the device."""
-
-    def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
-        self.rows = SparseRows(ratings.matrix, device)
-        self.columns = SparseRows(ratings.matrix.T.tocsr(), device).all()
-        self.negatives = Negatives(ratings.matrix, device)
-        counts = torch.bincount(self.rows.all().columns, minlength=len(ratings.items))
-        # the log-odds of an example being a rating and not a draw, if only its item is known
-        self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
-
-
 class _Run:
     def __init__(self, pair: DomainPair, config: DDTCDRConfig, options: TrainingOptions) -> None:
         self.pair, self.config = pair, config
         self.device = options.torch_device()
-        self.source = _Domain(pair.source, config.negatives, self.device)
-        self.target = _Domain(pair.target, config.negatives, self.device)
+        self.source = Examples(pair.source, config.negatives, self.device)
+        self.target = Examples(pair.target, config.negatives, self.device)
         with seeded(options.seed, self.device):
             self.network = _Network(pair, config).to(self.device)
 
@@ -178,7 +160,7 @@ class _Run:
         return torch.where(hidden[:, None], lent, vectors)
 
     def _loss(
-        self, own: _Side, other: _Side, domain: _Domain, users: Tensor, rated: Bags, vectors: tuple[Tensor, Tensor]
+        self, own: _Side, other: _Side, domain: Examples, users: Tensor, rated: Bags, vectors: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Cross-entropy of both networks in one domain, per rating; ``vectors`` are what users are to either."""
         share, drawn = self.config.share, domain.negatives.draw(users[rated.row_of], self.config.negatives)

@@ -10,12 +10,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, relu
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
-from pricdr.models.networks import SparseTower
+from pricdr.models.networks import SparseTower, log_odds
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags, SparseRows
 
@@ -38,12 +38,8 @@ class ETLConfig:
         require_count(width=self.width)
         if self.width < 2:
             raise ParameterError(f"width must be 2 or more, got {self.width!r}")
-        for name in ("dropout", "entry_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ParameterError(f"{name} must lie in [0, 1), got {getattr(self, name)!r}")
-        for name in ("equivalence", "adversarial"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise ParameterError(f"{name} must be zero or more, got {getattr(self, name)!r}")
+        require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
+        require_not_negative(equivalence=self.equivalence, adversarial=self.adversarial)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,13 +87,13 @@ class ETL(PlaintextMethod):
 class _Side(nn.Module):
     """One domain's encoder, decoder and discriminator."""
 
-    def __init__(self, n_items: int, config: ETLConfig, log_odds: Tensor) -> None:
+    def __init__(self, n_items: int, config: ETLConfig, bias: Tensor) -> None:
         super().__init__()
         width = config.width
         self.encoder = SparseTower(n_items, width, width, 0.0)
         self.hidden = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(width, n_items)
-        self.last.bias.data = log_odds
+        self.last.bias.data = bias
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -109,8 +105,8 @@ class _Side(nn.Module):
 class _Network(nn.Module):
     def __init__(self, source: SparseRows, target: SparseRows, config: ETLConfig) -> None:
         super().__init__()
-        self.source = _Side(source.shape[1], config, _log_odds(source))
-        self.target = _Side(target.shape[1], config, _log_odds(target))
+        self.source = _Side(source.shape[1], config, log_odds(source.popularity(), source.shape[0]))
+        self.target = _Side(target.shape[1], config, log_odds(target.popularity(), target.shape[0]))
         self.users = nn.Parameter(0.01 * torch.randn(target.shape[0], config.width))
         self.transform = nn.Parameter(nn.init.xavier_uniform_(torch.empty(config.width, config.width), gain=2**0.5))
 
@@ -190,10 +186,3 @@ class _Run:
 def _errors(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy over all items, per user."""
     return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(1)
-
-
-def _log_odds(rows: SparseRows) -> Tensor:
-    """Of each item being rated at all: where decoders start."""
-    n_users, n_items = rows.shape
-    share = (torch.bincount(rows.all().columns.cpu(), minlength=n_items) + 0.5) / (n_users + 1)
-    return torch.log(share / (1 - share))

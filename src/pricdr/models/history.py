@@ -43,8 +43,7 @@ class HistoryRun:
         n_users, n_items = target.matrix.shape
         sizes = Sizes(n_users, n_items, config.hidden, config.width, config.dropout)
         with seeded(options.seed, self.device):
-            popularity = torch.bincount(self.columns.row_of.cpu(), minlength=n_items).float()
-            self.network = kind(sizes, popularity).to(self.device)
+            self.network = kind(sizes, self.rows.popularity()).to(self.device)
 
     def train(self, validation: HeldOut | None, recording: Recording) -> None:
         """Train; validation NDCG@10 picks the epoch."""

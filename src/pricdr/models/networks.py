@@ -31,6 +31,12 @@ def dense_tower(n: int, hidden: int, width: int, dropout: float) -> nn.Sequentia
     return nn.Sequential(nn.Linear(n, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, width))
 
 
+def log_odds(counts: Tensor, users: int) -> Tensor:
+    """Of each item being rated at all, from how many of the users did: what is left when nothing is known of a user."""
+    share = (counts + 0.5) / (users + 1)
+    return torch.log(share / (1 - share))
+
+
 @dataclass(frozen=True)
 class Sizes:
     """What a network is built for."""
@@ -51,9 +57,7 @@ class HistoryNetwork(nn.Module, ABC):
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__()
         self.user_tower = SparseTower(sizes.items, sizes.hidden, sizes.width, sizes.dropout)
-        # the log-odds of an item being rated at all: what is left when nothing is known of a user
-        share = (popularity + 0.5) / (sizes.users + 1)
-        self.item_bias = nn.Parameter(torch.log(share / (1 - share)))
+        self.item_bias = nn.Parameter(log_odds(popularity, sizes.users))
 
     @abstractmethod
     def items(self, columns: Bags) -> Tensor:

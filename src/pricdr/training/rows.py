@@ -63,3 +63,7 @@ class SparseRows:
     def all(self) -> Bags:
         """The entries of every row."""
         return self.batch(torch.arange(self.shape[0], device=self.counts.device))
+
+    def popularity(self) -> Tensor:
+        """How many rows have each column, on the processor."""
+        return torch.bincount(self._columns.cpu(), minlength=self.shape[1]).float()

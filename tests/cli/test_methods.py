@@ -89,7 +89,8 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(here, tmp_path):
         ("dropout = 1.5", [], "dropout"),
         ("hidden = ", [], "not TOML"),
         ("", ["--method", "dmf", "--preset", "paper"], "no preset 'paper'"),
-        ("", ["--method", "popularity", "--epochs", "3"], "no setting 'epochs'"),
+        ("", ["--method", "popularity", "--epochs", "3"], "not trained in epochs"),
+        ("hiden = 3", [], "c.toml"),
         ("", ["--method", "ease", "--source", "source.parquet"], "takes neither"),
         ("", ["--method", "conet"], "takes --source"),
         ("", ["--method", "conet", "--release", "release"], "takes --source"),
@@ -110,6 +111,41 @@ def test_wrong_settings_and_inputs_end_in_one_line(here, tmp_path, monkeypatch, 
     error = capsys.readouterr().err.splitlines()
     assert message in error[-1]
     assert not (tmp_path / "m").exists()
+
+
+def test_seed_and_device_may_stand_in_the_file_too(here, tmp_path):
+    (tmp_path / "c.toml").write_text('seed = 5\ndevice = "cpu"\nepochs = 1\n')
+    fixed = ["train", str(here / "split"), "--config", str(tmp_path / "c.toml")]
+    assert run([*fixed, "--out", str(tmp_path / "m")]) == 0
+    options = json.loads((tmp_path / "m" / "model.json").read_text())["config"]["options"]
+    assert (options["seed"], options["device"]) == (5, "cpu")
+    assert run([*fixed, "--out", str(tmp_path / "n"), "--seed", "6"]) == 0
+    assert json.loads((tmp_path / "n" / "model.json").read_text())["config"]["options"]["seed"] == 6
+
+
+def test_a_mistake_costs_no_checkpoint_and_an_interrupt_says_how_to_go_on(here, tmp_path, monkeypatch, capsys):
+    import pricdr.training.checkpoints as checkpoints
+
+    original = checkpoints.Checkpoint.save
+
+    def dying(self, *arguments):
+        original(self, *arguments)
+        raise KeyboardInterrupt
+
+    fixed = ["train", str(here / "split"), "--out", str(tmp_path / "m"), "--epochs", "2"]
+    monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
+    assert run([*fixed, "--release", str(here / "release")]) == 130
+    assert "go on with --resume" in capsys.readouterr().err
+    monkeypatch.undo()
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert ".m.checkpoint.history" in kept
+    assert run([*fixed, "--release", str(here / "no such release")]) == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    assert run([*fixed, "--release", str(here / "release"), "--resume"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+    capsys.readouterr()
+    assert run(["train", str(here / "split"), "--out", str(tmp_path / "n"), "--epochs", "1", "--resume"]) == 0
+    assert "nothing to resume" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_nothing_behind(here, tmp_path, monkeypatch, capsys):

@@ -64,6 +64,17 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ('name = "jlt"', 'name = "popularity"', "different names"),
         ('title = "a table"', 'title = "a table"\nbaseline = "nobody"', "nobody"),
         ("[data]", "[data", "not TOML"),
+        ("seeds = [1, 2]", "seeds = [1, 1]", "all different"),
+        ("seeds = [1, 2]", "seeds = []", "one or more"),
+        ("seeds = [1, 2]", "seeds = 3", "seeds cannot be 3"),
+        ('target = "b.csv"', 'target = "b.csv"\ncold = "x"', "cold cannot be 'x'"),
+        ('target = "b.csv"', "target = 3", "target cannot be 3"),
+        ("epsilon = 4", "epsilon = 4, delta = 2.0", "delta"),
+        ("settings = { width = 50 }", "settings = { widht = 50 }", "arm 'jlt'.*widht"),
+        ("settings = { width = 50 }", "settings = { width = 0 }", "arm 'jlt'.*width"),
+        ("settings = { width = 50 }", "tuned = true", "no settings of hetero were chosen"),
+        ("settings = { width = 50 }", 'preset = "printed"', "no preset 'printed'"),
+        ('{ strategy = "jlt", epsilon = 4, rows = "noise" }', "3", "release cannot be 3"),
     ],
 )
 def test_a_wrong_spec_is_refused_by_name(tmp_path, old, new, message):

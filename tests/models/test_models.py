@@ -4,7 +4,6 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
-from pricdr.evaluation.metrics import per_user, rank_of
 from pricdr.models.dmf import DMF
 from pricdr.models.factors import Basis, Factors
 from pricdr.models.hetero import HeteroCDR
@@ -119,24 +118,30 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
     found = model.recommend(list(planted.target.users[:10]), k=5)
     assert {r.basis for r in found} == {Basis.HISTORY}
     assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
-    assert {r.basis for r in model.recommend(["u12"], k=5)} == {Basis.BOTH}
+    # without validation warm users keep to their own history, whatever the release says
+    assert {r.basis for r in model.recommend(["u12"], k=5)} == {Basis.HISTORY}
 
 
-@pytest.mark.parametrize("useless", [True, False])
-def test_validation_never_leaves_cold_users_worse_off_than_without_the_release(planted, useless):
-    """The gate: with rows of pure noise it falls back to the item bias, with real rows it stays open."""
-    noise = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
-    rows = Rows(noise, planted.release.users) if useless else planted.release
-    model = HETERO.fit(planted.target, rows, validation=planted.validation)
-    cold = planted.validation.only(np.isin(planted.validation.users, [model.users.index(u) for u in planted.cold]))
-    scores = model.score(cold.users).astype(float)
-    chosen = np.column_stack([cold.items, cold.negatives])
-    with_release = np.take_along_axis(scores, chosen, axis=1)
-    without = model.item_bias.astype(float)[chosen]
-    gains = [per_user(rank_of(s[:, 0], s[:, 1:]))["NDCG@10"].mean() for s in (with_release, without)]
-    assert gains[0] >= gains[1]
-    if not useless:
-        assert gains[0] > 0.9
+def test_what_a_recommendation_rests_on_follows_the_gates(planted):
+    run = SourceRun(history(planted), Inputs.of(planted.target, planted.release), SMALL)
+    for gates, expected in (((0.0, 0.0), {"history", "popularity"}), ((0.5, 0.5), {"both", "release"})):
+        run._gates = lambda validation, gates=gates: gates
+        model = run.factors("hetero", None)
+        assert {model.basis(at).value for at in range(60)} == expected
+
+
+def test_a_release_of_users_without_history_alone_is_refused_before_training(planted):
+    cold = Rows(planted.release.matrix[48:], planted.release.users[48:])
+    told = []
+    recording = Recording(progress=lambda *what: told.append(what))
+    with pytest.raises(InputError, match="no user has both"):
+        HETERO.fit(planted.target, cold, recording=recording)
+    assert not told
+
+
+def test_a_good_release_opens_the_gate_for_cold_users(planted):
+    model = HETERO.fit(planted.target, planted.release, validation=planted.validation)
+    assert {r.basis for r in model.recommend(list(planted.cold), k=3)} == {Basis.RELEASE}
 
 
 def test_a_worthless_release_leaves_the_target_only_model_number_for_number(planted):
@@ -147,6 +152,8 @@ def test_a_worthless_release_leaves_the_target_only_model_number_for_number(plan
     assert np.array_equal(model.user_vectors[warm], alone.user_vectors[warm])
     assert np.array_equal(model.item_vectors, alone.item_vectors)
     assert np.array_equal(model.item_bias, alone.item_bias)
+    assert not model.in_release.any()
+    assert not model.user_vectors[48:].any()  # cold users are left with what is popular
 
 
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):

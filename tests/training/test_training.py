@@ -128,6 +128,26 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tm
     assert np.isfinite(fresh.weight.item())
 
 
+def test_weights_that_break_in_the_last_step_are_never_kept(tmp_path):
+    """The loss is finite before every step; the step itself takes the weight to infinity."""
+    network, step, rows = _line()
+    checkpoint = Checkpoint(tmp_path / "c", fingerprint="x")
+    calls = []
+
+    def breaking(batch):
+        calls.append(1)
+        loss = step(batch)
+        if len(calls) == 8:
+            network.weight.register_hook(lambda gradient: gradient * float("inf"))
+        return loss
+
+    with pytest.raises(TrainingError, match="weights are no longer finite after epoch 2"):
+        train(network, breaking, rows, FAST, checkpoint=checkpoint)
+    fresh, _, _ = _line()
+    assert checkpoint.resume(fresh, torch.optim.AdamW(fresh.parameters())).epoch == 1
+    assert np.isfinite(fresh.weight.item())
+
+
 def test_the_global_generator_is_left_alone():
     network, step, rows = _line()
     before = torch.random.get_rng_state()

@@ -2,6 +2,8 @@
 
 import glob
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -10,15 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, DeviceOption, read_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, read_ratings
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
-    from pricdr.models.factors import Factors
-    from pricdr.training.loop import Recording
 
 MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
 
@@ -44,8 +44,12 @@ def train(
     preset: Annotated[PresetName, typer.Option(help="The settings to start from.")] = PresetName.DEFAULT,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.")] = None,
-    seed: Annotated[int, typer.Option(help="Another seed, another model.")] = 0,
-    device: DeviceOption = DeviceName.AUTO,
+    seed: Annotated[
+        int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=2**63 - 1)
+    ] = None,
+    device: Annotated[
+        DeviceName | None, typer.Option(help="auto takes a GPU where there is one.  [default: auto]")
+    ] = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
@@ -65,28 +69,38 @@ def train(
     from pricdr.data.split_files import fingerprint
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
+    from pricdr.models.base import PlaintextMethod
+    from pricdr.release import Release
     from pricdr.training.loop import Recording
+    from pricdr.transfer import transfer, transfer_plaintext
 
     if release is not None and source is not None:
         raise ParameterError("give --release or --source, not both")
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)
-    chosen = _configured(name, preset, _settings(config, epochs, bf16), seed, device)
+    given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
+    chosen = _configured(name, preset, config, given)
+    if source is not None and not isinstance(chosen, PlaintextMethod):
+        raise ParameterError(f"preset {preset.value} takes a release, not --source")
     require_absent(out)
     ratings, validation = _data(data, columns)
+    received = None if release is None else Release.load(release, allow_unverified=allow_unverified)
+    plain = None if source is None else _source(source, columns)
     checkpoint, log = (out.with_name(f".{out.name}.{kind}") for kind in ("checkpoint", "log.jsonl"))
     if not resume:
         _forget(checkpoint, log)
-    with progress_bar() as progress:
-        recording = Recording(checkpoint=checkpoint, log=log, progress=progress)
-        if source is not None:
-            warn("the source is read in plaintext: this model is NOT PRIVATE")
-            model, used = _plaintext(chosen, ratings, source, columns, validation, recording), None
+    elif not _traces(checkpoint):
+        warn("there is nothing to resume: training starts afresh")
+    told: dict[str, Any] = {"method": chosen, "validation": validation}
+    with progress_bar() as progress, _kept(checkpoint):
+        told["recording"] = Recording(checkpoint=checkpoint, log=log, progress=progress)
+        if plain is not None:
+            model = transfer_plaintext(ratings, plain, **told)
         else:
-            flags = (allow_unverified, allow_not_private)
-            model, used = _from_release(chosen, ratings, release, flags, validation, recording)
+            model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
+    used = None if received is None else str(received.certificate.files.get("release.parquet"))
     with new_folder(out) as staging:
-        about = About(model.method, asdict(chosen), fingerprint(ratings), used, plaintext_source=source is not None)
+        about = About(model.method, asdict(chosen), fingerprint(ratings), used, plaintext_source=plain is not None)
         save_model(staging, model, about)
         (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
     _forget(checkpoint, log)
@@ -94,10 +108,26 @@ def train(
     say(f"to {out}")
 
 
+def _traces(checkpoint: Path) -> list[Path]:
+    """Checkpoints of a run, one for each part of its training."""
+    return [path for path in checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}*") if path.is_file()]
+
+
 def _forget(checkpoint: Path, log: Path) -> None:
-    """Remove what a run leaves beside its model while it goes on; a training in parts has a checkpoint for each."""
-    for path in (log, checkpoint, *checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}.*")):
+    """Remove what a run leaves beside its model while it goes on."""
+    for path in (log, *_traces(checkpoint)):
         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _kept(checkpoint: Path) -> Iterator[None]:
+    """Say what an interrupt leaves behind."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if _traces(checkpoint):
+            warn("the epochs so far are kept: go on with --resume")
+        raise
 
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:
@@ -110,21 +140,21 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
     raise ParameterError(f"--method {name} takes {' or '.join(takes[kind] for kind in sees)}")
 
 
-def _settings(config: Path | None, epochs: int | None, bf16: bool) -> dict[str, Any]:
-    settings: dict[str, Any] = {}
-    if config is not None:
-        try:
-            settings = tomllib.loads(config.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{config} is not TOML: {error}") from error
-    return settings | ({} if epochs is None else {"epochs": epochs}) | ({"bf16": True} if bf16 else {})
-
-
-def _configured(name: str, preset: PresetName, settings: dict[str, Any], seed: int, device: DeviceName) -> Any:  # noqa: ANN401
-    method = METHODS[name].configure(settings, preset=preset.value)
-    if not hasattr(method, "options"):  # a closed form: nothing to seed, no device to choose
-        return method
-    return replace(method, options=replace(method.options, seed=seed, device=device.value))
+def _configured(name: str, preset: PresetName, config: Path | None, given: dict[str, Any]) -> Any:  # noqa: ANN401
+    """The preset's settings, replaced by the file's, replaced by what was given on the command line."""
+    try:
+        settings = {} if config is None else tomllib.loads(config.read_text(encoding="utf-8"))
+        method = METHODS[name].configure(settings, preset=preset.value)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{config} is not TOML: {error}") from error
+    except ParameterError as error:
+        raise ParameterError(f"{config}: {error}" if settings else str(error)) from error
+    flags = {key: value for key, value in given.items() if value is not None}
+    if hasattr(method, "options"):
+        return replace(method, options=replace(method.options, **flags))
+    if "epochs" in flags:
+        raise ParameterError(f"--method {name} is not trained in epochs")
+    return method  # a closed form: nothing to seed, no device to choose
 
 
 def _data(path: Path, columns: str | None) -> "tuple[Ratings, HeldOut | None]":
@@ -139,40 +169,9 @@ def _data(path: Path, columns: str | None) -> "tuple[Ratings, HeldOut | None]":
     return reading.ratings.positives(), None
 
 
-def _from_release(
-    method: Any,  # noqa: ANN401
-    ratings: "Ratings",
-    folder: Path | None,
-    allowed: tuple[bool, bool],
-    validation: "HeldOut | None",
-    recording: "Recording",
-) -> "tuple[Factors, str | None]":
-    """The model, and the SHA-256 of the release's matrix."""
-    from pricdr.release import Release
-    from pricdr.transfer import transfer
-
-    unverified, not_private = allowed
-    release = None if folder is None else Release.load(folder, allow_unverified=unverified)
-    told: dict[str, Any] = {"validation": validation, "recording": recording, "allow_not_private": not_private}
-    model = transfer(ratings, release, method=method, **told)
-    return model, None if release is None else str(release.certificate.files.get("release.parquet"))
-
-
-def _plaintext(
-    method: Any,  # noqa: ANN401
-    ratings: "Ratings",
-    source: Path,
-    columns: str | None,
-    validation: "HeldOut | None",
-    recording: "Recording",
-) -> "Factors":
-    from pricdr.models.base import PlaintextMethod
-    from pricdr.transfer import transfer_plaintext
-
-    if not isinstance(method, PlaintextMethod):
-        raise ParameterError("this preset takes a release, not --source")
-    plain = read_ratings(source, columns)
+def _source(path: Path, columns: str | None) -> "Ratings":
+    """NOT PRIVATE: the source's ratings."""
+    warn("the source is read in plaintext: this model is NOT PRIVATE")
+    plain = read_ratings(path, columns)
     say(plain.summary())
-    return transfer_plaintext(
-        ratings, plain.ratings.positives(), method=method, validation=validation, recording=recording
-    )
+    return plain.ratings.positives()

@@ -40,5 +40,9 @@ def simulate(source: Ratings, spec: ReleaseSpec, seed: int) -> SimulatedRelease:
         noisy=noisy,
     )
     if spec.rows is Rows.SHUFFLED:
-        matrix = matrix[randomness.generator("shuffled rows").permutation(len(matrix))]
+        # Along one cycle through all users, so that nobody keeps a row.
+        order = randomness.generator("shuffled rows").permutation(len(matrix))
+        shuffled = np.empty_like(matrix)
+        shuffled[order] = matrix[np.roll(order, 1)]
+        matrix = shuffled
     return SimulatedRelease(matrix, source.users)

@@ -30,6 +30,7 @@ class Result:
     """NDCG@10 on the validation items, all users."""
     epochs: int
     seconds: float
+    """Of this run; a network that another arm had trained already counts for nothing."""
     device: str
 
 
@@ -62,11 +63,26 @@ def mean(values: Iterable[float]) -> Mean:
     return Mean(float(found.mean()), error, len(found))
 
 
+def append_line(path: Path, line: str) -> None:
+    """Add a line to a file of results; what a kill left of the last one is cut off first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    kept = "".join(f"{kept}\n" for kept in whole_lines(path)).encode()
+    with path.open("r+b" if path.exists() else "wb") as file:
+        file.seek(len(kept))
+        file.truncate()
+        file.write(f"{line}\n".encode())
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines that were written to the end."""
+    if not path.exists():
+        return []
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
 def append(path: Path, result: Result) -> None:
     """Add a line."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
+    append_line(path, json.dumps(asdict(result)))
 
 
 def read(path: Path) -> list[Result]:
@@ -74,7 +90,7 @@ def read(path: Path) -> list[Result]:
     if not path.exists():
         return []
     found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(whole_lines(path), 1):
         try:
             content: dict[str, Any] = json.loads(line)
             found.append(Result(**content))

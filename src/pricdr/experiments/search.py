@@ -14,6 +14,7 @@ from typing import Any
 
 from pricdr.blocks import Progress, silent
 from pricdr.errors import PriCDRError
+from pricdr.experiments.results import append_line, whole_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
@@ -78,10 +79,8 @@ def search(
     }
     planned = [(method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials))]
     missing = [plan for plan in planned if (plan[0], json.dumps(plan[2])) not in done]
-    log.parent.mkdir(parents=True, exist_ok=True)
     for trial in spread(attempt, data, place, [(data.folder, *plan) for plan in missing]):
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(trial)) + "\n")
+        append_line(log, json.dumps(asdict(trial)))
         done[(trial.method, json.dumps(trial.settings))] = trial
         progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")
     best: dict[str, dict[str, Any]] = {}
@@ -93,9 +92,7 @@ def search(
 
 def read_trials(log: Path) -> list[Trial]:
     """Every trial of a log."""
-    if not log.exists():
-        return []
-    return [Trial(**json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines()]
+    return [Trial(**json.loads(line)) for line in whole_lines(log)]
 
 
 def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:

@@ -4,12 +4,13 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pricdr.errors import InputError, ParameterError, PriCDRError, require_count, require_positive
+from pricdr.errors import InputError, ParameterError, PriCDRError, require_count, require_positive, require_probability
 from pricdr.models.catalogue import METHODS, Sees
 
 
@@ -60,7 +61,8 @@ class ReleaseSpec:
         if self.rows not in list(Rows):
             raise ParameterError(f"rows must be one of {', '.join(Rows)}, got {self.rows!r}")
         require_count(dim=self.dim)
-        require_positive(epsilon=self.epsilon, delta=self.delta)
+        require_positive(epsilon=self.epsilon)
+        require_probability(delta=self.delta)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,40 +119,69 @@ def read_spec(path: Path, tuned: Path | None = None) -> Spec:
     try:
         data = _build(DataSpec, _pop(table, "data"))
         found = _toml(tuned / f"{data.folder}.toml") if tuned and (tuned / f"{data.folder}.toml").exists() else {}
-        arms = tuple(_arm(entry, found) for entry in _pop(table, "arm"))
+        entries = _pop(table, "arm")
+        if not isinstance(entries, list):
+            raise ParameterError("arms are written as [[arm]]")
+        arms = tuple(_arm(entry, found) for entry in entries)
         names = [arm.name for arm in arms]
         if len(set(names)) != len(names) or not names:
             raise ParameterError("arms need different names, and there must be one at least")
         spec = _build(Spec, {"name": path.stem, "data": data, "arms": arms, **table})
         if spec.baseline is not None and spec.baseline not in names:
             raise ParameterError(f"baseline {spec.baseline!r} is none of the arms")
+        if not spec.seeds or len(set(spec.seeds)) != len(spec.seeds):
+            raise ParameterError(f"seeds must be one or more, all different, got {list(spec.seeds)}")
     except PriCDRError as error:
         raise InputError(f"{path}: {error}") from error
     return spec
 
 
 def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
-    if "release" in entry:
+    if isinstance(entry, dict) and isinstance(entry.get("release"), dict):
         release = dict(entry["release"])
         if "rows" in release and release["rows"] in list(Rows):
             release["rows"] = Rows(release["rows"])
         entry = {**entry, "release": _build(ReleaseSpec, release)}
     arm = _build(Arm, entry)
-    if not arm.tuned:
-        return arm
-    return _build(Arm, {**entry, "settings": {**tuned.get(arm.method, {}), **arm.settings}})
+    if arm.tuned:
+        if arm.method not in tuned:
+            raise ParameterError(f"arm {arm.name!r}: no settings of {arm.method} were chosen for this data by a search")
+        arm = replace(arm, settings={**tuned[arm.method], **arm.settings})
+    try:
+        METHODS[arm.method].configure(arm.settings, preset=arm.preset)
+    except ParameterError as error:
+        raise ParameterError(f"arm {arm.name!r}: {error}") from error
+    if arm.plaintext and arm.preset != "default":
+        raise ParameterError(f"arm {arm.name!r}: preset {arm.preset} takes a release, not plaintext")
+    return arm
 
 
 def _build(kind: type[T], table: Mapping[str, Any]) -> T:
-    """A dataclass from a table: every unknown or missing key is named."""
+    """A dataclass from a table: every unknown, missing or mistyped key is named."""
     known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
-    for key in table:
+    hints = get_type_hints(kind)
+    if not isinstance(table, Mapping):
+        raise ParameterError(f"a {kind.__name__} is a table, got {table!r}")
+    for key, value in table.items():
         if key not in known:
             raise ParameterError(f"unknown key {key!r} in a {kind.__name__}: it has {', '.join(known)}")
+        if not _fits(value, hints[key]):
+            raise ParameterError(f"{key} cannot be {value!r}")
     for name, part in known.items():
         if name not in table and part.default is MISSING and part.default_factory is MISSING:
             raise ParameterError(f"a {kind.__name__} needs {name!r}")
     return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
+
+
+def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - whatever TOML holds
+    """Whether a value is of the type a field has; whole numbers do for any number."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, part) for part in get_args(hint))
+    if get_origin(hint) is tuple:
+        return isinstance(value, list | tuple) and all(_fits(part, get_args(hint)[0]) for part in value)
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
+    return isinstance(value, get_origin(hint) or hint)
 
 
 def _pop(table: dict[str, Any], key: str) -> Any:  # noqa: ANN401 - whatever TOML holds

@@ -53,7 +53,6 @@ def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, use
         header.append(f"{DECISIVE} − {spec.baseline}")
     if full:
         header.append(f"{DECISIVE}, full ranking")
-    header += ["seconds"]
     rows = [_row(spec, name, by_arm, stratum, full=full) for name in by_arm]
     what = "users with target history (warm)" if stratum == "warm" else "users without target history (cold)"
     return Table(f"{users:,} {what}, ranked among 99 negatives", tuple(header), tuple(rows))
@@ -68,5 +67,4 @@ def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum:
         cells.append("" if name == spec.baseline else str(mean(a - b for a, b in zip(own, base, strict=True))))
     if full:
         cells.append(str(mean(r.figures["full"][stratum][DECISIVE] for r in results)))
-    cells.append(f"{mean(r.seconds for r in results).value:.0f}")
     return tuple(cells)

@@ -3,9 +3,13 @@
 Prepared arrays need numpy and scipy alone, so a machine with a GPU and little else can run what this one prepared.
 """
 
-from dataclasses import dataclass
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,6 +19,7 @@ from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, Split, leave_one_out
 from pricdr.errors import InputError
 from pricdr.experiments.spec import DataSpec
+from pricdr.files import replace_file
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +39,23 @@ class Task:
 
 def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
     """Read and prepare the data; with ``prepared``, a folder, arrays are read from there and left there."""
-    kept = None if prepared is None else prepared / f"{spec.folder}.npz"
+    kept = None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
     if kept is not None and kept.exists():
-        return _load(kept, spec)
+        try:
+            return _load(kept, spec)
+        except (OSError, ValueError, KeyError, BadZipFile) as error:
+            raise InputError(f"{kept} does not hold prepared arrays, remove it: {error}") from error
     task = _prepare(spec, root)
     if kept is not None:
         kept.parent.mkdir(parents=True, exist_ok=True)
         _save(kept, task)
     return task
+
+
+def _digest(spec: DataSpec) -> str:
+    """Tells one preparation from another; which users are cold is decided later."""
+    content = json.dumps({**asdict(spec), "cold": None}, sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
 def _prepare(spec: DataSpec, root: Path) -> Task:
@@ -75,11 +89,13 @@ def _save(path: Path, task: Task) -> None:
         arrays[f"{name}_items"] = np.array(side.items)
         arrays[f"{name}_indptr"] = side.matrix.indptr.astype(np.int32)
         arrays[f"{name}_indices"] = side.matrix.indices.astype(np.int32)
-    np.savez_compressed(path, **arrays)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    replace_file(path, buffer.getvalue())
 
 
 def _load(path: Path, spec: DataSpec) -> Task:
-    with np.load(path, allow_pickle=False) as arrays:
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         users: Ids = tuple(arrays["users"].tolist())
 
         def side(name: str) -> Ratings:

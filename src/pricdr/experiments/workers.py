@@ -1,6 +1,7 @@
 """Independent runs on one data set, spread over processes; results come as they are ready."""
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable
     if not waiting:
         return
     if place.jobs == 1:
+        _set_up()
         task = load_task(data, place.data, place.prepared)
         for plan in waiting:
             yield work(task, place.device, *plan)
@@ -47,7 +49,9 @@ def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable
             for finished in as_completed(running):
                 yield finished.result()
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():  # else they would finish what they have begun
+                process.terminate()
             raise
 
 
@@ -55,11 +59,17 @@ _TASK: list[tuple[Task, str]] = []
 """What a worker process holds."""
 
 
-def _begin(data: DataSpec, place: Place) -> None:
+def _set_up() -> None:
+    """The same arithmetic in one process and in many."""
     import torch
 
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")  # a GPU multiplies in TF32; processors take no notice
+
+
+def _begin(data: DataSpec, place: Place) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
+    _set_up()
     _TASK.append((load_task(data, place.data, place.prepared), place.device))
 
 

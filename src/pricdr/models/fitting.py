@@ -16,7 +16,7 @@ from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
 from pricdr.files import replace_file
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import Epoch, Recording, Step, TrainingOptions, train
+from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, train
 
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
@@ -78,6 +78,8 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
         for start in range(0, len(users), _USERS_AT_ONCE)
     ]
     found = torch.cat(parts).double().cpu().numpy()
+    if not np.isfinite(found).all():
+        raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
     return per_user(rank_of(found[:, 0], found[:, 1:]))["NDCG@10"]
 
 

@@ -9,10 +9,9 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import UNRECORDED, PlaintextMethod, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.history import HistoryRun
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import TwoTowers
-from pricdr.models.source import SourceConfig, SourceRun
+from pricdr.models.source import SourceConfig, fit_both
 from pricdr.training.loop import Recording, TrainingOptions
 
 
@@ -58,8 +57,4 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
         return self._fit(pair.target, Inputs.plaintext(pair), validation, recording)
 
     def _fit(self, target: Ratings, inputs: Inputs, validation: HeldOut | None, recording: Recording) -> Factors:
-        history = HistoryRun(TwoTowers, target, self.config, self.options)
-        history.train(validation, recording.of_part("history"))
-        source = SourceRun(history, inputs, self.config)
-        source.train(validation, recording.of_part("source"))
-        return source.factors("hetero", validation)
+        return fit_both(TwoTowers, "hetero", target, inputs, self.config, self.options, validation, recording)

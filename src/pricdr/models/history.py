@@ -1,6 +1,6 @@
 """Part one of every model here: learn from the target's own ratings, whatever the source may add later."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
@@ -47,14 +47,15 @@ class HistoryRun:
 
     def train(self, validation: HeldOut | None, recording: Recording) -> None:
         """Train; validation NDCG@10 picks the epoch."""
-        name = type(self.network).__name__
+        # What a source's configuration adds plays no part here: arms that differ in it alone share this network.
+        config = {part.name: getattr(self.config, part.name) for part in fields(HistoryConfig)}
         fit_network(
             self.network,
             self.step,
             torch.nonzero(self.rows.counts > 0).squeeze(1),
             self.options,
             scorer=self._scorer,
-            identity=f"{name} {self.config!r} {ratings_identity(self.target)}",
+            identity=f"{type(self.network).__name__} {config} {ratings_identity(self.target)}",
             validation=validation,
             recording=recording,
         )

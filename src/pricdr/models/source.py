@@ -14,15 +14,16 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.errors import require_not_negative, require_share
+from pricdr.errors import InputError, require_not_negative, require_share
 from pricdr.evaluation.compare import standard_error
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
 from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
-from pricdr.models.networks import SourceNetwork
-from pricdr.training.loop import Recording, seeded
+from pricdr.models.networks import HistoryNetwork, SourceNetwork
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.losses import alignment, all_items
 from pricdr.training.rows import Bags, SparseRows
 
@@ -47,6 +48,26 @@ class SourceConfig(HistoryConfig):
         super().__post_init__()
         require_share(release_dropout=self.release_dropout, plaintext_dropout=self.plaintext_dropout)
         require_not_negative(reconstruction=self.reconstruction, alignment=self.alignment)
+
+
+def fit_both(
+    kind: type[HistoryNetwork],
+    name: str,
+    target: Ratings,
+    inputs: Inputs,
+    config: SourceConfig,
+    options: TrainingOptions,
+    validation: HeldOut | None,
+    recording: Recording,
+) -> Factors:
+    """Part one, then part two."""
+    if not (inputs.present & (np.diff(inputs.ratings.indptr) > 0)).any():
+        raise InputError("no user has both target ratings and a row of the source: there is nothing to learn it from")
+    history = HistoryRun(kind, target, config, options)
+    history.train(validation, recording.of_part("history"))
+    source = SourceRun(history, inputs, config)
+    source.train(validation, recording.of_part("source"))
+    return source.factors(name, validation)
 
 
 class SourceRun:
@@ -98,15 +119,17 @@ class SourceRun:
 
     def factors(self, name: str, validation: HeldOut | None) -> Factors:
         """Gates settled, everything folded into plain vectors."""
+        gates = self._gates(validation)
+        used = self.present & torch.where(self.warm, gates[0] > 0, gates[1] > 0)
         return Factors(
             method=name,
             users=self.inputs.users,
             items=self.inputs.items,
-            user_vectors=self._users(self._gates(validation)).cpu().numpy(),
+            user_vectors=self._users(gates).cpu().numpy(),
             item_vectors=self.items.cpu().numpy(),
             item_bias=self.network.item_bias.detach().cpu().numpy(),
             seen=self.inputs.ratings,
-            in_release=self.inputs.present,
+            in_release=used.cpu().numpy(),
         )
 
     @torch.no_grad()
@@ -165,8 +188,10 @@ class SourceRun:
     def _identity(self) -> str:
         """SHA-256 of what part two is trained on, the frozen network included."""
         source: Any = self.inputs.source
+        ratings = self.inputs.ratings
         parts = [source.indptr, source.indices] if sp.issparse(source) else [source]
-        return arrays_identity(self.inputs.present, self.items.cpu().numpy(), self.own.cpu().numpy(), *parts)
+        frozen = [weights.cpu().numpy() for weights in self.network.state_dict().values()]
+        return arrays_identity(self.inputs.present, ratings.indptr, ratings.indices, *frozen, *parts)
 
 
 def _source(inputs: Inputs, device: torch.device) -> Tensor | SparseRows:

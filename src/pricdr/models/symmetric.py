@@ -8,10 +8,9 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.history import HistoryRun
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import AutoEncoder
-from pricdr.models.source import SourceConfig, SourceRun
+from pricdr.models.source import SourceConfig, fit_both
 from pricdr.training.loop import Recording, TrainingOptions
 
 
@@ -41,8 +40,5 @@ class SymmetricCDR(ReleaseMethod):
         recording: Recording = UNRECORDED,
     ) -> Factors:
         """Fit to ``target`` and to the rows of a release."""
-        history = HistoryRun(AutoEncoder, target, self.config, self.options)
-        history.train(validation, recording.of_part("history"))
-        source = SourceRun(history, Inputs.of(target, release), self.config)
-        source.train(validation, recording.of_part("source"))
-        return source.factors("symmetric", validation)
+        inputs = Inputs.of(target, release)
+        return fit_both(AutoEncoder, "symmetric", target, inputs, self.config, self.options, validation, recording)

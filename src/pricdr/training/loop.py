@@ -157,6 +157,9 @@ def _run_epoch(
     broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if broken:
         raise TrainingError(f"the loss became {values[broken[0]].item()} in epoch {epoch + 1}, step {broken[0] + 1}")
+    # A loss is finite before the step it leads to: weights can still break in the last one.
+    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+        raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}")
     return float(values.mean())
 
 

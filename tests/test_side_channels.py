@@ -111,7 +111,7 @@ def test_an_exception_inside_the_mechanism_shows_no_secret(keys, monkeypatch):
     def broken(*_args, **_kwargs):
         raise PriCDRError("the disk is on fire")
 
-    monkeypatch.setattr(sys.modules["pricdr.publish"], "release_rows", broken)
+    monkeypatch.setattr("pricdr.privacy.mechanism.release_rows", broken)
     ratings = Ratings.from_triples(["a"], ["x"])
     with pytest.raises(PriCDRError) as caught:
         publish(ratings, Guarantee(epsilon=1, delta=1e-6))
@@ -172,7 +172,7 @@ def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch
             mechanism.DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1]
         )
         monkeypatch.setattr(
-            sys.modules["pricdr.publish"],
+            mechanism,
             "release_rows",
             lambda e, r, p=products, f=run, **k: (p.append((e.nnz * r.shape[1], r.shape)), f(e, r, **k))[1],
         )

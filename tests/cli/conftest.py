@@ -129,9 +129,9 @@ def refused_publish(here, ledger, refused) -> Callable[..., str]:
 def process(here) -> Callable[..., Outcome]:
     """Run a command in a process of its own."""
 
-    def run(*arguments: object) -> Outcome:
+    def run(*arguments: object, seconds: float = 120) -> Outcome:
         command = [sys.executable, "-m", "pricdr", *map(str, arguments)]
-        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=seconds, check=False)
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return run

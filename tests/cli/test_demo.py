@@ -140,7 +140,7 @@ def test_threads_are_given_back(played):
 @pytest.mark.slow
 def test_the_whole_demo_in_a_process_of_its_own_shows_a_gain_that_is_transfer(here, process):
     """Fresh noise each time: what is asserted holds with room to spare."""
-    outcome = process("demo")
+    outcome = process("demo", seconds=600)  # a minute on two quiet cores; tests share theirs
     assert (outcome.code, outcome.err) == (0, "")
     said = " ".join(outcome.out.split())
     (newcomers,) = re.findall(r"and ([\d,]+) cold users", said)

@@ -84,7 +84,7 @@ def test_an_overspend_is_refused_before_anything_is_drawn(here, ratings, ledger,
         raise AssertionError("something was drawn")
 
     module = sys.modules["pricdr.publish"]
-    for name in ("Secret", "Simulation", "DiscreteGaussian"):
+    for name in ("Secret", "Simulation", "draw"):
         monkeypatch.setattr(module, name, drawn)
     monkeypatch.setattr("secrets.token_bytes", drawn)
     monkeypatch.setattr("os.urandom", drawn)

@@ -55,8 +55,8 @@ class Mean:
 def mean(values: Iterable[float]) -> Mean:
     """Mean and standard error over seeds.
 
-    >>> mean([1.0, 2.0, 3.0])
-    Mean(value=2.0, error=0.5773502691896257, seeds=3)
+    >>> print(mean([0.1, 0.2, 0.3]))
+    .2000 ± .0577
     """
     found = np.array(list(values), dtype=np.float64)
     error = float(found.std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else float("nan")

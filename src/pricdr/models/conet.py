@@ -26,7 +26,7 @@ class CoNetConfig:
 
     width: int = 64
     """Numbers in an embedding; the layers have width, a half and a quarter of it."""
-    dropout: float = 0.0
+    dropout: float = 0.1
     negatives: int = 4
     source: float = 1.0
     """Weight of the source's loss, per rating."""
@@ -54,7 +54,7 @@ class CoNet(PlaintextMethod):
 
     config: CoNetConfig = field(default_factory=CoNetConfig)
     options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=0.3)
+        default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
     )
     space: ClassVar[Mapping[str, tuple[object, ...]]] = {
         "width": (32, 64, 128),
@@ -62,7 +62,7 @@ class CoNet(PlaintextMethod):
         "negatives": (1, 4, 8),
         "source": (0.1, 0.3, 1.0),
         "learning_rate": (1e-3, 3e-3),
-        "weight_decay": (1e-2, 0.1, 0.3, 1.0),
+        "weight_decay": (0.1, 0.3, 1.0),
     }
 
     def fit_plaintext(

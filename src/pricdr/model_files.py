@@ -32,6 +32,7 @@ class About:
     """Fingerprint of the training ratings."""
     release: str | None
     """SHA-256 of the release's matrix file, where one was used."""
+    preset: str = "default"
     plaintext_source: bool = False
     """NOT PRIVATE: the source's ratings were read as they are."""
     schema_version: int = SCHEMA_VERSION
@@ -59,7 +60,11 @@ def load_model(folder: Path) -> tuple[Factors, About]:
     if not (folder / "model.json").is_file():
         raise InputError(f"{folder} is not a model: there is no model.json in it (pricdr train makes one)")
     try:
-        about = About(**json.loads((folder / "model.json").read_text(encoding="utf-8")))
+        content = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        version = content.get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise InputError(f"{folder} has schema_version {version!r}, this software knows {SCHEMA_VERSION}")
+        about = About(**content)
         arrays = load_file(folder / "model.safetensors")
         users, items = (_ids(folder / f"{name}s.parquet", name) for name in ("user", "item"))
         seen = sp.csr_array(
@@ -81,10 +86,16 @@ def load_model(folder: Path) -> tuple[Factors, About]:
             in_release=arrays["in_release"].astype(bool),
             interaction=_unpack_interaction(arrays),
         )
-    except (SafetensorError, OSError, ValueError, TypeError, KeyError, pl.exceptions.PolarsError) as error:
+    except (
+        SafetensorError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        pl.exceptions.PolarsError,
+    ) as error:
         raise InputError(f"{folder} holds no model that can be read: {error}") from error
-    if about.schema_version != SCHEMA_VERSION:
-        raise InputError(f"{folder} has schema_version {about.schema_version!r}, this software knows {SCHEMA_VERSION}")
     return model, about
 
 

@@ -51,6 +51,19 @@ def test_every_method_trains_evaluates_and_recommends(here, tmp_path, name):
     assert len(pl.read_parquet(tmp_path / "r.parquet")) == 3 * 120
 
 
+def test_data_that_is_not_there_is_named(tmp_path, capsys):
+    assert run(["train", str(tmp_path / "nowhere"), "--out", str(tmp_path / "m")]) == 2
+    assert "there is no" in capsys.readouterr().err
+
+
+def test_a_model_of_another_schema_is_named_before_anything_is_read(here, tmp_path, capsys):
+    assert run(["train", str(here / "split"), "--method", "popularity", "--out", str(tmp_path / "m")]) == 0
+    about = json.loads((tmp_path / "m" / "model.json").read_text())
+    (tmp_path / "m" / "model.json").write_text(json.dumps({**about, "schema_version": 99, "more": 1}))
+    assert run(["evaluate", str(tmp_path / "m"), str(here / "split")]) == 2
+    assert "schema_version 99" in capsys.readouterr().err
+
+
 def test_the_list_of_methods_says_which_are_not_private(capsys):
     assert run(["methods"]) == 0
     said = capsys.readouterr().out
@@ -79,6 +92,7 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(here, tmp_path):
     assert config["config"] == {"hidden": 12, "width": 6, "alignment": 100.0}
     assert config["options"]["epochs"] == 1
     assert config["options"]["batch"] == 128
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["preset"] == "paper"
 
 
 @pytest.mark.parametrize(

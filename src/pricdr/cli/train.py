@@ -100,7 +100,14 @@ def train(
             model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
     used = None if received is None else str(received.certificate.files.get("release.parquet"))
     with new_folder(out) as staging:
-        about = About(model.method, asdict(chosen), fingerprint(ratings), used, plaintext_source=plain is not None)
+        about = About(
+            model.method,
+            asdict(chosen),
+            fingerprint(ratings),
+            used,
+            preset=preset.value,
+            plaintext_source=plain is not None,
+        )
         save_model(staging, model, about)
         (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
     _forget(checkpoint, log)
@@ -161,6 +168,8 @@ def _data(path: Path, columns: str | None) -> "tuple[Ratings, HeldOut | None]":
     """What to train on: a split with its validation items, or all of a file."""
     from pricdr.data.split_files import load_split
 
+    if not path.exists():
+        raise InputError(f"there is no {path}: give a split folder or a file of ratings")
     if path.is_dir():
         split = load_split(path)
         return split.train, split.validation

@@ -7,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from pricdr.errors import PriCDRError
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import search, tuned_table
 from pricdr.experiments.spec import read_spec
@@ -22,7 +23,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of results, added to")
     parser.add_argument("--tuned", type=Path, help="folder of chosen settings, one TOML per data set")
     parser.add_argument("--trials", type=int, help="search instead: so many settings per method, on validation")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), help="the methods to search")
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS, help="the methods to search")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
@@ -44,4 +45,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except PriCDRError as error:
+        sys.exit(f"error: {error}")

@@ -14,7 +14,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.negatives import Negatives
 
@@ -57,17 +57,9 @@ class BPR(TargetMethod):
     def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
         """Fit to ``target``; ``validation`` picks the epoch."""
         run = _Run(target, self.config, self.options)
-        fit_network(
-            run.network,
-            run.step,
-            torch.arange(len(target), device=run.device),
-            self.options,
-            scorer=run.scorer,
-            identity=f"bpr {self.config!r} {ratings_identity(target)}",
-            validation=validation,
-            recording=recording,
-        )
-        return run.factors()
+        rows = torch.arange(len(target), device=run.device)
+        identity = f"bpr {self.config!r} {ratings_identity(target)}"
+        return fit_run(run, rows, self.options, identity, validation, recording)
 
 
 class _Network(nn.Module):

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
 from pricdr.files import replace_file
+from pricdr.models.factors import Factors
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, train
 
@@ -61,6 +62,49 @@ def fit_network(
     if finished is not None:
         replace_file(finished, save({name: value.contiguous() for name, value in network.state_dict().items()}))
     return history
+
+
+class TrainingRun(Protocol):
+    """What a method's training consists of; thrown away when the factors are out."""
+
+    @property
+    def network(self) -> nn.Module:
+        """What is trained."""
+        ...
+
+    def step(self, rows: Tensor, /) -> Tensor:
+        """The loss of some rows."""
+        ...
+
+    def scorer(self) -> ScorePairs:
+        """How validation scores."""
+        ...
+
+    def factors(self) -> Factors:
+        """The fitted model."""
+        ...
+
+
+def fit_run(
+    run: TrainingRun,
+    rows: Tensor,
+    options: TrainingOptions,
+    identity: str,
+    validation: HeldOut | None,
+    recording: Recording,
+) -> Factors:
+    """Train a whole run, see :func:`fit_network`, and return what it comes down to."""
+    fit_network(
+        run.network,
+        run.step,
+        rows,
+        options,
+        scorer=run.scorer,
+        identity=identity,
+        validation=validation,
+        recording=recording,
+    )
+    return run.factors()
 
 
 def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:

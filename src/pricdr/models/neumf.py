@@ -15,7 +15,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
 from pricdr.models.interaction import Interaction
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.negatives import Negatives
@@ -71,17 +71,9 @@ class NeuMF(TargetMethod):
     def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
         """Fit to ``target``; ``validation`` picks the epoch."""
         run = _Run(target, self.config, self.options)
-        fit_network(
-            run.network,
-            run.step,
-            torch.arange(len(target), device=run.device),
-            self.options,
-            scorer=run.scorer,
-            identity=f"neumf {self.config!r} {ratings_identity(target)}",
-            validation=validation,
-            recording=recording,
-        )
-        return run.factors()
+        rows = torch.arange(len(target), device=run.device)
+        identity = f"neumf {self.config!r} {ratings_identity(target)}"
+        return fit_run(run, rows, self.options, identity, validation, recording)
 
 
 class _Network(nn.Module):

@@ -12,7 +12,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import SparseTower, dense_tower
 from pricdr.training.loop import Recording, TrainingOptions, seeded
@@ -57,17 +57,9 @@ class PaperCDR(ReleaseMethod):
         inputs = Inputs.of(target, release)
         run = _Run(inputs, self.config, self.options)
         source = hashlib.sha256(inputs.source.tobytes()).hexdigest() if inputs.source is not None else ""
-        fit_network(
-            run.network,
-            run.step,
-            torch.nonzero(run.rows.counts > 0).squeeze(1),
-            self.options,
-            scorer=run.scorer,
-            identity=f"{self!r} {ratings_identity(target)} {source}",
-            validation=validation,
-            recording=recording,
-        )
-        return run.factors()
+        rows = torch.nonzero(run.rows.counts > 0).squeeze(1)
+        identity = f"{self!r} {ratings_identity(target)} {source}"
+        return fit_run(run, rows, self.options, identity, validation, recording)
 
 
 class _Network(nn.Module):

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from torch import Tensor, nn
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, Ratings
@@ -17,7 +16,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.factors import Basis, Factors
-from pricdr.models.fitting import ScorePairs
+from pricdr.models.fitting import TrainingRun
 from pricdr.models.popularity import Popularity
 from pricdr.training.loop import Recording
 
@@ -142,24 +141,6 @@ class RecommenderContract:
             for fitted in (model, Popularity().fit(planted.target))
         ]
         assert found[0] > found[1] + 0.3
-
-
-class TrainingRun(Protocol):
-    """What a method's training consists of."""
-
-    network: nn.Module
-
-    def step(self, rows: Tensor) -> Tensor:
-        """The loss of some rows."""
-        ...
-
-    def scorer(self) -> ScorePairs:
-        """How validation scores."""
-        ...
-
-    def factors(self) -> Factors:
-        """The fitted model."""
-        ...
 
 
 class KilledError(Exception):

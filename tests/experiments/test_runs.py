@@ -175,6 +175,12 @@ def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monke
     assert best["dmf"] == SMALL
 
 
+def test_a_search_log_that_is_none_is_named(tmp_path):
+    (tmp_path / "log.jsonl").write_text("[1]\n")
+    with pytest.raises(InputError, match="line 1: not a trial"):
+        read_trials(tmp_path / "log.jsonl")
+
+
 def test_results_survive_as_json(tmp_path):
     result = Result("s", "a", "k", 1, {"sampled": {"all": {"HR@5": 0.5}}}, {"warm": 1, "cold": 0}, 0.1, 3, 1.5, "cpu")
     assert Result(**json.loads(json.dumps(result.__dict__))) == result

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pricdr.blocks import Progress, silent
-from pricdr.errors import PriCDRError
+from pricdr.errors import InputError, PriCDRError
 from pricdr.experiments.results import append_line, whole_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
@@ -92,7 +92,13 @@ def search(
 
 def read_trials(log: Path) -> list[Trial]:
     """Every trial of a log."""
-    return [Trial(**json.loads(line)) for line in whole_lines(log)]
+    found = []
+    for number, line in enumerate(whole_lines(log), 1):
+        try:
+            found.append(Trial(**json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{log}, line {number}: not a trial: {error}") from error
+    return found
 
 
 def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:

@@ -144,7 +144,7 @@ def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
         entry = {**entry, "release": _build(ReleaseSpec, release)}
     arm = _build(Arm, entry)
     if arm.tuned:
-        if arm.method not in tuned:
+        if not isinstance(tuned.get(arm.method), Mapping):
             raise ParameterError(f"arm {arm.name!r}: no settings of {arm.method} were chosen for this data by a search")
         arm = replace(arm, settings={**tuned[arm.method], **arm.settings})
     try:

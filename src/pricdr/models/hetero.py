@@ -20,7 +20,7 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
     """Train on target ratings and a release: the `default` preset, what works best. The paper's is ``PaperCDR``.
 
     In two parts: DMF on the target, then the release's rows into the same space, against its finished items. Trained
-    jointly, as the paper has it, a noisy release cost users with history about .005 of NDCG@10.
+    jointly, as the paper has it, a release at ε = 8 cost users with history NDCG@10 (.009 ± .006 for sjlt on Douban).
     """
 
     space: ClassVar[Mapping[str, tuple[object, ...]]] = {

@@ -10,7 +10,7 @@ from pathlib import Path
 from pricdr.errors import PriCDRError
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import search, tuned_table
-from pricdr.experiments.spec import read_spec
+from pricdr.experiments.spec import read_search, read_spec
 from pricdr.experiments.workers import Place
 from pricdr.models.catalogue import METHODS
 
@@ -33,15 +33,15 @@ def main() -> None:
         sys.stderr.write(f"{what} {done}/{total} {note}\n")
 
     for path in given.specs:
-        spec = read_spec(path, given.tuned)
         if given.trials is None:
+            spec = read_spec(path, given.tuned)
             run(spec, given.out / f"{spec.name}.jsonl", place, progress=tell)
             continue
-        log = given.out / "search" / f"{spec.data.folder}.jsonl"
-        best = search(spec.data, given.methods, given.trials, log, place, progress=tell)
-        heading = f"best of {given.trials} trials each on the validation items of {spec.data.folder}"
-        chosen = tuned_table(best, heading)
-        (given.out / f"{spec.data.folder}.toml").write_text(chosen, encoding="utf-8")
+        data, fixed = read_search(path)
+        log = given.out / "search" / f"{data.folder}.jsonl"
+        best = search(data, given.methods, given.trials, log, place, fixed=fixed, progress=tell)
+        heading = f"best of {given.trials} trials each on the validation items of {data.folder}"
+        (given.out / f"{data.folder}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ SEED = 0
 """Splits, releases and networks of a search; reported figures use other seeds."""
 RELEASE = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
 """What methods that need a release are searched with."""
+NONE: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True)
@@ -52,32 +53,46 @@ def space(method: str) -> Mapping[str, tuple[Any, ...]]:
     return declared
 
 
-def draws(method: str, trials: int) -> list[dict[str, Any]]:
-    """The settings of each trial, the method's defaults first, no two alike.
+def draws(method: str, trials: int, fixed: Mapping[str, Any] = NONE) -> list[dict[str, Any]]:
+    """The settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
 
     >>> draws("popularity", 8)
     [{}]
     """
     declared = space(method)
     rng = Simulation(SEED).generator(f"search {method}")
-    found: list[dict[str, Any]] = [{}]
+    found: list[dict[str, Any]] = [dict(fixed)]
     for _ in range(50 * trials):
         if len(found) == trials or not declared:
             break
-        drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()}
+        drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()} | fixed
         if drawn not in found:
             found.append(drawn)
     return found
 
 
 def search(
-    data: DataSpec, methods: list[str], trials: int, log: Path, place: Place, *, progress: Progress = silent
+    data: DataSpec,
+    methods: list[str],
+    trials: int,
+    log: Path,
+    place: Place,
+    *,
+    fixed: Mapping[str, Mapping[str, Any]] = NONE,
+    progress: Progress = silent,
 ) -> dict[str, dict[str, Any]]:
-    """The best settings of each method on validation; every trial is a line of ``log``, and none is run twice."""
+    """The best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
+
+    ``fixed`` has settings that are not searched, by method.
+    """
     done = {
         (trial.method, json.dumps(trial.settings)): trial for trial in read_trials(log) if trial.data == data.folder
     }
-    planned = [(method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials))]
+    planned = [
+        (method, n, drawn)
+        for method in methods
+        for n, drawn in enumerate(draws(method, trials, fixed.get(method, {})))
+    ]
     missing = [plan for plan in planned if (plan[0], json.dumps(plan[2])) not in done]
     for trial in spread(attempt, data, place, [(data.folder, *plan) for plan in missing]):
         append_line(log, json.dumps(asdict(trial)))

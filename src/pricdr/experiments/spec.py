@@ -103,6 +103,8 @@ class Spec:
     """What the reader of the table should know."""
     baseline: str | None = None
     """The arm that the others are compared with, seed by seed."""
+    search: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What a search on this data keeps fixed, by method: on large data larger batches."""
 
     def key(self, arm: Arm) -> str:
         """Tells one arm on one data set from any other, settings included: results are found again by it."""
@@ -134,6 +136,20 @@ def read_spec(path: Path, tuned: Path | None = None) -> Spec:
     except PriCDRError as error:
         raise InputError(f"{path}: {error}") from error
     return spec
+
+
+def read_search(path: Path) -> tuple[DataSpec, Mapping[str, Mapping[str, Any]]]:
+    """The data of the spec in ``path`` and what a search keeps fixed there; its arms may wait for that search."""
+    table = _toml(path)
+    try:
+        data, fixed = _build(DataSpec, _pop(table, "data")), table.get("search", {})
+        for method, settings in fixed.items():
+            if method not in METHODS or not isinstance(settings, Mapping):
+                raise ParameterError(f"[search.{method}] is no table of a method's settings: {', '.join(METHODS)}")
+            METHODS[method].configure(settings)
+    except PriCDRError as error:
+        raise InputError(f"{path}: {error}") from error
+    return data, fixed
 
 
 def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:

@@ -5,12 +5,17 @@ The first layer of a network over [user; item] is the sum of a user's and an ite
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ratings import IntArray
 from pricdr.errors import InputError
+
+if TYPE_CHECKING:
+    from pricdr.models.pair_network import PairNetwork
 
 Float32Array = npt.NDArray[np.float32]
 Layer = tuple[Float32Array, Float32Array]
@@ -36,25 +41,18 @@ class Interaction:
             raise InputError("a model must consist of finite numbers")
 
     def score(self, users: IntArray) -> Float32Array:
-        """Scores of all items for users at these positions; one user at a time, so memory stays items x width."""
-        scores = np.empty((len(users), len(self.item_parts)), dtype=np.float32)
-        for row, user in enumerate(users.tolist()):
-            scores[row] = self._output(self.item_parts + self.user_parts[user])
-        return scores
+        """Scores of all items for users at these positions."""
+        return self._network.score(self.user_parts[users])
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Scores of a few items for each user."""
-        return self._output(self.item_parts[candidates] + self.user_parts[users][:, None])
+        return self._network.score_candidates(self.user_parts[users], candidates)
 
-    def _output(self, summed: Float32Array) -> Float32Array:
-        hidden = np.maximum(summed, 0, out=summed)
-        for weights, bias in self.layers[:-1]:
-            hidden = hidden @ weights.T
-            hidden += bias
-            np.maximum(hidden, 0, out=hidden)
-        weights, bias = self.layers[-1]
-        scores: Float32Array = (hidden @ weights.T + bias)[..., 0]
-        return scores
+    @cached_property
+    def _network(self) -> "PairNetwork":
+        from pricdr.models.pair_network import PairNetwork  # torch takes seconds to load, and most models do without
+
+        return PairNetwork(self.item_parts, self.layers)
 
 
 def _steps(layers: Sequence[Layer], widths: list[int]) -> list[tuple[Layer, int, int]]:

@@ -151,7 +151,11 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
         assert draws(method, 9)[:6] == draws(method, 6)
         for drawn in draws(method, 6):
             METHODS[method].configure(drawn)
-    monkeypatch.setattr(searching, "draws", lambda method, trials: [{**SMALL, "width": 2 + n} for n in range(trials)])
+    kept = draws("conet", 6, {"batch": 512})
+    assert kept == [{**drawn, "batch": 512} for drawn in draws("conet", 6)]
+    monkeypatch.setattr(
+        searching, "draws", lambda method, trials, fixed: [{**SMALL, "width": 2 + n} for n in range(trials)]
+    )
     monkeypatch.setattr(Task, "split", lambda self, seed: Blind(leave_one_out(self.pair.target, seed=seed, cold=0.25)))
     place, log = Place(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
     best = search(DATA, ["dmf", "hetero"], 2, log, place)
@@ -167,7 +171,7 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
 
 
 def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(searching, "draws", lambda method, trials: [{**SMALL, "learning_rate": 1e30}, SMALL])
+    monkeypatch.setattr(searching, "draws", lambda method, trials, fixed: [{**SMALL, "learning_rate": 1e30}, SMALL])
     best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", Place(root, tmp_path, "cpu"))
     failed = next(trial for trial in read_trials(tmp_path / "log.jsonl") if trial.failure)
     assert failed.validation == 0

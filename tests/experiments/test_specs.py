@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments.spec import ReleaseSpec, Rows, read_spec
+from pricdr.experiments.spec import ReleaseSpec, Rows, read_search, read_spec
 from pricdr.models.catalogue import METHODS
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
@@ -98,3 +98,17 @@ def test_a_key_tells_arms_data_and_settings_apart(tmp_path):
         spec = read_spec(write(tmp_path, text))
         keys |= {spec.key(arm) for arm in spec.arms}
     assert len(keys) == 5  # popularity is the same arm on the same data twice
+
+
+def test_a_search_needs_no_chosen_settings_and_keeps_what_the_spec_fixes(tmp_path):
+    waiting = GOOD.replace("settings = { width = 50 }", "tuned = true")
+    data, fixed = read_search(write(tmp_path, f"{waiting}\n[search]\nhetero = {{ batch = 64 }}\n"))
+    assert data == read_spec(write(tmp_path, GOOD)).data
+    assert fixed == {"hetero": {"batch": 64}}
+    for wrong, message in (
+        ("hetreo = { batch = 64 }", "hetreo"),
+        ("hetero = { bacth = 64 }", "bacth"),
+        ("dmf = 3", "dmf"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_search(write(tmp_path, f"{waiting}\n[search]\n{wrong}\n"))

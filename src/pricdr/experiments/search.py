@@ -89,9 +89,7 @@ def search(
         (trial.method, json.dumps(trial.settings)): trial for trial in read_trials(log) if trial.data == data.folder
     }
     planned = [
-        (method, n, drawn)
-        for method in methods
-        for n, drawn in enumerate(draws(method, trials, fixed.get(method, {})))
+        (method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials, fixed.get(method, {})))
     ]
     missing = [plan for plan in planned if (plan[0], json.dumps(plan[2])) not in done]
     for trial in spread(attempt, data, place, [(data.folder, *plan) for plan in missing]):

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pricdr.publish import publish as publish
     from pricdr.release import Release as Release
     from pricdr.release import verify as verify
+    from pricdr.transfer import transfer as transfer
 
 __version__ = "0.1.0"
 
@@ -50,6 +51,7 @@ _HOME = {
     "publish": "pricdr.publish",
     "read_ratings": "pricdr.data.readers",
     "synthetic_pair": "pricdr.data.synthetic",
+    "transfer": "pricdr.transfer",
     "verify": "pricdr.release",
 }
 
@@ -69,11 +71,11 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Importing the module ``pricdr.publish`` must not hide the function of the same name."""
+    """Importing ``pricdr.publish`` or ``pricdr.transfer``, the modules, must not hide the functions of these names."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name == "publish" and isinstance(value, ModuleType):
-            value = value.publish
+        if name in ("publish", "transfer") and isinstance(value, ModuleType):
+            value = getattr(value, name)
         super().__setattr__(name, value)
 
 

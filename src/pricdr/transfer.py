@@ -3,16 +3,21 @@
 Whatever is done to a release here costs no privacy: it is post-processing.
 """
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut
+from pricdr.data.splits import HeldOut, leave_one_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.base import UNRECORDED, PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.factors import Factors
 from pricdr.release import Release
-from pricdr.training.loop import Recording
+from pricdr.training.loop import Choices, Recording
+
+_COLD: Final = 0.1
+"""Share of users who are made cold to choose how far a source is trusted for those."""
 
 
 def transfer(
@@ -26,20 +31,22 @@ def transfer(
 ) -> Factors:
     """Train on the target's ratings and a release; a method of the target alone takes none.
 
+    Without ``validation`` some of the ratings are set aside to choose the epochs and how far the release is trusted;
+    then everything is trained on, see :func:`_fit`.
+
     A release that is marked not private is refused unless ``allow_not_private``: it should never have arrived.
     """
-    told: dict[str, Any] = {"validation": validation, "recording": recording}
     if isinstance(method, TargetMethod):
         if release is not None:
             raise ParameterError(f"{type(method).__name__} sees the target alone: it takes no release")
-        return method.fit(target, **told)
+        return _fit(method, method.fit, target, validation, recording, cold=0.0)
     if release is None:
         raise ParameterError(f"{type(method).__name__} needs a release")
     if not release.certificate.private and not allow_not_private:
         raise InputError(
             "the release is marked NOT PRIVATE and must not be used (--allow-not-private is for experiments)"
         )
-    return method.fit(target, release, **told)
+    return _fit(method, lambda ratings, **told: method.fit(ratings, release, **told), target, validation, recording)
 
 
 def transfer_plaintext(
@@ -61,5 +68,35 @@ def transfer_plaintext(
             "are these the same people?"
         )
     everyone = target.users + tuple(user for user in source.users if user not in known)
-    pair = DomainPair(source.select(users=everyone), target.select(users=everyone))
-    return method.fit_plaintext(pair, validation=validation, recording=recording)
+    other = source.select(users=everyone)
+    return _fit(
+        method,
+        lambda ratings, **told: method.fit_plaintext(DomainPair(other, ratings), **told),
+        target.select(users=everyone),
+        validation,
+        recording,
+    )
+
+
+def _fit(
+    method: object,
+    fit: Callable[..., Factors],
+    target: Ratings,
+    validation: HeldOut | None,
+    recording: Recording,
+    *,
+    cold: float = _COLD,
+) -> Factors:
+    """Fit by ``validation``. Without one, choose by items set aside, and then fit to everything by what was chosen.
+
+    Trained to the last epoch instead, a network knows its training ratings by heart. Where the ratings are too few to
+    set any aside, that is what is left.
+    """
+    if validation is None and hasattr(method, "options"):
+        try:
+            split = leave_one_out(target, seed=method.options.seed, cold=cold)
+        except InputError:
+            return fit(target, validation=None, recording=recording)
+        recording = replace(recording, choices=recording.choices or Choices())
+        fit(split.train, validation=split.validation, recording=recording.of_stage("choosing"))
+    return fit(target, validation=validation, recording=recording)

@@ -151,15 +151,24 @@ def test_a_mistake_costs_no_checkpoint_and_an_interrupt_says_how_to_go_on(here, 
     assert run([*fixed, "--release", str(here / "release")]) == 130
     assert "go on with --resume" in capsys.readouterr().err
     monkeypatch.undo()
-    kept = sorted(path.name for path in tmp_path.iterdir())
-    assert ".m.checkpoint.history" in kept
+    kept = sorted(path.name for path in (tmp_path / ".m.training").iterdir())
+    assert "checkpoint.history" in kept
     assert run([*fixed, "--release", str(here / "no such release")]) == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+    assert run([*fixed, "--method", "bpr", "--resume"]) == 2
+    assert "was left by hetero (default), not by bpr (default)" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / ".m.training").iterdir()) == kept
     assert run([*fixed, "--release", str(here / "release"), "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     capsys.readouterr()
     assert run(["train", str(here / "split"), "--out", str(tmp_path / "n"), "--epochs", "1", "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().err
+
+
+def test_a_model_that_cannot_be_written_is_refused_before_it_is_trained(here, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run(["train", str(here / "split"), "--out", str(tmp_path / "file" / "m"), "--epochs", "100000"]) == 2
+    assert "Not a directory" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_full_disk_leaves_nothing_behind(here, tmp_path, monkeypatch, capsys):

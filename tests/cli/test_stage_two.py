@@ -85,6 +85,15 @@ def test_a_model_trained_on_everything_is_refused_on_a_split(models, capsys):
     assert "was not trained on this split" in capsys.readouterr().err
 
 
+def test_training_on_everything_says_what_was_chosen(models, tmp_path, capsys):
+    arguments = ["train", str(models / "ratings.parquet"), "--release", str(models / "release"), *QUICK]
+    assert run([*arguments, "--out", str(tmp_path / "whole")]) == 0
+    told = capsys.readouterr().out
+    assert "epochs chosen by validation: history" in told
+    assert "% for warm users" in told
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
+
+
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_recommendations_carry_ids_ranks_and_their_basis(models, tmp_path, capsys, suffix):
     (tmp_path / "some.txt").write_text("u0000001\nnobody\n")

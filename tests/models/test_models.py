@@ -125,8 +125,7 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
 def test_what_a_recommendation_rests_on_follows_the_gates(planted):
     run = SourceRun(history(planted), Inputs.of(planted.target, planted.release), SMALL)
     for gates, expected in (((0.0, 0.0), {"history", "popularity"}), ((0.5, 0.5), {"both", "release"})):
-        run._gates = lambda validation, gates=gates: gates
-        model = run.factors("hetero", None)
+        model = run.factors("hetero", gates)
         assert {model.basis(at).value for at in range(60)} == expected
 
 

@@ -1,9 +1,6 @@
 """``pricdr train``: the target party's command."""
 
-import glob
 import tomllib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -13,12 +10,14 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import ColumnsOption, DeviceName, read_ratings
+from pricdr.cli.unfinished import Unfinished
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
+    from pricdr.training.loop import Choices
 
 MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
 
@@ -65,13 +64,14 @@ def train(
     """Train a recommender on the target's ratings, with a release where there is one.
 
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
+    On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
     """
     from pricdr.data.split_files import fingerprint
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
     from pricdr.models.base import PlaintextMethod
     from pricdr.release import Release
-    from pricdr.training.loop import Recording
+    from pricdr.training.loop import Choices, Recording
     from pricdr.transfer import transfer, transfer_plaintext
 
     if release is not None and source is not None:
@@ -86,20 +86,17 @@ def train(
     ratings, validation = _data(data, columns)
     received = None if release is None else Release.load(release, allow_unverified=allow_unverified)
     plain = None if source is None else _source(source, columns)
-    checkpoint, log = (out.with_name(f".{out.name}.{kind}") for kind in ("checkpoint", "log.jsonl"))
-    if not resume:
-        _forget(checkpoint, log)
-    elif not _traces(checkpoint):
-        warn("there is nothing to resume: training starts afresh")
+    choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value})")
     told: dict[str, Any] = {"method": chosen, "validation": validation}
-    with progress_bar() as progress, _kept(checkpoint):
-        told["recording"] = Recording(checkpoint=checkpoint, log=log, progress=progress)
-        if plain is not None:
-            model = transfer_plaintext(ratings, plain, **told)
-        else:
-            model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
-    used = None if received is None else str(received.certificate.files.get("release.parquet"))
-    with new_folder(out) as staging:
+    with unfinished.begun(resume=resume):
+        with progress_bar() as progress:
+            log = unfinished.log
+            told["recording"] = Recording(checkpoint=unfinished.checkpoint, log=log, progress=progress, choices=choices)
+            if plain is not None:
+                model = transfer_plaintext(ratings, plain, **told)
+            else:
+                model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
+        used = None if received is None else str(received.certificate.files.get("release.parquet"))
         about = About(
             model.method,
             asdict(chosen),
@@ -108,33 +105,20 @@ def train(
             preset=preset.value,
             plaintext_source=plain is not None,
         )
-        save_model(staging, model, about)
-        (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
-    _forget(checkpoint, log)
+        with new_folder(out) as staging:
+            save_model(staging, model, about)
+            (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
+    _tell(choices)
     say(f"trained {model!r}")
     say(f"to {out}")
 
 
-def _traces(checkpoint: Path) -> list[Path]:
-    """Checkpoints of a run, one for each part of its training."""
-    return [path for path in checkpoint.parent.glob(f"{glob.escape(checkpoint.name)}*") if path.is_file()]
-
-
-def _forget(checkpoint: Path, log: Path) -> None:
-    """Remove what a run leaves beside its model while it goes on."""
-    for path in (log, *_traces(checkpoint)):
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _kept(checkpoint: Path) -> Iterator[None]:
-    """Say what an interrupt leaves behind."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if _traces(checkpoint):
-            warn("the epochs so far are kept: go on with --resume")
-        raise
+def _tell(choices: "Choices") -> None:
+    """Say what validation chose."""
+    if choices.epochs:
+        say("epochs chosen by validation: " + ", ".join(f"{part} {epoch}" for part, epoch in choices.epochs.items()))
+    if choices.gates is not None:
+        say("the source is trusted by {:.0%} for warm users and {:.0%} for cold ones".format(*choices.gates))
 
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:

@@ -65,7 +65,7 @@ def draws(method: str, trials: int, fixed: Mapping[str, Any] = NONE) -> list[dic
     for _ in range(50 * trials):
         if len(found) == trials or not declared:
             break
-        drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()} | fixed
+        drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()} | dict(fixed)
         if drawn not in found:
             found.append(drawn)
     return found

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -40,10 +41,13 @@ def fit_network(
 ) -> list[Epoch]:
     """Train ``network`` on ``rows`` (user or rating numbers); validation NDCG@10 of ``scorer`` picks the epoch.
 
+    Without validation it is the last epoch, or the one the recording's choices name.
     ``identity`` says what is trained on what: a checkpoint of another run is refused.
     """
     if not len(rows):
         raise InputError("there is nothing to train on: the target has no rating")
+    if validation is None and recording.choices is not None and recording.part in recording.choices.epochs:
+        options = replace(options, epochs=recording.choices.epochs[recording.part])
     digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
     finished = None if recording.finished is None else recording.finished / f"{digest}.safetensors"
     if finished is not None and finished.exists():

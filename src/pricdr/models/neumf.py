@@ -66,6 +66,7 @@ class NeuMF(TargetMethod):
         "negatives": (1, 4, 10),
         "regularisation": (0.0, 0.01, 0.03, 0.06, 0.1),
         "learning_rate": (1e-3, 3e-3, 5e-3),
+        "weight_decay": (0.01, 0.3, 1.0),
     }
 
     def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:

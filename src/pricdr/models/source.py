@@ -23,7 +23,7 @@ from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg
 from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
 from pricdr.models.networks import HistoryNetwork, SourceNetwork
-from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.loop import Choices, Recording, TrainingOptions, seeded
 from pricdr.training.losses import alignment, all_items
 from pricdr.training.rows import Bags, SparseRows
 
@@ -67,7 +67,7 @@ def fit_both(
     history.train(validation, recording.of_part("history"))
     source = SourceRun(history, inputs, config)
     source.train(validation, recording.of_part("source"))
-    return source.factors(name, validation)
+    return source.factors(name, source.gates(validation, recording.choices))
 
 
 class SourceRun:
@@ -117,9 +117,8 @@ class SourceRun:
             total = total + self.config.reconstruction * ((restored - self.source[users]) ** 2).sum()
         return loss + total / len(users)
 
-    def factors(self, name: str, validation: HeldOut | None) -> Factors:
-        """Gates settled, everything folded into plain vectors."""
-        gates = self._gates(validation)
+    def factors(self, name: str, gates: tuple[float, float]) -> Factors:
+        """Everything folded into plain vectors."""
         used = self.present & torch.where(self.warm, gates[0] > 0, gates[1] > 0)
         return Factors(
             method=name,
@@ -158,19 +157,23 @@ class SourceRun:
     def _cold(self, held_out: HeldOut) -> Any:  # noqa: ANN401 - an array of booleans
         return ~self.warm.cpu().numpy()[held_out.users]
 
-    def _gates(self, validation: HeldOut | None) -> tuple[float, float]:
+    def gates(self, validation: HeldOut | None, choices: Choices | None = None) -> tuple[float, float]:
         """How far to trust the source for warm and for cold users: as far as their validation items show a gain.
 
         The best of several gates is better on validation by chance alone, so it has to be better than a closed one by
-        more than a standard error. Without validation cold users trust it fully, and warm users their own history.
+        more than a standard error. Without validation what was chosen before holds; where nothing was, cold users trust
+        it fully, and warm users their own history.
         """
         if validation is None:
-            return 0.0, 1.0
+            return choices.gates if choices is not None and choices.gates is not None else (0.0, 1.0)
         cold = self._cold(validation)
-        return (
+        found = (
             self._gate(validation.only(~cold), lambda gate: self._users((gate, 0.0))),
             self._gate(validation.only(cold), lambda gate: self._users((0.0, gate))) if cold.any() else 1.0,
         )
+        if choices is not None:
+            choices.gates = found
+        return found
 
     def _gate(self, held_out: HeldOut, users: Any) -> float:  # noqa: ANN401 - a gate to user vectors
         if not len(held_out):

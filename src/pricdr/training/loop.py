@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -57,6 +57,16 @@ class TrainingOptions:
         return torch.device(name)
 
 
+@dataclass
+class Choices:
+    """What validation settled, for training on everything by the same."""
+
+    epochs: dict[str, int] = field(default_factory=dict)
+    """The best epoch of each part of the training."""
+    gates: tuple[float, float] | None = None
+    """How far a source is trusted for users with and without history, where a method has gates."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recording:
     """What a run leaves behind while it goes on, and whom it tells."""
@@ -68,13 +78,28 @@ class Recording:
     progress: Progress = silent
     finished: Path | None = None
     """A folder of finished networks by what they were trained on; one that is there is not trained again."""
+    choices: Choices | None = None
+    """Filled in by a run with validation, followed by one without."""
+    stage: str = ""
+    """What comes before the part's name where everything is trained more than once."""
     part: str = "training"
     """What the log and the progress bar call it."""
 
+    @property
+    def label(self) -> str:
+        """Stage and part."""
+        return f"{self.stage} {self.part}".lstrip()
+
     def of_part(self, name: str) -> "Recording":
         """The recording of one part of a training in several; its checkpoint lies beside the others'."""
-        kept = None if self.checkpoint is None else self.checkpoint.with_name(f"{self.checkpoint.name}.{name}")
-        return replace(self, checkpoint=kept, part=name)
+        return replace(self, checkpoint=self._beside(name), part=name)
+
+    def of_stage(self, name: str) -> "Recording":
+        """The recording of one of several trainings."""
+        return replace(self, checkpoint=self._beside(name), stage=name)
+
+    def _beside(self, name: str) -> Path | None:
+        return None if self.checkpoint is None else self.checkpoint.with_name(f"{self.checkpoint.name}.{name}")
 
 
 @dataclass(frozen=True)
@@ -120,7 +145,9 @@ def train(
             if checkpoint is not None:
                 checkpoint.save(state, network, optimizer)
             _append(recording, history[-1])
-            recording.progress(recording.part, state.epoch, options.epochs, _note(history[-1], state))
+            recording.progress(recording.label, state.epoch, options.epochs, _note(history[-1], state))
+    if recording.choices is not None and validate is not None:
+        recording.choices.epochs[recording.part] = state.epoch - state.stale
     network.load_state_dict(state.best)
     network.eval()
     return history
@@ -172,7 +199,7 @@ def _validated(network: nn.Module, validate: Validate) -> float:
 def _append(recording: Recording, epoch: Epoch) -> None:
     if recording.log is not None:
         with recording.log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"part": recording.part, **epoch.__dict__}) + "\n")
+            file.write(json.dumps({"part": recording.label, **epoch.__dict__}) + "\n")
 
 
 def _note(epoch: Epoch, state: State) -> str:

@@ -1,0 +1,53 @@
+"""What a training leaves beside its model until it is done, so that ``--resume`` can go on."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pricdr.cli.console import warn
+from pricdr.errors import InputError, OutputError
+
+
+class Unfinished:
+    """A hidden folder beside the model: checkpoints, the log, and whose they are."""
+
+    def __init__(self, out: Path, run: str) -> None:
+        self._folder, self._run = out.with_name(f".{out.name}.training"), run
+        self.log, self.checkpoint = self._folder / "log.jsonl", self._folder / "checkpoint"
+
+    @contextmanager
+    def begun(self, *, resume: bool) -> Iterator[None]:
+        """The folder is there inside, and afterwards only where something can be resumed."""
+        if resume and not self._checkpoints():
+            warn("there is nothing to resume: training starts afresh")
+        self._begin(resume=resume and bool(self._checkpoints()))
+        try:
+            yield
+        except BaseException as error:
+            if not self._checkpoints():
+                self._forget()
+            elif isinstance(error, KeyboardInterrupt):
+                warn("the epochs so far are kept: go on with --resume")
+            raise
+        self._forget()
+
+    def _begin(self, *, resume: bool) -> None:
+        whose = self._folder / "run.txt"
+        try:
+            if resume and whose.read_text(encoding="utf-8") != self._run:
+                left = whose.read_text(encoding="utf-8")
+                raise InputError(f"{self._folder} was left by {left}, not by {self._run}: train without --resume")
+            if not resume:
+                self._forget()
+                self._folder.mkdir(parents=True)
+                whose.write_text(self._run, encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OutputError(f"cannot use {self._folder}: {getattr(error, 'strerror', None) or error}") from error
+
+    def _checkpoints(self) -> list[Path]:
+        """One for each part of a training."""
+        return list(self._folder.glob(f"{self.checkpoint.name}*"))
+
+    def _forget(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -8,7 +8,7 @@ import pytest
 
 from pricdr.cli import run
 from pricdr.data.readers import read
-from pricdr.data.split_files import fingerprint, load_split, read_official, save_split
+from pricdr.data.split_files import load_split, read_official, save_split
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.errors import InputError
@@ -30,7 +30,7 @@ def folder(ratings, tmp_path):
 
 def test_a_split_survives_the_round_trip(ratings, folder):
     made, loaded = leave_one_out(ratings, seed=3, cold=0.25), load_split(folder)
-    assert fingerprint(made.train) == fingerprint(loaded.train)
+    assert made.train.fingerprint() == loaded.train.fingerprint()
     for a, b in ((made.test, loaded.test), (made.validation, loaded.validation)):
         for field in ("users", "items", "negatives"):
             assert np.array_equal(getattr(a, field), getattr(b, field)), field

@@ -258,10 +258,9 @@ def _save(
     release: str | None = None,
     plaintext_source: bool = False,
 ) -> None:
-    from pricdr.data.split_files import fingerprint
     from pricdr.model_files import About, save_model
 
-    about = About(model.method, asdict(method), fingerprint(split.train), release, plaintext_source=plaintext_source)
+    about = About(model.method, asdict(method), split.train.fingerprint(), release, plaintext_source=plaintext_source)
     save_model(folder, model, about)
 
 

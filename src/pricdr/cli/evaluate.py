@@ -58,13 +58,12 @@ def evaluate(
 
 def _measure(folder: Path, split: "Split") -> "dict[str, Metrics]":
     """Every metric of every evaluated user, under both rankings."""
-    from pricdr.data.split_files import fingerprint
     from pricdr.evaluation.metrics import per_user
     from pricdr.evaluation.ranking import ranks
     from pricdr.model_files import load_model
 
     model, about = load_model(folder)
-    if about.trained_on != fingerprint(split.train):
+    if about.trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:
         raise InputError(f"{folder} has other users or items than the split")
@@ -80,7 +79,7 @@ def _say_table(name: str, found: "Metrics", split: "Split") -> dict[str, dict[st
     say(f"  {name}")
     say(f"    {'':<6}{'users':>8}" + "".join(f"{metric:>18}" for metric in NAMES))
     figures = {}
-    for stratum, keep in _strata(split).items():
+    for stratum, keep in split.strata().items():
         figures[stratum] = {metric: float(found[metric][keep].mean()) if keep.any() else 0.0 for metric in NAMES}
         figures[stratum]["users"] = int(keep.sum())
         cells = [
@@ -95,18 +94,11 @@ def _say_comparisons(found: "dict[str, Metrics]", split: "Split") -> None:
 
     (first, base), *others = found.items()
     for name, values in others:
-        for stratum, keep in _strata(split).items():
+        for stratum, keep in split.strata().items():
             if keep.any():
                 d = compare(values["NDCG@10"][keep], base["NDCG@10"][keep])
                 interval = f"[{d.low:+.4f}, {d.high:+.4f}]"
                 say(f"  {name} − {first}, {stratum}: NDCG@10 {d.mean:+.4f} {interval}, p = {d.p_value:.4f}")
-
-
-def _strata(split: "Split") -> dict[str, Any]:
-    import numpy as np
-
-    cold = split.cold[split.test.users]
-    return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "cold": cold}
 
 
 def _write_per_user(path: Path, results: "dict[str, dict[str, Metrics]]", kinds: list[str], split: "Split") -> None:

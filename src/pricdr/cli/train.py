@@ -66,7 +66,6 @@ def train(
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
     On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
     """
-    from pricdr.data.split_files import fingerprint
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
     from pricdr.models.base import PlaintextMethod
@@ -100,7 +99,7 @@ def train(
         about = About(
             model.method,
             asdict(chosen),
-            fingerprint(ratings),
+            ratings.fingerprint(),
             used,
             preset=preset.value,
             plaintext_source=plain is not None,

@@ -27,6 +27,10 @@ class DomainPair:
         """The users of both domains."""
         return self.source.users
 
+    def fingerprint(self) -> str:
+        """Of both domains, see :meth:`Ratings.fingerprint`."""
+        return f"{self.source.fingerprint()} {self.target.fingerprint()}"
+
     def __repr__(self) -> str:
         """Sizes only: ratings are private."""
         sides = (("source", self.source), ("target", self.target))

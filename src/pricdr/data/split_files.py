@@ -1,6 +1,5 @@
 """A split on disk: SPLIT/train, validation, test and negatives as Parquet, and split.json."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -14,16 +13,6 @@ from pricdr.data.splits import HeldOut, Split, official
 from pricdr.errors import InputError
 
 _PARTS = ("validation", "test")
-
-
-def fingerprint(ratings: Ratings) -> str:
-    """SHA-256 of who rated what: tells whether two sets of ratings are the same. The target's own business."""
-    digest = hashlib.sha256()
-    for ids in (ratings.users, ratings.items):
-        digest.update("\n".join(ids).encode() + b"\0")
-    for part in (ratings.matrix.indptr, ratings.matrix.indices):
-        digest.update(part.astype("<i8").tobytes())
-    return digest.hexdigest()
 
 
 def save_split(split: Split, folder: Path) -> None:
@@ -44,7 +33,7 @@ def save_split(split: Split, folder: Path) -> None:
         "schema_version": 1,
         "seed": split.seed,
         "strata": {"warm": evaluated - cold, "cold": cold, "not_evaluated": split.not_evaluated},
-        "fingerprint": fingerprint(train),
+        "fingerprint": train.fingerprint(),
         "users": train.users,
         "items": train.items,
     }
@@ -62,7 +51,7 @@ def load_split(folder: Path) -> Split:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
     train = read(folder / "train.parquet").ratings.select(users, items)
-    if fingerprint(train) != stated:
+    if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
     validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
     empty = np.diff(train.matrix.indptr) == 0

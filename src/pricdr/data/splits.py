@@ -58,6 +58,11 @@ class Split:
         if np.diff(self.train.matrix.indptr)[self.cold].any():
             raise InputError("a cold user has ratings to train on")
 
+    def strata(self) -> dict[str, BoolArray]:
+        """Which test items count for all users, for those with history and for those without."""
+        cold = self.cold[self.test.users]
+        return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "cold": cold}
+
 
 def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
     """Hold out one item for testing and one for validation of every user with at least three ratings.

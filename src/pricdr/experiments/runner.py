@@ -6,8 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
-
 from pricdr.blocks import Progress, silent
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import Split
@@ -54,10 +52,7 @@ def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int, finished: 
         key=spec.key(arm),
         seed=seed,
         figures=figures,
-        users={
-            "warm": int((~split.cold[split.test.users]).sum()),
-            "cold": int(split.cold[split.test.users].sum()),
-        },
+        users={name: int(part.sum()) for name, part in split.strata().items() if name != "all"},
         validation=validation_ndcg(model, split),
         epochs=epochs,
         seconds=round(time.perf_counter() - started, 2),
@@ -99,10 +94,8 @@ def validation_ndcg(model: Factors, split: Split) -> float:
 
 
 def _strata(metrics: Metrics, split: Split) -> dict[str, dict[str, float]]:
-    cold = split.cold[split.test.users]
-    parts = {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "cold": cold}
     return {
         name: {metric: round(float(values[part].mean()), 6) for metric, values in metrics.items()}
-        for name, part in parts.items()
+        for name, part in split.strata().items()
         if part.any()
     }

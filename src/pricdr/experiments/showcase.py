@@ -59,8 +59,7 @@ class Outcome:
     @classmethod
     def of(cls, found: Mapping[str, Metrics], split: Split) -> "Outcome":
         """From every method's values of every evaluated user."""
-        cold = split.cold[split.test.users]
-        parts = {"warm": ~cold, "cold": cold}
+        parts = {name: keep for name, keep in split.strata().items() if name != "all"}
         return cls(
             users={name: int(keep.sum()) for name, keep in parts.items()},
             figures={

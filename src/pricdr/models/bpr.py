@@ -14,7 +14,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.negatives import Negatives
 
@@ -58,7 +58,7 @@ class BPR(TargetMethod):
         """Fit to ``target``; ``validation`` picks the epoch."""
         run = _Run(target, self.config, self.options)
         rows = torch.arange(len(target), device=run.device)
-        identity = f"bpr {self.config!r} {ratings_identity(target)}"
+        identity = f"bpr {self.config!r} {target.fingerprint()}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

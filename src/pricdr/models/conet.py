@@ -14,7 +14,7 @@ from pricdr.errors import ParameterError, require_count, require_not_negative, r
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.examples import SILENT, Examples
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.interaction import Interaction, Layer
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags
@@ -71,7 +71,7 @@ class CoNet(PlaintextMethod):
         """Fit to both domains; users without target ratings are known by what they rated in the source."""
         run = _Run(pair, self.config, self.options)
         rows = torch.nonzero((run.source.rows.counts > 0) | (run.target.rows.counts > 0)).squeeze(1)
-        identity = f"conet {self.config!r} {ratings_identity(pair.source, pair.target)}"
+        identity = f"conet {self.config!r} {pair.fingerprint()}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

@@ -14,7 +14,7 @@ from pricdr.errors import require_count, require_not_negative, require_share
 from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.networks import log_odds
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags, SparseRows
@@ -76,7 +76,7 @@ class DARec(PlaintextMethod):
         """Fit to both domains, one row of each per user."""
         run = _Run(pair, self.config, self.options)
         rows = torch.nonzero((run.source.counts > 0) | (run.target.counts > 0)).squeeze(1)
-        identity = f"darec {self.config!r} {ratings_identity(pair.source, pair.target)}"
+        identity = f"darec {self.config!r} {pair.fingerprint()}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

@@ -14,7 +14,7 @@ from pricdr.errors import ParameterError, require_count, require_share
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.examples import SILENT, Examples
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.interaction import Interaction
 from pricdr.models.networks import SparseTower
 from pricdr.training.loop import Recording, TrainingOptions, seeded
@@ -74,7 +74,7 @@ class DDTCDR(PlaintextMethod):
         """Fit to both domains."""
         run = _Run(pair, self.config, self.options)
         rows = torch.nonzero((run.source.rows.counts > 0) | (run.target.rows.counts > 0)).squeeze(1)
-        identity = f"ddtcdr {self.config!r} {ratings_identity(pair.source, pair.target)}"
+        identity = f"ddtcdr {self.config!r} {pair.fingerprint()}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

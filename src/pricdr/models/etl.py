@@ -14,7 +14,7 @@ from pricdr.errors import ParameterError, require_count, require_not_negative, r
 from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.networks import SparseTower, log_odds
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags, SparseRows
@@ -72,7 +72,7 @@ class ETL(PlaintextMethod):
         """Fit to both domains, one row of each per user."""
         run = _Run(pair, self.config, self.options)
         rows = torch.nonzero((run.source.counts > 0) | (run.target.counts > 0)).squeeze(1)
-        identity = f"etl {self.config!r} {ratings_identity(pair.source, pair.target)}"
+        identity = f"etl {self.config!r} {pair.fingerprint()}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

@@ -11,7 +11,6 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
@@ -129,13 +128,6 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
     if not np.isfinite(found).all():
         raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
     return per_user(rank_of(found[:, 0], found[:, 1:]))["NDCG@10"]
-
-
-def ratings_identity(*sides: Ratings) -> str:
-    """SHA-256 of who rated what, for :func:`fit_network`'s ``identity``."""
-    named = hashlib.sha256("\0".join("\n".join(ids) for side in sides for ids in (side.users, side.items)).encode())
-    arrays = [part for side in sides for part in (side.matrix.indptr, side.matrix.indices)]
-    return named.hexdigest() + arrays_identity(*arrays)
 
 
 def arrays_identity(*arrays: npt.NDArray[Any]) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_share
-from pricdr.models.fitting import ScorePairs, fit_network, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_network
 from pricdr.models.networks import HistoryNetwork, Sizes
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.losses import all_items
@@ -55,7 +55,7 @@ class HistoryRun:
             torch.nonzero(self.rows.counts > 0).squeeze(1),
             self.options,
             scorer=self._scorer,
-            identity=f"{type(self.network).__name__} {config} {ratings_identity(self.target)}",
+            identity=f"{type(self.network).__name__} {config} {self.target.fingerprint()}",
             validation=validation,
             recording=recording,
         )

@@ -15,7 +15,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.interaction import Interaction
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.negatives import Negatives
@@ -73,7 +73,7 @@ class NeuMF(TargetMethod):
         """Fit to ``target``; ``validation`` picks the epoch."""
         run = _Run(target, self.config, self.options)
         rows = torch.arange(len(target), device=run.device)
-        identity = f"neumf {self.config!r} {ratings_identity(target)}"
+        identity = f"neumf {self.config!r} {target.fingerprint()}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

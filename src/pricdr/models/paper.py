@@ -12,7 +12,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run, ratings_identity
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import SparseTower, dense_tower
 from pricdr.training.loop import Recording, TrainingOptions, seeded
@@ -58,7 +58,7 @@ class PaperCDR(ReleaseMethod):
         run = _Run(inputs, self.config, self.options)
         source = hashlib.sha256(inputs.source.tobytes()).hexdigest() if inputs.source is not None else ""
         rows = torch.nonzero(run.rows.counts > 0).squeeze(1)
-        identity = f"{self!r} {ratings_identity(target)} {source}"
+        identity = f"{self!r} {target.fingerprint()} {source}"
         return fit_run(run, rows, self.options, identity, validation, recording)
 
 

@@ -4,9 +4,8 @@ import torch
 
 from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.base import UNRECORDED
 from pricdr.models.conet import CoNet, CoNetConfig, _Run
-from pricdr.testing.contracts import Planted, TrainedContract
+from pricdr.testing.contracts import PlaintextContract, Planted
 from pricdr.training.loop import TrainingOptions
 
 SMALL = CoNetConfig(width=16, dropout=0.0, negatives=3)
@@ -15,12 +14,9 @@ METHOD = CoNet(config=SMALL, options=QUICK)
 EVERYONE = np.arange(60)
 
 
-class TestContract(TrainedContract):
-    fit = staticmethod(
-        lambda p, recording=UNRECORDED: METHOD.fit_plaintext(p.domains, validation=p.validation, recording=recording)
-    )
+class TestContract(PlaintextContract):
+    method = METHOD
     run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
-    serves_cold_users = True
 
 
 @pytest.fixture(scope="module")
@@ -87,21 +83,6 @@ def test_sparsity_thins_the_cross_connections(planted):
         return run.network.cross_first.abs().sum().item()
 
     assert total(1.0) < total(0.0) / 2
-
-
-def test_of_whom_nothing_is_known_gets_what_is_popular(planted):
-    nothing = planted.source.only(np.repeat(EVERYONE, np.diff(planted.source.matrix.indptr)) != 59)
-    model = METHOD.fit_plaintext(DomainPair(nothing, planted.target))
-    assert not model.in_release[59]
-    counts = np.bincount(planted.target.matrix.indices, minlength=40)
-    assert (np.diff(counts[np.argsort(-model.score(np.array([59]))[0], kind="stable")]) <= 0).all()
-
-
-def test_an_empty_source_is_no_reason_to_fail(planted):
-    empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-    model = METHOD.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
-    found = model.recommend(planted.target.users[:20], k=5)
-    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
 
 
 @pytest.mark.parametrize(

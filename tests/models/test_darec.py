@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.base import UNRECORDED
 from pricdr.models.darec import DARec, DARecConfig, _Run
-from pricdr.models.fitting import fit_network
-from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.testing.contracts import PlaintextContract, Planted, trained
+from pricdr.training.loop import TrainingOptions
 
 SMALL = DARecConfig(hidden=16, width=16, dropout=0.0, entry_dropout=0.2)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
@@ -18,12 +15,9 @@ METHOD = DARec(config=SMALL, options=QUICK)
 EVERYONE = np.arange(60)
 
 
-class TestContract(TrainedContract):
-    fit = staticmethod(
-        lambda p, recording=UNRECORDED: METHOD.fit_plaintext(p.domains, validation=p.validation, recording=recording)
-    )
+class TestContract(PlaintextContract):
+    method = METHOD
     run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
-    serves_cold_users = True
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +25,8 @@ def planted():
     return Planted.pair()
 
 
-def trained(planted, config, options):
-    run = _Run(planted.domains, config, options)
-    users, nothing = torch.arange(len(planted.target.users)), Recording()
-    fit_network(
-        run.network, run.step, users, options, scorer=run.scorer, identity="", validation=None, recording=nothing
-    )
-    return run
+def trained_with(planted, config, options):
+    return trained(_Run(planted.domains, config, options), planted, options)
 
 
 @torch.no_grad()
@@ -55,16 +44,16 @@ def test_the_reversal_leaves_the_domain_classifier_guessing():
     many = Planted.pair(n_users=240, n_cold=0)
     options = replace(QUICK, epochs=60, learning_rate=5e-3)
     config = DARecConfig(hidden=32, width=16, dropout=0.0, entry_dropout=0.2, reversal=0.0)
-    right, error = told_apart(trained(many, config, options))
+    right, error = told_apart(trained_with(many, config, options))
     assert right > 0.9
     assert error < 0.3
-    right, error = told_apart(trained(many, replace(config, reversal=10.0), options))
+    right, error = told_apart(trained_with(many, replace(config, reversal=10.0), options))
     assert right < 0.75
     assert error > 0.6
 
 
 def test_warm_users_are_scored_from_their_target_row_and_cold_ones_from_their_source_row(planted):
-    run = trained(planted, SMALL, QUICK)
+    run = trained_with(planted, SMALL, QUICK)
     scores = run.factors().score(EVERYONE)
     network, users = run.network, torch.arange(60)
     with torch.no_grad():
@@ -83,20 +72,6 @@ def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
     for name, parameter in run.network.target.named_parameters():
         assert parameter.grad.abs().sum() == 0, name
     assert run.network.source.last.weight.grad.abs().sum() > 0
-
-
-def test_of_whom_nothing_is_known_gets_the_item_bias(planted):
-    nothing = planted.source.only(np.repeat(EVERYONE, np.diff(planted.source.matrix.indptr)) != 59)
-    model = METHOD.fit_plaintext(DomainPair(nothing, planted.target))
-    assert not model.in_release[59]
-    assert np.array_equal(model.score(np.array([59]))[0], model.item_bias)
-
-
-def test_an_empty_source_is_no_reason_to_fail(planted):
-    empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-    model = METHOD.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
-    found = model.recommend(planted.target.users[:20], k=5)
-    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
 
 
 @pytest.mark.parametrize(

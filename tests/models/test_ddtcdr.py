@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.base import UNRECORDED
 from pricdr.models.ddtcdr import DDTCDR, DDTCDRConfig, _Run
-from pricdr.models.fitting import fit_network
-from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.testing.contracts import PlaintextContract, Planted, trained
+from pricdr.training.loop import TrainingOptions
 
 SMALL = DDTCDRConfig(width=8, hidden=16, dropout=0.0, entry_dropout=0.2, negatives=3, hide=0.3)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
@@ -18,12 +15,9 @@ METHOD = DDTCDR(config=SMALL, options=QUICK)
 EVERYONE = np.arange(60)
 
 
-class TestContract(TrainedContract):
-    fit = staticmethod(
-        lambda p, recording=UNRECORDED: METHOD.fit_plaintext(p.domains, validation=p.validation, recording=recording)
-    )
+class TestContract(PlaintextContract):
+    method = METHOD
     run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
-    serves_cold_users = True
 
 
 @pytest.fixture(scope="module")
@@ -31,23 +25,14 @@ def planted():
     return Planted.pair()
 
 
-def trained(planted, **changed):
-    run = _Run(planted.domains, replace(SMALL, **changed), QUICK)
-    fit_network(
-        run.network,
-        run.step,
-        torch.arange(60),
-        QUICK,
-        scorer=run.scorer,
-        identity="",
-        validation=None,
-        recording=Recording(),
-    )
-    return run
+def trained_with(planted, **changed):
+    return trained(_Run(planted.domains, replace(SMALL, **changed), QUICK), planted, QUICK)
 
 
 def test_the_map_is_learnt_and_stays_orthogonal(planted):
-    before, after = (run.network.rotation().detach() for run in (_Run(planted.domains, SMALL, QUICK), trained(planted)))
+    before, after = (
+        run.network.rotation().detach() for run in (_Run(planted.domains, SMALL, QUICK), trained_with(planted))
+    )
     assert (after - before).abs().max() > 0.1
     assert (after @ after.T - torch.eye(8)).abs().max() < 1e-5
 
@@ -86,21 +71,6 @@ def test_dropout_is_off_at_prediction(planted):
     run = _Run(planted.domains, replace(SMALL, dropout=0.5), QUICK)
     run.network.eval()
     assert np.array_equal(run.factors().score(EVERYONE), run.factors().score(EVERYONE))
-
-
-def test_of_whom_nothing_is_known_gets_what_is_popular(planted):
-    nothing = planted.source.only(np.repeat(EVERYONE, np.diff(planted.source.matrix.indptr)) != 59)
-    model = METHOD.fit_plaintext(DomainPair(nothing, planted.target))
-    assert not model.in_release[59]
-    counts = np.bincount(planted.target.matrix.indices, minlength=40)
-    assert (np.diff(counts[np.argsort(-model.score(np.array([59]))[0], kind="stable")]) <= 0).all()
-
-
-def test_an_empty_source_is_no_reason_to_fail(planted):
-    empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-    model = METHOD.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
-    found = model.recommend(planted.target.users[:20], k=5)
-    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
 
 
 @pytest.mark.parametrize(

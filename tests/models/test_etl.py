@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.base import UNRECORDED
 from pricdr.models.etl import ETL, ETLConfig, _Run
-from pricdr.models.fitting import fit_network
-from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.testing.contracts import PlaintextContract, Planted, trained
+from pricdr.training.loop import TrainingOptions
 
 SMALL = ETLConfig(width=16, entry_dropout=0.2)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
@@ -18,12 +15,9 @@ METHOD = ETL(config=SMALL, options=QUICK)
 EVERYONE = np.arange(60)
 
 
-class TestContract(TrainedContract):
-    fit = staticmethod(
-        lambda p, recording=UNRECORDED: METHOD.fit_plaintext(p.domains, validation=p.validation, recording=recording)
-    )
+class TestContract(PlaintextContract):
+    method = METHOD
     run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
-    serves_cold_users = True
 
 
 @pytest.fixture(scope="module")
@@ -31,20 +25,8 @@ def planted():
     return Planted.pair()
 
 
-def trained(planted, **changed):
-    run = _Run(planted.domains, replace(SMALL, **changed), QUICK)
-    nothing = Recording()
-    fit_network(
-        run.network,
-        run.step,
-        torch.arange(60),
-        QUICK,
-        scorer=run.scorer,
-        identity="",
-        validation=None,
-        recording=nothing,
-    )
-    return run
+def trained_with(planted, **changed):
+    return trained(_Run(planted.domains, replace(SMALL, **changed), QUICK), planted, QUICK)
 
 
 @torch.no_grad()
@@ -58,10 +40,10 @@ def astray(run):
 
 
 def test_the_transform_leads_there_and_back(planted):
-    run = trained(planted)
+    run = trained_with(planted)
     assert astray(run) < 0.15
     assert astray(_Run(planted.domains, SMALL, QUICK)) > 0.5
-    assert astray(trained(planted, equivalence=0.0)) > 0.5
+    assert astray(trained_with(planted, equivalence=0.0)) > 0.5
 
 
 def test_the_discriminators_and_the_encoders_pull_against_each_other(planted):
@@ -86,7 +68,7 @@ def test_the_discriminators_and_the_encoders_pull_against_each_other(planted):
 
 
 def test_warm_users_are_reconstructed_and_cold_ones_transformed(planted):
-    run = trained(planted)
+    run = trained_with(planted)
     scores = run.factors().score(EVERYONE)
     network, users = run.network, torch.arange(60)
     with torch.no_grad():
@@ -104,20 +86,6 @@ def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
     for parameter in (*side.encoder.parameters(), *side.hidden.parameters(), *side.last.parameters()):
         assert parameter.grad.abs().sum() == 0
     assert run.network.source.last.weight.grad.abs().sum() > 0
-
-
-def test_of_whom_nothing_is_known_gets_the_item_bias(planted):
-    nothing = planted.source.only(np.repeat(EVERYONE, np.diff(planted.source.matrix.indptr)) != 59)
-    model = METHOD.fit_plaintext(DomainPair(nothing, planted.target))
-    assert not model.in_release[59]
-    assert np.array_equal(model.score(np.array([59]))[0], model.item_bias)
-
-
-def test_an_empty_source_is_no_reason_to_fail(planted):
-    empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-    model = METHOD.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
-    found = model.recommend(planted.target.users[:20], k=5)
-    assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,19 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, embedding_bag, relu
+from torch.nn.functional import embedding_bag, relu
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative, require_share
 from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.decoded import DecodedRun
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.models.fitting import fit_run
 from pricdr.models.networks import log_odds
 from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.losses import by_user
 from pricdr.training.rows import Bags, SparseRows
 
 
@@ -75,9 +77,8 @@ class DARec(PlaintextMethod):
     ) -> Factors:
         """Fit to both domains, one row of each per user."""
         run = _Run(pair, self.config, self.options)
-        rows = torch.nonzero((run.source.counts > 0) | (run.target.counts > 0)).squeeze(1)
         identity = f"darec {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, rows, self.options, identity, validation, recording)
+        return fit_run(run, run.rows(), self.options, identity, validation, recording)
 
 
 class _Side(nn.Module):
@@ -99,8 +100,7 @@ class _Side(nn.Module):
 
     def errors(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy over all items, per user."""
-        logits = self.last(self.hidden(features))
-        return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(1)
+        return by_user(self.last(self.hidden(features)), labels)
 
 
 class _Network(nn.Module):
@@ -116,12 +116,12 @@ class _Network(nn.Module):
         return features
 
 
-class _Run:
+class _Run(DecodedRun):
+    method = "darec"
+
     def __init__(self, pair: DomainPair, config: DARecConfig, options: TrainingOptions) -> None:
-        self.pair, self.config = pair, config
-        self.device = options.torch_device()
-        self.source = SparseRows(pair.source.matrix, self.device)
-        self.target = SparseRows(pair.target.matrix, self.device)
+        super().__init__(pair, options.torch_device())
+        self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(self.source, self.target, config).to(self.device)
 
@@ -142,31 +142,13 @@ class _Run:
         )
         return loss.mean()
 
-    def _hidden(self, users: Tensor) -> Tensor:
-        """The target decoder's hidden layer: from the target row, or the source row where there is none."""
-        network = self.network
-        in_a, in_b = self.source.counts[users] > 0, self.target.counts[users] > 0
+    @property
+    def last(self) -> nn.Linear:
+        return self.network.target.last
+
+    def decoded(self, users: Tensor) -> Tensor:
+        network, in_b = self.network, self.target.counts[users] > 0
         from_a = network.features(network.source, self.source.batch(users))
         from_b = network.features(network.target, self.target.batch(users))
         hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], from_b, from_a))
-        return hidden * (in_a | in_b)[:, None]
-
-    @torch.no_grad()
-    def scorer(self) -> ScorePairs:
-        last = self.network.target.last
-        return lambda users, items: (self._hidden(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
-
-    @torch.no_grad()
-    def factors(self) -> Factors:
-        last = self.network.target.last
-        everyone = torch.arange(len(self.pair.users), device=self.device)
-        return Factors(
-            method="darec",
-            users=self.pair.users,
-            items=self.pair.target.items,
-            user_vectors=torch.cat([self._hidden(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
-            item_vectors=last.weight.detach().cpu().numpy(),
-            item_bias=last.bias.detach().cpu().numpy(),
-            seen=self.pair.target.matrix,
-            in_release=(self.source.counts > 0).cpu().numpy(),
-        )
+        return hidden

@@ -6,17 +6,19 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, relu
+from torch.nn.functional import relu
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.decoded import DecodedRun
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.models.fitting import fit_run
 from pricdr.models.networks import SparseTower, log_odds
 from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.losses import by_user
 from pricdr.training.rows import Bags, SparseRows
 
 
@@ -71,9 +73,8 @@ class ETL(PlaintextMethod):
     ) -> Factors:
         """Fit to both domains, one row of each per user."""
         run = _Run(pair, self.config, self.options)
-        rows = torch.nonzero((run.source.counts > 0) | (run.target.counts > 0)).squeeze(1)
         identity = f"etl {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, rows, self.options, identity, validation, recording)
+        return fit_run(run, run.rows(), self.options, identity, validation, recording)
 
 
 class _Side(nn.Module):
@@ -108,12 +109,12 @@ class _Network(nn.Module):
         return features
 
 
-class _Run:
+class _Run(DecodedRun):
+    method = "etl"
+
     def __init__(self, pair: DomainPair, config: ETLConfig, options: TrainingOptions) -> None:
-        self.pair, self.config = pair, config
-        self.device = options.torch_device()
-        self.source = SparseRows(pair.source.matrix, self.device)
-        self.target = SparseRows(pair.target.matrix, self.device)
+        super().__init__(pair, options.torch_device())
+        self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(self.source, self.target, config).to(self.device)
 
@@ -131,9 +132,9 @@ class _Run:
         there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
         there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)
         loss = (
-            in_a * _errors(a.decode(code_a), labels_a)
-            + in_b * _errors(b.decode(code_b), labels_b)
-            + in_a * in_b * (_errors(b.decode(over_a), labels_b) + _errors(a.decode(over_b), labels_a))
+            in_a * by_user(a.decode(code_a), labels_a)
+            + in_b * by_user(b.decode(code_b), labels_b)
+            + in_a * in_b * (by_user(b.decode(over_a), labels_b) + by_user(a.decode(over_b), labels_a))
             + config.equivalence * there_and_back
             + in_a * self._told_apart(a.discriminator, features_a)
             + in_b * self._told_apart(b.discriminator, features_b)
@@ -145,36 +146,13 @@ class _Run:
         drawn = discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
 
-    def _hidden(self, users: Tensor) -> Tensor:
-        """The target decoder's hidden layer: from y, or x where there is no y; of the others nothing is known."""
-        network = self.network
+    @property
+    def last(self) -> nn.Linear:
+        return self.network.target.last
+
+    def decoded(self, users: Tensor) -> Tensor:
+        network, in_b = self.network, self.target.counts[users] > 0
         code_a = relu(network.features(network.source, self.source.batch(users), users))
         code_b = relu(network.features(network.target, self.target.batch(users), users))
-        in_a, in_b = self.source.counts[users] > 0, self.target.counts[users] > 0
         hidden: Tensor = network.target.hidden(torch.where(in_b[:, None], code_b, code_a @ network.transform))
-        return hidden * (in_a | in_b)[:, None]
-
-    @torch.no_grad()
-    def scorer(self) -> ScorePairs:
-        last = self.network.target.last
-        return lambda users, items: (self._hidden(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
-
-    @torch.no_grad()
-    def factors(self) -> Factors:
-        last = self.network.target.last
-        everyone = torch.arange(len(self.pair.users), device=self.device)
-        return Factors(
-            method="etl",
-            users=self.pair.users,
-            items=self.pair.target.items,
-            user_vectors=torch.cat([self._hidden(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
-            item_vectors=last.weight.detach().cpu().numpy(),
-            item_bias=last.bias.detach().cpu().numpy(),
-            seen=self.pair.target.matrix,
-            in_release=(self.source.counts > 0).cpu().numpy(),
-        )
-
-
-def _errors(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy over all items, per user."""
-    return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(1)
+        return hidden

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,11 @@ from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.factors import Basis, Factors
-from pricdr.models.fitting import TrainingRun
+from pricdr.models.fitting import TrainingRun, fit_network
 from pricdr.models.popularity import Popularity
-from pricdr.training.loop import Recording
+from pricdr.training.loop import Recording, TrainingOptions
 
 Float32Array = npt.NDArray[np.float32]
 
@@ -185,3 +186,50 @@ class TrainedContract(RecommenderContract):
         resumed = type(self).fit(planted, Recording(checkpoint=checkpoint))
         everyone = np.arange(len(model.users))
         assert np.array_equal(resumed.score(everyone), model.score(everyone))
+
+
+Run = TypeVar("Run", bound=TrainingRun)
+
+
+def trained(run: Run, planted: Planted, options: TrainingOptions) -> Run:
+    """``run`` after every epoch of ``options``, without validation."""
+    users = torch.arange(len(planted.target.users))
+    fit_network(
+        run.network,
+        run.step,
+        users,
+        options,
+        scorer=run.scorer,
+        identity="",
+        validation=None,
+        recording=Recording(),
+    )
+    return run
+
+
+class PlaintextContract(TrainedContract):
+    """For trained methods that read the source's ratings: set ``method`` in place of ``fit``."""
+
+    method: ClassVar[PlaintextMethod]
+    serves_cold_users = True
+
+    @classmethod
+    def fit(cls, planted: Planted, recording: Recording = UNRECORDED) -> Factors:
+        """As the others set it."""
+        return cls.method.fit_plaintext(planted.domains, validation=planted.validation, recording=recording)
+
+    def test_of_whom_nothing_is_known_gets_the_item_bias(self, planted: Planted) -> None:
+        """Neither side knows the last user."""
+        counts = np.diff(planted.source.matrix.indptr)
+        last = len(counts) - 1
+        others = planted.source.only(np.repeat(np.arange(len(counts)), counts) != last)
+        model = self.method.fit_plaintext(DomainPair(others, planted.target))
+        assert not model.in_release[last]
+        assert np.ptp(model.score(np.array([last]))[0] - model.item_bias) < 1e-5
+
+    def test_an_empty_source_is_no_reason_to_fail(self, planted: Planted) -> None:
+        """What is left is a method of the target alone."""
+        empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
+        model = self.method.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
+        found = model.recommend(planted.target.users[:20], k=5)
+        assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9

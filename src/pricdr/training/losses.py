@@ -4,9 +4,14 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 
+def by_user(logits: Tensor, labels: Tensor) -> Tensor:
+    """Binary cross-entropy over every item, unobserved ones as 0, summed over items."""
+    return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(dim=1)
+
+
 def all_items(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy over every item, unobserved ones as 0: summed over items, averaged over users."""
-    return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(dim=1).mean()
+    """The same, averaged over users."""
+    return by_user(logits, labels).mean()
 
 
 def normalised_cross_entropy(cosines: Tensor, labels: Tensor) -> Tensor:

@@ -70,9 +70,29 @@ def test_one_part_methods_and_closed_forms(pair, tmp_path):
     assert choices == Choices()
 
 
+def test_a_finished_network_is_trained_again_where_its_epoch_has_to_be_known(pair, tmp_path):
+    models = []
+    for _ in range(2):
+        choices = Choices()
+        told = Recording(finished=tmp_path, choices=choices)
+        models.append(transfer(pair.target, method=DMF(options=OPTIONS), recording=told))
+        assert choices.epochs["training"] < 12
+    np.testing.assert_array_equal(models[0].user_vectors, models[1].user_vectors)
+
+
+def test_a_release_that_knows_few_users_is_judged_by_those(pair):
+    few = pair.users[:30]
+    release = publish(pair.source, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=16), users=few)
+    choices = Choices()
+    transfer(pair.target, release, method=HeteroCDR(options=OPTIONS), recording=Recording(choices=choices))
+    assert set(choices.epochs) == {"history", "source"}
+
+
 def test_too_few_items_to_set_any_aside_are_trained_on_to_the_last_epoch(tmp_path):
     log = tmp_path / "log.jsonl"
-    transfer(Planted.pair().target, method=DMF(options=OPTIONS), recording=Recording(log=log))
+    choices = Choices()
+    transfer(Planted.pair().target, method=DMF(options=OPTIONS), recording=Recording(log=log, choices=choices))
+    assert "items are too few" in choices.not_made
     assert [line["epoch"] for line in epochs(log)["training"]] == list(range(1, 13))
 
 

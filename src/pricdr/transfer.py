@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut, leave_one_out
+from pricdr.data.splits import BoolArray, HeldOut, set_aside
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.base import UNRECORDED, PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.factors import Factors
@@ -39,14 +41,18 @@ def transfer(
     if isinstance(method, TargetMethod):
         if release is not None:
             raise ParameterError(f"{type(method).__name__} sees the target alone: it takes no release")
-        return _fit(method, method.fit, target, validation, recording, cold=0.0)
+        return _fit(method, method.fit, target, None, validation, recording)
     if release is None:
         raise ParameterError(f"{type(method).__name__} needs a release")
     if not release.certificate.private and not allow_not_private:
         raise InputError(
             "the release is marked NOT PRIVATE and must not be used (--allow-not-private is for experiments)"
         )
-    return _fit(method, lambda ratings, **told: method.fit(ratings, release, **told), target, validation, recording)
+    listed = set(release.users)
+    known = np.array([user in listed for user in target.users], dtype=bool)
+    return _fit(
+        method, lambda ratings, **told: method.fit(ratings, release, **told), target, known, validation, recording
+    )
 
 
 def transfer_plaintext(
@@ -73,6 +79,7 @@ def transfer_plaintext(
         method,
         lambda ratings, **told: method.fit_plaintext(DomainPair(other, ratings), **told),
         target.select(users=everyone),
+        np.diff(other.matrix.indptr) > 0,
         validation,
         recording,
     )
@@ -82,21 +89,24 @@ def _fit(
     method: object,
     fit: Callable[..., Factors],
     target: Ratings,
+    known: BoolArray | None,
     validation: HeldOut | None,
     recording: Recording,
-    *,
-    cold: float = _COLD,
 ) -> Factors:
     """Fit by ``validation``. Without one, choose by items set aside, and then fit to everything by what was chosen.
 
     Trained to the last epoch instead, a network knows its training ratings by heart. Where the ratings are too few to
-    set any aside, that is what is left.
+    set any aside, that is what is left, and the recording's choices say so. ``known`` to the source are those users
+    who can stand for newcomers.
     """
     if validation is None and hasattr(method, "options"):
+        choices = recording.choices or Choices()
+        recording = replace(recording, choices=choices)
         try:
-            split = leave_one_out(target, seed=method.options.seed, cold=cold)
-        except InputError:
-            return fit(target, validation=None, recording=recording)
-        recording = replace(recording, choices=recording.choices or Choices())
-        fit(split.train, validation=split.validation, recording=recording.of_stage("choosing"))
+            seed, cold = method.options.seed, 0.0 if known is None else _COLD
+            kept, chosen_by = set_aside(target, seed=seed, cold=cold, among=known)
+        except InputError as error:
+            choices.not_made = str(error)
+        else:
+            fit(kept, validation=chosen_by, recording=recording.of_stage("choosing"))
     return fit(target, validation=validation, recording=recording)

@@ -155,13 +155,38 @@ def test_a_mistake_costs_no_checkpoint_and_an_interrupt_says_how_to_go_on(here, 
     assert "checkpoint.history" in kept
     assert run([*fixed, "--release", str(here / "no such release")]) == 2
     assert run([*fixed, "--method", "bpr", "--resume"]) == 2
-    assert "was left by hetero (default), not by bpr (default)" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "was left by hetero (default) on a split" in error
+    assert "not by bpr (default) on a split" in error
+    assert (
+        run(["train", str(here / "ratings.parquet"), *fixed[2:], "--release", str(here / "release"), "--resume"]) == 2
+    )
+    assert "not by hetero (default) on all ratings" in capsys.readouterr().err
     assert sorted(path.name for path in (tmp_path / ".m.training").iterdir()) == kept
     assert run([*fixed, "--release", str(here / "release"), "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
     capsys.readouterr()
     assert run(["train", str(here / "split"), "--out", str(tmp_path / "n"), "--epochs", "1", "--resume"]) == 0
     assert "nothing to resume" in capsys.readouterr().err
+
+
+def test_training_on_everything_counts_what_its_split_counted(tmp_path, capsys):
+    rows = ["user,item,rating", *(f"u{u},i{(7 * u + n) % 300},{1 + (u + n) % 5}" for u in range(60) for n in range(15))]
+    (tmp_path / "r.csv").write_text("\n".join(rows))
+    fixed = ["--method", "popularity", "--threshold", "3"]
+    assert run(["train", str(tmp_path / "r.csv"), "--out", str(tmp_path / "m"), *fixed]) == 0
+    assert "540 ratings" in capsys.readouterr().out
+    assert run(["split", str(tmp_path / "r.csv"), "--threshold", "3", "--out", str(tmp_path / "s")]) == 0
+    assert run(["train", str(tmp_path / "s"), "--out", str(tmp_path / "n"), *fixed]) == 2
+    assert "--threshold is for files" in capsys.readouterr().err
+
+
+def test_too_few_items_to_choose_by_are_said(tmp_path, capsys):
+    rows = ["user,item", *(f"u{u},i{(7 * u + n) % 90}" for u in range(30) for n in range(8))]
+    (tmp_path / "r.csv").write_text("\n".join(rows))
+    arguments = ["train", str(tmp_path / "r.csv"), "--epochs", "2", "--device", "cpu", "--out", str(tmp_path / "m")]
+    assert run(arguments) == 0
+    assert "nothing was set aside to choose by" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_written_is_refused_before_it_is_trained(here, tmp_path, capsys):

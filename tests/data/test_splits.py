@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Ratings
-from pricdr.data.splits import NEGATIVES, HeldOut, Split, leave_one_out, official
+from pricdr.data.splits import NEGATIVES, HeldOut, Split, leave_one_out, official, set_aside
 from pricdr.errors import InputError, ParameterError
 
 ITEMS = tuple(f"i{n:03d}" for n in range(260))
@@ -39,6 +39,36 @@ def test_a_split_keeps_its_promises(seed, cold):
         assert len(set(negatives.tolist())) == 2 * NEGATIVES
         assert not full[user, negatives].any()
     assert np.array_equal(train[counts < 3], full[counts < 3])
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.3]))
+def test_what_is_set_aside_is_one_item_of_everyone_with_two_and_newcomers_are_known_ones(seed, cold):
+    ratings = _ratings(seed % 7)
+    full = ratings.matrix.toarray() > 0
+    counts = full.sum(axis=1)
+    known = np.arange(len(counts)) % 3 == 0
+    kept, held = set_aside(ratings, seed=seed, cold=cold, among=known)
+    train = kept.matrix.toarray() > 0
+    assert np.array_equal(held.users, np.flatnonzero(counts > 1))
+    assert full[held.users, held.items].all()
+    assert not full[held.users[:, None], held.negatives].any()
+    assert all(len(set(row)) == NEGATIVES for row in held.negatives.tolist())
+    lost = full.sum(axis=1) - train.sum(axis=1)
+    newcomers = (train.sum(axis=1) == 0) & (counts > 1)
+    assert newcomers.sum() == round(cold * (known & (counts > 1)).sum() + 1e-9)
+    assert not newcomers[~known].any()
+    assert np.array_equal(lost[~newcomers], (counts > 1)[~newcomers])
+    assert not (train & ~full).any()
+    again = set_aside(ratings, seed=seed, cold=cold, among=known)
+    assert np.array_equal(again[1].items, held.items)
+
+
+def test_nothing_to_set_aside_is_said():
+    with pytest.raises(InputError, match="two ratings"):
+        set_aside(Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=ITEMS), seed=1)
+    with pytest.raises(InputError, match="too few"):
+        set_aside(Ratings.from_triples(["a", "a"], ["x", "y"]), seed=1)
 
 
 def test_the_same_seed_gives_the_same_split_and_another_does_not():

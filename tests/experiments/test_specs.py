@@ -106,9 +106,11 @@ def test_a_search_needs_no_chosen_settings_and_keeps_what_the_spec_fixes(tmp_pat
     assert data == read_spec(write(tmp_path, GOOD)).data
     assert fixed == {"hetero": {"batch": 64}}
     for wrong, message in (
-        ("hetreo = { batch = 64 }", "hetreo"),
-        ("hetero = { bacth = 64 }", "bacth"),
-        ("dmf = 3", "dmf"),
+        ("[search]\nhetreo = { batch = 64 }", "hetreo"),
+        ("[search]\nhetero = { bacth = 64 }", "bacth"),
+        ("[search]\ndmf = 3", "dmf"),
+        ("[[search]]\ndmf = 3", "table of settings"),
+        ("[serach]\ndmf = { batch = 64 }", "serach"),
     ):
         with pytest.raises(InputError, match=message):
-            read_search(write(tmp_path, f"{waiting}\n[search]\n{wrong}\n"))
+            read_search(write(tmp_path, f"{waiting}\n{wrong}\n"))

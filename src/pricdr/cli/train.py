@@ -59,6 +59,9 @@ def train(
     allow_not_private: Annotated[
         bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
     ] = False,
+    threshold: Annotated[
+        float | None, typer.Option(help="Of files of ratings: count only rows rated at least this.")
+    ] = None,
     columns: ColumnsOption = None,
 ) -> None:
     """Train a recommender on the target's ratings, with a release where there is one.
@@ -73,19 +76,19 @@ def train(
     from pricdr.training.loop import Choices, Recording
     from pricdr.transfer import transfer, transfer_plaintext
 
-    if release is not None and source is not None:
-        raise ParameterError("give --release or --source, not both")
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)
+    if threshold is not None and data.is_dir() and source is None:
+        raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
     given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     chosen = _configured(name, preset, config, given)
     if source is not None and not isinstance(chosen, PlaintextMethod):
         raise ParameterError(f"preset {preset.value} takes a release, not --source")
     require_absent(out)
-    ratings, validation = _data(data, columns)
+    ratings, validation = _data(data, columns, threshold)
     received = None if release is None else Release.load(release, allow_unverified=allow_unverified)
-    plain = None if source is None else _source(source, columns)
-    choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value})")
+    plain = None if source is None else _source(source, columns, threshold)
+    choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value}) on {_named(ratings, validation)}")
     told: dict[str, Any] = {"method": chosen, "validation": validation}
     with unfinished.begun(resume=resume):
         with progress_bar() as progress:
@@ -112,8 +115,15 @@ def train(
     say(f"to {out}")
 
 
+def _named(ratings: "Ratings", validation: "HeldOut | None") -> str:
+    """What is trained on, so that a training is never resumed on something else."""
+    return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
+
+
 def _tell(choices: "Choices") -> None:
-    """Say what validation chose."""
+    """Say what validation chose, or why it could not."""
+    if choices.not_made:
+        warn(f"nothing was set aside to choose by, so every epoch was trained: {choices.not_made}")
     if choices.epochs:
         say("epochs chosen by validation: " + ", ".join(f"{part} {epoch}" for part, epoch in choices.epochs.items()))
     if choices.gates is not None:
@@ -122,6 +132,8 @@ def _tell(choices: "Choices") -> None:
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:
     """Refuse what a method does not take before anything is read."""
+    if release is not None and source is not None:
+        raise ParameterError("give --release or --source, not both")
     given = Sees.RELEASE if release is not None else Sees.PLAINTEXT if source is not None else Sees.NOTHING
     sees = METHODS[name].sees
     if given in sees:
@@ -147,7 +159,7 @@ def _configured(name: str, preset: PresetName, config: Path | None, given: dict[
     return method  # a closed form: nothing to seed, no device to choose
 
 
-def _data(path: Path, columns: str | None) -> "tuple[Ratings, HeldOut | None]":
+def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
     """What to train on: a split with its validation items, or all of a file."""
     from pricdr.data.split_files import load_split
 
@@ -156,14 +168,14 @@ def _data(path: Path, columns: str | None) -> "tuple[Ratings, HeldOut | None]":
     if path.is_dir():
         split = load_split(path)
         return split.train, split.validation
-    reading = read_ratings(path, columns)
+    reading = read_ratings(path, columns, threshold)
     say(reading.summary())
     return reading.ratings.positives(), None
 
 
-def _source(path: Path, columns: str | None) -> "Ratings":
+def _source(path: Path, columns: str | None, threshold: float | None) -> "Ratings":
     """NOT PRIVATE: the source's ratings."""
     warn("the source is read in plaintext: this model is NOT PRIVATE")
-    plain = read_ratings(path, columns)
+    plain = read_ratings(path, columns, threshold)
     say(plain.summary())
     return plain.ratings.positives()

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pricdr.cli.console import warn
@@ -14,6 +14,7 @@ class Unfinished:
 
     def __init__(self, out: Path, run: str) -> None:
         self._folder, self._run = out.with_name(f".{out.name}.training"), run
+        self._made: list[Path] = []
         self.log, self.checkpoint = self._folder / "log.jsonl", self._folder / "checkpoint"
 
     @contextmanager
@@ -24,11 +25,11 @@ class Unfinished:
         self._begin(resume=resume and bool(self._checkpoints()))
         try:
             yield
-        except BaseException as error:
-            if not self._checkpoints():
+        except BaseException:
+            if self._checkpoints():
+                warn(f"the epochs so far are kept in {self._folder}: go on with --resume")
+            else:
                 self._forget()
-            elif isinstance(error, KeyboardInterrupt):
-                warn("the epochs so far are kept: go on with --resume")
             raise
         self._forget()
 
@@ -40,6 +41,7 @@ class Unfinished:
                 raise InputError(f"{self._folder} was left by {left}, not by {self._run}: train without --resume")
             if not resume:
                 self._forget()
+                self._made = [parent for parent in self._folder.parents if not parent.exists()]
                 self._folder.mkdir(parents=True)
                 whose.write_text(self._run, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -51,3 +53,6 @@ class Unfinished:
 
     def _forget(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
+        for parent in self._made:
+            with suppress(OSError):  # not empty: the model is there by now
+                parent.rmdir()

@@ -83,17 +83,15 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
     if not len(evaluated):
         raise InputError(f"no user has {FEWEST} ratings or more: nothing can be held out")
     simulation = Simulation(seed)
-    _require_negatives(ratings, int(counts[evaluated].max()))
+    _require_negatives(ratings, int(counts[evaluated].max()), 2 * NEGATIVES)
     picks = simulation.generator("held-out items")
     first = picks.integers(0, counts[evaluated])
     second = (first + picks.integers(1, counts[evaluated])) % counts[evaluated]
     starts = ratings.matrix.indptr[evaluated]
-    hidden = np.zeros(len(ratings.users), dtype=bool)
-    newcomers = math.floor(cold * len(evaluated) + 0.5)
-    hidden[simulation.generator("cold users").permutation(evaluated)[:newcomers]] = True
+    hidden = _newcomers(len(ratings.users), evaluated, cold, simulation)
     keep = ~np.repeat(hidden, counts)
     keep[starts + first] = keep[starts + second] = False
-    negatives = _draw_negatives(ratings.matrix, evaluated, simulation.generator("negatives"))
+    negatives = _draw_negatives(ratings.matrix, evaluated, 2 * NEGATIVES, simulation.generator("negatives"))
     indices = ratings.matrix.indices.astype(np.int64)
     return Split(
         train=ratings.only(keep),
@@ -103,6 +101,33 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
         seed=seed,
         not_evaluated=int((counts < FEWEST).sum()),
     )
+
+
+def set_aside(
+    ratings: Ratings, *, seed: int, cold: float = 0.0, among: BoolArray | None = None
+) -> tuple[Ratings, HeldOut]:
+    """Something to choose by where nothing is measured: one item of every user with two ratings or more.
+
+    Returns the ratings without them, and them. With ``cold``, that fraction of the users ``among`` (of all without it)
+    loses the rest of its history too.
+
+    >>> r = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
+    >>> kept, chosen_by = set_aside(r.select(items=tuple(f"i{n}" for n in range(200))), seed=1)
+    >>> len(kept), len(chosen_by)
+    (4, 1)
+    """
+    counts = np.diff(ratings.matrix.indptr)
+    chosen = np.flatnonzero(counts > 1)
+    if not len(chosen):
+        raise InputError("no user has two ratings or more: nothing can be set aside")
+    simulation = Simulation(seed)
+    _require_negatives(ratings, int(counts[chosen].max()), NEGATIVES)
+    at = ratings.matrix.indptr[chosen] + simulation.generator("items set aside").integers(0, counts[chosen])
+    candidates = chosen if among is None else chosen[among[chosen]]
+    keep = ~np.repeat(_newcomers(len(ratings.users), candidates, cold, simulation), counts)
+    keep[at] = False
+    negatives = _draw_negatives(ratings.matrix, chosen, NEGATIVES, simulation.generator("negatives"))
+    return ratings.only(keep), HeldOut(chosen, ratings.matrix.indices[at].astype(np.int64), negatives)
 
 
 def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
@@ -121,17 +146,25 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
     return Split(train, validation, test, cold, seed=None, not_evaluated=len(ratings.users) - len(test))
 
 
-def _require_negatives(ratings: Ratings, most: int) -> None:
-    if len(ratings.items) - most < 2 * NEGATIVES:
+def _newcomers(users: int, candidates: IntArray, cold: float, simulation: Simulation) -> BoolArray:
+    """Who is to look like one: a fraction of the candidates."""
+    hidden = np.zeros(users, dtype=bool)
+    count = math.floor(cold * len(candidates) + 0.5)
+    hidden[simulation.generator("cold users").permutation(candidates)[:count]] = True
+    return hidden
+
+
+def _require_negatives(ratings: Ratings, most: int, count: int) -> None:
+    if len(ratings.items) - most < count:
         raise InputError(
             f"{len(ratings.items):,} items are too few: a user who rated {most:,} of them leaves fewer than "
-            f"{2 * NEGATIVES} to be ranked among"
+            f"{count} to be ranked among"
         )
 
 
-def _draw_negatives(matrix: CSR, users: IntArray, rng: np.random.Generator) -> IntArray:
-    """2 x 99 distinct unrated items for each user, uniformly: draw, and draw again wherever that collides."""
-    n_items, count = matrix.shape[1], 2 * NEGATIVES
+def _draw_negatives(matrix: CSR, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    """So many distinct unrated items for each user, uniformly: draw, and draw again wherever that collides."""
+    n_items = matrix.shape[1]
     codes = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr)) * n_items + matrix.indices
     offsets = users[:, None] * n_items
     drawn = rng.integers(0, n_items, (len(users), count))

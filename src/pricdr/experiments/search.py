@@ -85,22 +85,25 @@ def search(
 
     ``fixed`` has settings that are not searched, by method.
     """
-    done = {
-        (trial.method, json.dumps(trial.settings)): trial for trial in read_trials(log) if trial.data == data.folder
-    }
+    done = {_key(trial.method, trial.settings): trial for trial in read_trials(log) if trial.data == data.folder}
     planned = [
         (method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials, fixed.get(method, {})))
     ]
-    missing = [plan for plan in planned if (plan[0], json.dumps(plan[2])) not in done]
+    missing = [plan for plan in planned if _key(plan[0], plan[2]) not in done]
     for trial in spread(attempt, data, place, [(data.folder, *plan) for plan in missing]):
         append_line(log, json.dumps(asdict(trial)))
-        done[(trial.method, json.dumps(trial.settings))] = trial
+        done[_key(trial.method, trial.settings)] = trial
         progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")
     best: dict[str, dict[str, Any]] = {}
     for method in methods:
-        tried = [done[(name, json.dumps(drawn))] for name, _, drawn in planned if name == method]
+        tried = [done[_key(name, drawn)] for name, _, drawn in planned if name == method]
         best[method] = max(tried, key=lambda trial: trial.validation).settings
     return best
+
+
+def _key(method: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+    """What tells one trial from another on the same data, in whatever order its settings are written."""
+    return method, json.dumps(settings, sort_keys=True)
 
 
 def read_trials(log: Path) -> list[Trial]:

@@ -142,10 +142,13 @@ def read_search(path: Path) -> tuple[DataSpec, Mapping[str, Mapping[str, Any]]]:
     """The data of the spec in ``path`` and what a search keeps fixed there; its arms may wait for that search."""
     table = _toml(path)
     try:
+        unknown = set(table) - {part.name for part in fields(Spec)} - {"arm"}
+        if unknown:
+            raise ParameterError(f"unknown key {min(unknown)!r} in a Spec")
         data, fixed = _build(DataSpec, _pop(table, "data")), table.get("search", {})
-        for method, settings in fixed.items():
+        for method, settings in fixed.items() if isinstance(fixed, Mapping) else [("", fixed)]:
             if method not in METHODS or not isinstance(settings, Mapping):
-                raise ParameterError(f"[search.{method}] is no table of a method's settings: {', '.join(METHODS)}")
+                raise ParameterError(f"[search] has a table of settings for each method, got {method!r}: {settings!r}")
             METHODS[method].configure(settings)
     except PriCDRError as error:
         raise InputError(f"{path}: {error}") from error

@@ -2,7 +2,7 @@
 
 Vectors may be dense or sparse (an item-kNN's user vector is the user's row of ratings); the methods with a network
 over pairs add an :class:`Interaction`. Training is over when these arrays exist: scoring, recommending and evaluating
-need numpy alone.
+need numpy alone, and torch where there is an interaction.
 """
 
 from collections.abc import Sequence

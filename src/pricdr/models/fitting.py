@@ -49,7 +49,8 @@ def fit_network(
         options = replace(options, epochs=recording.choices.epochs[recording.part])
     digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
     finished = None if recording.finished is None else recording.finished / f"{digest}.safetensors"
-    if finished is not None and finished.exists():
+    choosing = validation is not None and recording.choices is not None  # a finished network does not tell its epoch
+    if finished is not None and finished.exists() and not choosing:
         network.load_state_dict(load_file(finished, device=str(rows.device)))
         network.eval()
         return []

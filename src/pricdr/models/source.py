@@ -1,6 +1,6 @@
 """Part two: a row of the source to a user vector, trained against the items as part one left them.
 
-The target's own network is finished and frozen by now. So a source that is worth nothing costs nothing: where
+The target's own network is finished and frozen by now. So a source that is worth nothing costs little: where
 validation closes the gates, what is left is the target-only model, number for number.
 
 total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
@@ -169,7 +169,8 @@ class SourceRun:
         cold = self._cold(validation)
         found = (
             self._gate(validation.only(~cold), lambda gate: self._users((gate, 0.0))),
-            self._gate(validation.only(cold), lambda gate: self._users((0.0, gate))) if cold.any() else 1.0,
+            # one user tells nothing, and nobody even less
+            self._gate(validation.only(cold), lambda gate: self._users((0.0, gate))) if cold.sum() > 1 else 1.0,
         )
         if choices is not None:
             choices.gates = found

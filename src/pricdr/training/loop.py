@@ -65,6 +65,8 @@ class Choices:
     """The best epoch of each part of the training."""
     gates: tuple[float, float] | None = None
     """How far a source is trusted for users with and without history, where a method has gates."""
+    not_made: str = ""
+    """Why nothing could be set aside to choose by."""
 
 
 @dataclass(frozen=True, kw_only=True)

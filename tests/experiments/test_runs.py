@@ -67,6 +67,9 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert "without target history" in cold.title
     values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
     assert str(mean(values)) in report(SPEC, results)
+    assert "run on cpu." in report(SPEC, results)
+    elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
+    assert f"; cuda: {SPEC.arms[-1].name}." in report(SPEC, elsewhere)
 
 
 def test_prepared_arrays_are_the_data(root, tmp_path):

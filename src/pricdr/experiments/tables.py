@@ -40,10 +40,20 @@ def tables(spec: Spec, results: Sequence[Result]) -> list[Table]:
 
 def report(spec: Spec, results: Sequence[Result]) -> str:
     """The whole result of a spec as Markdown."""
-    devices = ", ".join(sorted({result.device for result in results}))
-    foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {devices}."
+    foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {_devices(spec, results)}."
     parts = [f"## {spec.title}", spec.note.strip(), *(table.markdown() for table in tables(spec, results)), foot]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _devices(spec: Spec, results: Sequence[Result]) -> str:
+    """Where, and what on each if there was more than one: differences between devices are no differences of methods."""
+    arms: dict[str, list[str]] = {}
+    for arm in spec.arms:
+        used = " and ".join(sorted({result.device for result in results if result.arm == arm.name}))
+        arms.setdefault(used, []).append(arm.name)
+    if len(arms) == 1:
+        return next(iter(arms))
+    return "; ".join(f"{device}: {', '.join(names)}" for device, names in sorted(arms.items()))
 
 
 def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: int) -> Table:

@@ -69,7 +69,7 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert str(mean(values)) in report(SPEC, results)
     assert "run on cpu." in report(SPEC, results)
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
-    assert f"; cuda: {SPEC.arms[-1].name}." in report(SPEC, elsewhere)
+    assert f"cpu; on cuda: {SPEC.arms[-1].name}." in report(SPEC, elsewhere)
 
 
 def test_prepared_arrays_are_the_data(root, tmp_path):

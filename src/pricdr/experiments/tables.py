@@ -46,14 +46,13 @@ def report(spec: Spec, results: Sequence[Result]) -> str:
 
 
 def _devices(spec: Spec, results: Sequence[Result]) -> str:
-    """Where, and what on each if there was more than one: differences between devices are no differences of methods."""
+    """Where, and which arms elsewhere: differences between devices are no differences of methods."""
     arms: dict[str, list[str]] = {}
     for arm in spec.arms:
         used = " and ".join(sorted({result.device for result in results if result.arm == arm.name}))
         arms.setdefault(used, []).append(arm.name)
-    if len(arms) == 1:
-        return next(iter(arms))
-    return "; ".join(f"{device}: {', '.join(names)}" for device, names in sorted(arms.items()))
+    most, *others = sorted(arms, key=lambda device: -len(arms[device]))
+    return most + "".join(f"; on {device}: {', '.join(arms[device])}" for device in others)
 
 
 def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: int) -> Table:

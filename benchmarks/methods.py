@@ -1,6 +1,6 @@
 """Every arm of a spec on a processor, to the end: minutes, epochs and peak memory, each in a process of its own.
 
-    python -m benchmarks.methods specs/compared_movie_music.toml --data data --out results/cpu
+    python -m benchmarks.methods specs/movie_music_cold.toml --data data --out results/cpu
 
 An arm that was measured before is not measured again. One seed, sampled ranks alone: what a full ranking costs is the
 same for every method that scores by vectors.
@@ -39,6 +39,8 @@ def main() -> None:
         return
     spec = read_spec(given.spec, given.spec.parent / "tuned")
     load_task(spec.data, given.data, given.prepared)  # prepared once, so that no arm pays for it
+    for name in set(given.arms or ()) - {arm.name for arm in spec.arms}:
+        parser.error(f"{given.spec} has no arm {name!r}")
     log = given.out / f"{spec.name}.jsonl"
     for arm in spec.arms:
         known = {line["arm"] for line in map(json.loads, whole_lines(log)) if line["key"] == spec.key(arm)}

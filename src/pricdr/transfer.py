@@ -95,9 +95,8 @@ def _fit(
 ) -> Factors:
     """Fit by ``validation``. Without one, choose by items set aside, and then fit to everything by what was chosen.
 
-    Trained to the last epoch instead, a network knows its training ratings by heart. Where the ratings are too few to
-    set any aside, that is what is left, and the recording's choices say so. ``known`` to the source are those users
-    who can stand for newcomers.
+    Where the ratings are too few to set any aside, every epoch is trained, and the recording's choices say so.
+    ``known`` to the source are those users who can stand for newcomers.
     """
     if validation is None and hasattr(method, "options"):
         choices = recording.choices or Choices()

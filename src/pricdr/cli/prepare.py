@@ -16,12 +16,18 @@ def prepare(
     out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",
     core: Annotated[int | None, typer.Option(help="A joint K-core instead of the paper's five steps.")] = None,
+    drop_twins: Annotated[
+        bool, typer.Option("--drop-twins", help="Leave source items out that a target item repeats, rater for rater.")
+    ] = False,
     columns: ColumnsOption = None,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
 
     Filtering by counts is a computation on private data, so a release of prepared ratings says that they were
     filtered.
+
+    A product listed in both domains has its ratings in both files: what a split hides of the target then still lies in
+    the source. Such twins are counted, and --drop-twins leaves them out of the source.
     """
     from pricdr.data.pairs import overlap, save_pair
     from pricdr.data.pairs import prepare as prepare_pair
@@ -35,11 +41,17 @@ def prepare(
             say(reading.summary())
         left, right = (reading.ratings for reading in readings)
         say(overlap(left.users, right.users).summary())
-        pair = prepare_pair(left, right, threshold=limit, core=core)
+        found = prepare_pair(left, right, threshold=limit, core=core)
+        pair = found.without_twins() if drop_twins else found
         save_pair(pair, staging)
     say(f"prepared {len(pair.users):,} users: {pair.source.filtered_by}")
     for name, ratings in (("source", pair.source), ("target", pair.target)):
         say(f"  {name}: {len(ratings.items):,} items, {len(ratings):,} ratings")
+    twins = found.twins()
+    if twins:
+        ratings_twice = len(found.source.select(items=twins))
+        done = "left out of the source" if drop_twins else "kept: they tell the target what it hides, see --drop-twins"
+        say(f"  twins: {len(twins):,} source items with the raters of a target item, {ratings_twice:,} ratings, {done}")
 
 
 def _threshold(text: str) -> float | None:

@@ -1,9 +1,15 @@
 """Two domains over the same users, in memory: needs numpy and scipy alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
 
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError
+
+_FEWEST_RATERS: Final = 3
+"""Of a twin: two items with one rater, or two, may well share them by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +33,34 @@ class DomainPair:
         """The users of both domains."""
         return self.source.users
 
+    def twins(self) -> Ids:
+        """Source items rated by exactly the users who rated some item of the target, three users at least.
+
+        A shop that lists a product in both domains has its ratings in both. A target rating that is hidden from training
+        then still lies in the source, and what crosses is the answer.
+
+        >>> a = Ratings.from_triples(["u", "v", "w", "u", "v"], ["x", "x", "x", "y", "y"])
+        >>> b = Ratings.from_triples(["u", "v", "w", "w"], ["disc", "disc", "disc", "case"])
+        >>> DomainPair(a, b).twins()
+        ('x',)
+        """
+        there = {raters for raters in _raters(self.target) if raters is not None}
+        return tuple(
+            item for item, raters in zip(self.source.items, _raters(self.source), strict=True) if raters in there
+        )
+
+    def without_twins(self) -> "DomainPair":
+        """The same pair, the twins left out of the source. The target, and so its split, stays as it is."""
+        twins = set(self.twins())
+        if not twins:
+            return self
+        left = self.source.select(items=tuple(item for item in self.source.items if item not in twins))
+        if not len(left):
+            raise InputError("nothing is left of the source: every item has the same raters as a target item")
+        rule = "without items rated by the same users as an item of the other domain"
+        before = left.filtered_by
+        return replace(self, source=left.disclosing(rule if before is None else f"{before}, {rule}"))
+
     def fingerprint(self) -> str:
         """Of both domains, see :meth:`Ratings.fingerprint`."""
         return f"{self.source.fingerprint()} {self.target.fingerprint()}"
@@ -36,3 +70,12 @@ class DomainPair:
         sides = (("source", self.source), ("target", self.target))
         sizes = (f"{name}: {len(side.items)} items, {len(side)} rated" for name, side in sides)
         return f"DomainPair({len(self.users)} users; {'; '.join(sizes)})"
+
+
+def _raters(ratings: Ratings) -> list[bytes | None]:
+    """Who rated each item, in a form that compares; nothing for items with too few raters to tell."""
+    columns = ratings.matrix.tocsc()
+    columns.sort_indices()
+    rows = columns.indices.astype(np.int64)
+    spans = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
+    return [rows[start:stop].tobytes() if stop - start >= _FEWEST_RATERS else None for start, stop in spans]

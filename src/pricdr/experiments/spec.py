@@ -43,6 +43,12 @@ class DataSpec:
     official: str | None = None
     """The authors' split, a file of the folder; otherwise leave-one-out by seed."""
     cold: float = 0.0
+    distinct: bool = False
+    """Without source items that a target item repeats, see :meth:`DomainPair.twins`."""
+
+    def content(self) -> dict[str, Any]:
+        """What tells it from other data; results from before there was ``distinct`` are found again."""
+        return {name: value for name, value in asdict(self).items() if name != "distinct" or value}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +114,7 @@ class Spec:
 
     def key(self, arm: Arm) -> str:
         """Tells one arm on one data set from any other, settings included: results are found again by it."""
-        content = json.dumps([asdict(self.data), asdict(arm), self.full], sort_keys=True)
+        content = json.dumps([self.data.content(), asdict(arm), self.full], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 

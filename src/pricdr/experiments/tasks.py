@@ -6,7 +6,7 @@ Prepared arrays need numpy and scipy alone, so a machine with a GPU and little e
 import hashlib
 import io
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -54,7 +54,7 @@ def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
 
 def _digest(spec: DataSpec) -> str:
     """Tells one preparation from another; which users are cold is decided later."""
-    content = json.dumps({**asdict(spec), "cold": None}, sort_keys=True)
+    content = json.dumps({**spec.content(), "cold": None}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
 
 
@@ -73,6 +73,8 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
     else:
         found = prepare(source, target, threshold=spec.threshold, core=spec.core)
         pair = DomainPair(found.source.positives(), found.target.positives())
+    if spec.distinct:
+        pair = pair.without_twins()
     official = None if spec.official is None else read_official(folder / spec.official, pair.target)
     return Task(pair, official, spec.cold)
 

@@ -27,10 +27,12 @@ class ETLConfig:
     """What the network is and what it minimises."""
 
     width: int = 200
-    entry_dropout: float = 0.5
+    entry_dropout: float = 0.7
     """Share of a row's ratings left out in each batch."""
-    dropout: float = 0.5
+    dropout: float = 0.6
     """On the decoders' hidden layer; the paper has none."""
+    source: float = 0.3
+    """Weight of what is restored of the source; the paper's 1 lets the larger domain lead."""
     equivalence: float = 0.5
     """Weight of |z − z W Wᵀ|₁, how far the transform is from leading back."""
     adversarial: float = 0.1
@@ -41,7 +43,7 @@ class ETLConfig:
         if self.width < 2:
             raise ParameterError(f"width must be 2 or more, got {self.width!r}")
         require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
-        require_not_negative(equivalence=self.equivalence, adversarial=self.adversarial)
+        require_not_negative(source=self.source, equivalence=self.equivalence, adversarial=self.adversarial)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +58,16 @@ class ETL(PlaintextMethod):
 
     config: ETLConfig = field(default_factory=ETLConfig)
     options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=2.0)
+        default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=1.0)
     )
     space: ClassVar[Mapping[str, tuple[object, ...]]] = {
         "width": (100, 200, 400),
         "entry_dropout": (0.3, 0.5, 0.7),
-        "dropout": (0.0, 0.3, 0.5),
+        "dropout": (0.0, 0.3, 0.6),
+        "source": (0.1, 0.3, 1.0),
         "equivalence": (0.1, 0.5, 1.0),
         "adversarial": (0.01, 0.1, 1.0),
-        "learning_rate": (5e-4, 1e-3, 2e-3),
+        "learning_rate": (1e-3, 2e-3, 3e-3),
         "weight_decay": (0.1, 1.0, 2.0),
     }
 
@@ -132,9 +135,10 @@ class _Run(DecodedRun):
         there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
         there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)
         loss = (
-            in_a * by_user(a.decode(code_a), labels_a)
+            in_a * config.source * by_user(a.decode(code_a), labels_a)
             + in_b * by_user(b.decode(code_b), labels_b)
-            + in_a * in_b * (by_user(b.decode(over_a), labels_b) + by_user(a.decode(over_b), labels_a))
+            + in_a * in_b * by_user(b.decode(over_a), labels_b)
+            + in_a * in_b * config.source * by_user(a.decode(over_b), labels_a)
             + config.equivalence * there_and_back
             + in_a * self._told_apart(a.discriminator, features_a)
             + in_b * self._told_apart(b.discriminator, features_b)

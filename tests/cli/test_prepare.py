@@ -102,3 +102,20 @@ def test_domains_without_a_common_user_are_refused(here, refused):
     write(here / "a.csv", [(f"a{u}", f"i{i}") for u in range(7) for i in range(7)])
     write(here / "b.csv", [(f"b{u}", f"i{i}") for u in range(7) for i in range(7)])
     refused("prepare", "a.csv", "b.csv", "--out", "pair", says=("no user id occurs in both", "'a0'", "'b0'"))
+
+
+def test_twins_are_counted_and_left_out_where_asked(here, pricdr):
+    """A disc that both shops list; everything else has raters of its own."""
+    shared = [(f"u{u}", "disc") for u in range(6)]
+    for name, shift in (("source", 1), ("target", 2)):
+        own = [(f"u{u}", f"{name}{i}") for u in range(6) for i in range(4) if (u * shift + i) % 4]
+        write(here / f"{name}.csv", shared + own)
+    kept = pricdr("prepare", "source.csv", "target.csv", "--out", "kept", "--core", 1)
+    assert "twins: 1 source items with the raters of a target item, 6 ratings, kept" in kept.out
+    assert "disc" in set(pl.read_parquet(here / "kept" / "source.parquet")["item"])
+    left = pricdr("prepare", "source.csv", "target.csv", "--out", "left", "--core", 1, "--drop-twins")
+    assert "6 ratings, left out of the source" in left.out
+    assert "without items rated by the same users as an item of the other domain" in left.out
+    assert "disc" not in set(pl.read_parquet(here / "left" / "source.parquet")["item"])
+    assert (here / "left" / "target.parquet").read_bytes() == (here / "kept" / "target.parquet").read_bytes()
+    assert (here / "left" / "users.txt").read_bytes() == (here / "kept" / "users.txt").read_bytes()

@@ -50,15 +50,29 @@ def test_douban_equals_what_the_authors_released(douban):
 
 
 @pytest.mark.parametrize(
-    ("folder", "names", "threshold", "core", "expected"),
+    ("folder", "names", "threshold", "core", "expected", "twins"),
     [
-        ("amazon_movie_music", ("movie", "music"), 3.0, 5, [2_042, 5_198, 112_825, 4_510, 81_830]),
-        ("amazon_electronics_cell", ("electronic", "cell"), None, 3, [19_265, 22_800, 262_442, 8_593, 125_712]),
+        ("amazon_movie_music", ("movie", "music"), 3.0, 5, [2_042, 5_198, 112_825, 4_510, 81_830], (139, 2_089)),
+        (
+            "amazon_electronics_cell",
+            ("electronic", "cell"),
+            None,
+            3,
+            [19_265, 22_800, 262_442, 8_593, 125_712],
+            (381, 13_544),
+        ),
     ],
 )
-def test_joint_cores(folder, names, threshold, core, expected):
+def test_joint_cores(folder, names, threshold, core, expected, twins):
+    """Products listed in both categories: their ratings in the source are the target's."""
     source, target = (read_ratings(DATA / folder / f"{name}.csv.gz") for name in names)
-    assert sizes(prepare(source, target, threshold=threshold, core=core)) == expected
+    pair = prepare(source, target, threshold=threshold, core=core)
+    assert sizes(pair) == expected
+    assert (len(pair.twins()), len(pair.source) - len(pair.without_twins().source)) == twins
+
+
+def test_douban_has_no_twins(douban):
+    assert douban.twins() == ()
 
 
 def test_a_threshold_while_reading_changes_nothing(douban):

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.readers import write_ratings
+from pricdr.data.readers import read_ratings, write_ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError
@@ -93,6 +93,24 @@ def test_arrays_prepared_otherwise_are_prepared_anew(root, tmp_path):
     kept.write_bytes(kept.read_bytes()[:100])
     with pytest.raises(InputError, match="does not hold prepared arrays"):
         load_task(DATA, root, tmp_path)
+
+
+def test_distinct_data_has_no_twins_and_keeps_the_target(root, tmp_path):
+    source, target = (read_ratings(root / "toy" / f"{name}.parquet") for name in ("source", "target"))
+    coo = source.matrix.tocoo()
+    twin = target.items[5]
+    rated = np.flatnonzero(target.matrix[:, [5]].toarray())
+    users = [source.users[at] for at in coo.row] + [target.users[at] for at in rated]
+    items = [source.items[at] for at in coo.col] + [twin] * len(rated)
+    (tmp_path / "toy").mkdir()
+    write_ratings(tmp_path / "toy" / "source.parquet", Ratings.from_triples(users, items))
+    write_ratings(tmp_path / "toy" / "target.parquet", target)
+    whole, distinct = (load_task(replace(DATA, distinct=d), tmp_path, tmp_path / "kept") for d in (False, True))
+    assert whole.pair.twins() == (twin,)
+    assert set(whole.pair.source.items) - set(distinct.pair.source.items) == {twin}
+    assert np.array_equal(whole.split(1).test.items, distinct.split(1).test.items)
+    assert len(list((tmp_path / "kept").iterdir())) == 2  # one does not pass for the other
+    assert SPEC.key(ARMS[0]) != replace(SPEC, data=replace(DATA, distinct=True)).key(ARMS[0])
 
 
 def test_absent_data_is_named(tmp_path):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.linalg.lapack import dpotrf
 
 from pricdr.errors import ParameterError
 from pricdr.models import closed_form
@@ -85,6 +86,25 @@ def test_the_inverse_takes_no_memory_of_its_own():
     inverse = closed_form._inverse(gram, 0.5)
     assert np.shares_memory(inverse, gram)
     np.testing.assert_allclose(inverse, wanted, atol=1e-10)
+
+
+@pytest.mark.parametrize("size", [1, 6, 7, 8, 40])
+def test_the_inverse_never_hands_lapack_more_than_a_block(monkeypatch, size):
+    """With several threads OpenBLAS 0.3.30 crashes on n = 16,000, which would take minutes to show here."""
+    seen = []
+
+    def watched(matrix, **options):
+        seen.append(matrix.shape)
+        return dpotrf(matrix, **options)
+
+    monkeypatch.setattr(closed_form, "_BLOCK", 7)
+    monkeypatch.setattr(closed_form, "dpotrf", watched)
+    root = np.random.default_rng(2).standard_normal((size, size))
+    whole = root @ root.T
+    inverse = closed_form._inverse(np.asfortranarray(np.tril(whole)), 0.5)
+    np.testing.assert_allclose(inverse, np.linalg.inv(whole + 0.5 * np.eye(size)), atol=1e-10)
+    assert len(seen) == -(-size // 7)
+    assert max(seen) <= (7, 7)
 
 
 def test_the_own_row_only_shifts_what_was_rated():

@@ -9,7 +9,7 @@ from pricdr.models.etl import ETL, ETLConfig, _Run
 from pricdr.testing.contracts import PlaintextContract, Planted, trained
 from pricdr.training.loop import TrainingOptions
 
-SMALL = ETLConfig(width=16, entry_dropout=0.2)
+SMALL = ETLConfig(width=16, entry_dropout=0.2, dropout=0.5, source=1.0)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
 METHOD = ETL(config=SMALL, options=QUICK)
 EVERYONE = np.arange(60)
@@ -88,6 +88,15 @@ def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
     assert run.network.source.last.weight.grad.abs().sum() > 0
 
 
+def test_the_weight_is_on_what_is_restored_of_the_source(planted):
+    """At 0 its decoder learns nothing, its encoder still does: it leads to the target."""
+    run = _Run(planted.domains, replace(SMALL, source=0.0), QUICK)
+    run.step(torch.arange(48)).backward()
+    side = run.network.source
+    assert side.last.weight.grad.abs().sum() == 0
+    assert side.encoder.first.grad.abs().sum() > 0
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -95,6 +104,7 @@ def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
         ("width", 1),
         ("dropout", 1.0),
         ("entry_dropout", float("nan")),
+        ("source", -1.0),
         ("equivalence", -1.0),
         ("adversarial", float("inf")),
     ],

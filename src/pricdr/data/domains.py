@@ -36,8 +36,8 @@ class DomainPair:
     def twins(self) -> Ids:
         """Source items rated by exactly the users who rated some item of the target, three users at least.
 
-        A shop that lists a product in both domains has its ratings in both. A target rating that is hidden from training
-        then still lies in the source, and what crosses is the answer.
+        A shop that lists a product in both domains has its ratings in both. A target rating hidden from training then
+        still lies in the source, and what crosses is the answer.
 
         >>> a = Ratings.from_triples(["u", "v", "w", "u", "v"], ["x", "x", "x", "y", "y"])
         >>> b = Ratings.from_triples(["u", "v", "w", "w"], ["disc", "disc", "disc", "case"])

@@ -38,10 +38,10 @@ def main() -> None:
             run(spec, given.out / f"{spec.name}.jsonl", place, progress=tell)
             continue
         data, fixed = read_search(path)
-        log = given.out / "search" / f"{data.folder}.jsonl"
+        log = given.out / "search" / f"{data.name}.jsonl"
         best = search(data, given.methods, given.trials, log, place, fixed=fixed, progress=tell)
-        heading = f"best of {given.trials} trials each on the validation items of {data.folder}"
-        (given.out / f"{data.folder}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
+        heading = f"best of {given.trials} trials each on the validation items of {data.name}"
+        (given.out / f"{data.name}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
 
 
 if __name__ == "__main__":

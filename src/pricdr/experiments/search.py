@@ -85,12 +85,12 @@ def search(
 
     ``fixed`` has settings that are not searched, by method.
     """
-    done = {_key(trial.method, trial.settings): trial for trial in read_trials(log) if trial.data == data.folder}
+    done = {_key(trial.method, trial.settings): trial for trial in read_trials(log) if trial.data == data.name}
     planned = [
         (method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials, fixed.get(method, {})))
     ]
     missing = [plan for plan in planned if _key(plan[0], plan[2]) not in done]
-    for trial in spread(attempt, data, place, [(data.folder, *plan) for plan in missing]):
+    for trial in spread(attempt, data, place, [(data.name, *plan) for plan in missing]):
         append_line(log, json.dumps(asdict(trial)))
         done[_key(trial.method, trial.settings)] = trial
         progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")

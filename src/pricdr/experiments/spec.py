@@ -46,6 +46,11 @@ class DataSpec:
     distinct: bool = False
     """Without source items that a target item repeats, see :meth:`DomainPair.twins`."""
 
+    @property
+    def name(self) -> str:
+        """What its trials are filed under."""
+        return f"{self.folder}_distinct" if self.distinct else self.folder
+
     def content(self) -> dict[str, Any]:
         """What tells it from other data; results from before there was ``distinct`` are found again."""
         return {name: value for name, value in asdict(self).items() if name != "distinct" or value}

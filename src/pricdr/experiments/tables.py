@@ -52,7 +52,7 @@ def _devices(spec: Spec, results: Sequence[Result]) -> str:
         used = " and ".join(sorted({result.device for result in results if result.arm == arm.name}))
         arms.setdefault(used, []).append(arm.name)
     most, *others = sorted(arms, key=lambda device: -len(arms[device]))
-    return most + "".join(f"; on {device}: {', '.join(arms[device])}" for device in others)
+    return most + "".join(f"; on {device}: {' · '.join(arms[device])}" for device in others)
 
 
 def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: int) -> Table:

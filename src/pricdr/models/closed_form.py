@@ -158,8 +158,8 @@ def _inverse(gram: Square, regularisation: float) -> Square:
 def _sweep(gram: Square, block: slice, blocks: list[slice]) -> None:
     """One block step of Gauss and Jordan on the lower triangle; after all of them it holds the inverse, negated.
 
-    LAPACK alone would do, but what comes with scipy (OpenBLAS 0.3.30) breaks down on a large matrix with several threads:
-    n = 16,000, two threads. Here it never sees more than a block, and the work is products of matrices all the same.
+    LAPACK alone would do, but the one that comes with scipy (OpenBLAS 0.3.30) crashes on large matrices with several
+    threads: n = 16,000 with two. Here it never sees more than a block, and the work is in matrix products all the same.
     """
     corner, _ = dpotri(dpotrf(gram[block, block], lower=1, clean=0)[0], lower=1)
     corner = np.tril(corner) + np.tril(corner, -1).T

@@ -93,7 +93,7 @@ def test_an_interrupt_exits_130_and_leaves_nothing_behind(here, stalled):
     stalled.send_signal(signal.SIGINT)
     out, err = stalled.communicate(timeout=60)
     assert (stalled.returncode, out) == (130, "")
-    assert err == "error: interrupted; no partial output was left behind\n"
+    assert err == "error: interrupted; no output was left half-written\n"
     assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
 
 
@@ -122,7 +122,7 @@ def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind
     done = subprocess.run([sys.executable, "-c", ON_A_TERMINAL], cwd=here, capture_output=True, timeout=60, check=True)
     code, _, seen = done.stdout.partition(b"\n")
     assert code == b"130"
-    assert seen.endswith(b"error: interrupted; no partial output was left behind\r\n")
+    assert seen.endswith(b"error: interrupted; no output was left half-written\r\n")
     assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l") > 0, "the cursor is shown again"
     assert [path.name for path in here.iterdir()] == ["many.parquet"]
 
@@ -138,7 +138,7 @@ def test_other_commands_leave_nothing_behind_when_interrupted(here, ratings, sta
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert child.returncode == 130
-    assert err == "error: interrupted; no partial output was left behind\n"
+    assert err == "error: interrupted; no output was left half-written\n"
     assert {path.name for path in here.iterdir()} <= {"ratings.csv", "fifo.csv"}
 
 
@@ -154,7 +154,7 @@ def test_an_interrupt_at_any_step_leaves_nothing_behind(here, ratings, ledger, p
         assert watched.seen >= at
         assert (outcome.code, outcome.err.splitlines()[-1]) == (
             130,
-            "error: interrupted; no partial output was left behind",
+            "error: interrupted; no output was left half-written",
         )
         assert [path.name for path in folder.iterdir()] == ["counted"]
         Ledger(ledger).read()

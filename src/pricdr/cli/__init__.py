@@ -35,7 +35,7 @@ from pricdr.cli import (
 from pricdr.cli.console import fail, say
 from pricdr.errors import PriCDRError
 
-_INTERRUPTED = "interrupted; no partial output was left behind"
+_INTERRUPTED = "interrupted; no output was left half-written"
 
 app = typer.Typer(
     name="pricdr",

@@ -107,6 +107,17 @@ def test_the_inverse_never_hands_lapack_more_than_a_block(monkeypatch, size):
     assert max(seen) <= (7, 7)
 
 
+def test_the_inverse_is_exact_at_the_smallest_regularisation(monkeypatch):
+    """Where most eigenvalues are λ alone: an inverse by elimination loses all digits there."""
+    monkeypatch.setattr(closed_form, "_BLOCK", 64)
+    vectors, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((300, 60)))
+    gram = vectors @ vectors.T
+    ridge = 2 * closed_form._SMALLEST * gram.diagonal().max()
+    wanted = (np.eye(300) - gram / (1 + ridge)) / ridge
+    inverse = closed_form._inverse(np.asfortranarray(np.tril(gram)), ridge)
+    np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
+
+
 def test_the_own_row_only_shifts_what_was_rated():
     """So leaving it out changes nothing that is recommended or ranked."""
     given = inputs("plaintext")

@@ -20,7 +20,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
 
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
@@ -145,32 +146,39 @@ def _inverse(gram: Square, regularisation: float) -> Square:
         raise ParameterError(f"regularisation {regularisation!r} is too small for these ratings: use a larger one")
     diagonal += regularisation
     blocks = _blocks(len(gram))
+    _factor(gram, blocks)
+    _invert(gram, blocks)
+    for block in blocks:  # (L⁻¹)ᵀ L⁻¹, a row of blocks at a time: what is below is still L⁻¹
+        gram[block, : block.stop] = gram[block.start :, block].T @ gram[block.start :, : block.stop]
     for block in blocks:
-        _sweep(gram, block, blocks)
-    for part in blocks:
-        gram[part.start :, part] *= -1
-        gram[part, part.stop :] = gram[part.stop :, part].T
-        corner = np.tril(gram[part, part])
-        gram[part, part] = corner + np.tril(corner, -1).T
+        gram[block, block.stop :] = gram[block.stop :, block].T
     return gram
 
 
-def _sweep(gram: Square, block: slice, blocks: list[slice]) -> None:
-    """One block step of Gauss and Jordan on the lower triangle; after all of them it holds the inverse, negated.
+def _factor(lower: Square, blocks: list[slice]) -> None:
+    """The L of L Lᵀ, in the place of the lower triangle.
 
     LAPACK alone would do, but the one that comes with scipy (OpenBLAS 0.3.30) crashes on large matrices with several
     threads: n = 16,000 with two. Here it never sees more than a block, and the work is in matrix products all the same.
     """
-    corner, _ = dpotri(dpotrf(gram[block, block], lower=1, clean=0)[0], lower=1)
-    corner = np.tril(corner) + np.tril(corner, -1).T
-    before, after = slice(0, block.start), slice(block.stop, len(gram))
-    column = np.zeros((len(gram), len(corner)))
-    column[before], column[after] = gram[block, before].T, gram[after, block]
-    scaled = column @ corner
-    for part in blocks:
-        gram[part.start :, part] -= scaled[part.start :] @ column[part].T
-    gram[block, before], gram[after, block] = scaled[before].T, scaled[after]
-    gram[block, block] = -corner
+    for at, block in enumerate(blocks):
+        corner, failed = dpotrf(lower[block, block], lower=1)
+        if failed:
+            raise ParameterError("regularisation is too small for these ratings: use a larger one")
+        lower[block, block] = corner
+        lower[block.stop :, block] = solve_triangular(corner, lower[block.stop :, block].T, lower=True).T
+        for part in blocks[at + 1 :]:
+            lower[part.start :, part] -= lower[part.start :, block] @ lower[part, block].T
+
+
+def _invert(lower: Square, blocks: list[slice]) -> None:
+    """L⁻¹ in the place of L: block columns from the right, and in each from the bottom, so nothing is read too late."""
+    for at, block in reversed(list(enumerate(blocks))):
+        corner = solve_triangular(lower[block, block], np.eye(block.stop - block.start), lower=True)
+        for row in reversed(blocks[at + 1 :]):
+            between = slice(block.stop, row.stop)
+            lower[row, block] = -(lower[row, between] @ lower[between, block]) @ corner
+        lower[block, block] = corner
 
 
 def _blocks(total: int) -> list[slice]:

@@ -222,3 +222,16 @@ def test_noise_never_comes_from_a_statistical_generator(path):
     """Only randomness.py (its Simulation) and the data and testing packages may touch numpy's generators."""
     assert "np.random" not in path.read_text()
     assert "numpy.random" not in path.read_text()
+
+
+@pytest.mark.parametrize("path", sorted((SRC / "models").glob("*.py")), ids=lambda p: p.stem)
+def test_a_model_reads_no_files_parses_no_arguments_and_owns_no_epoch_loop(path):
+    """Settings come from the caller, and ``training.loop`` alone steps an optimizer."""
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    outside = {"argparse", "typer", "tomllib", "json", "os", "pathlib", "io", "torch.optim"}
+    assert not imported & outside
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    used = names | {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    assert not used & {"open", "optim", "backward", "zero_grad"}

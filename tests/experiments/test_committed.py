@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -23,6 +24,41 @@ def test_every_row_was_measured_with_the_settings_in_the_spec(path):
     assert set(found) == set(wanted)
     table = (ROOT / "results" / f"{spec.name}.md").read_text(encoding="utf-8")
     assert table == report(spec, [found[run] for run in wanted])
+
+
+PAPER = {  # table 2 of the paper, Douban Book→Music: HR@10, NDCG@10, MRR@10
+    "BPR": (0.2889, 0.1058, 0.0950),
+    "NeuMF": (0.3042, 0.1187, 0.1093),
+    "DMF": (0.3315, 0.1367, 0.1100),
+    "CoNet (plaintext)": (0.3787, 0.1633, 0.1340),
+    "DDTCDR (plaintext)": (0.3934, 0.1846, 0.1506),
+    "DARec (plaintext)": (0.4285, 0.2269, 0.1711),
+    "ETL (plaintext)": (0.4545, 0.2545, 0.1987),
+    "PriCDR-J, ε = 8": (0.4675, 0.2643, 0.2034),
+    "PriCDR-S, ε = 8": (0.5097, 0.3032, 0.2397),
+}
+REFERENCE = {
+    "EASE, λ = 300 (reference)": (0.4665, 0.2923, 0.2384),
+    "EASE with the source, λ = 300, weight 0.3 (reference)": (0.4719, 0.2951, 0.2402),
+    "popularity": (0.3193, 0.1690, 0.1239),
+}
+
+
+def douban(arm: str) -> list[float]:
+    results = [result for result in read(ROOT / "results" / "compared_douban_book_music.jsonl") if result.arm == arm]
+    assert len(results) == 5
+    figures = [result.figures["sampled"]["warm"] for result in results]
+    return [fmean(found[metric] for found in figures) for metric in ("HR@10", "NDCG@10", "MRR@10")]
+
+
+@pytest.mark.parametrize("arm", PAPER)
+def test_no_rival_is_weaker_here_than_in_the_paper(arm):
+    assert all(ours >= theirs for ours, theirs in zip(douban(arm), PAPER[arm], strict=True))
+
+
+@pytest.mark.parametrize("arm", REFERENCE)
+def test_closed_forms_give_the_reference_values(arm):
+    assert douban(arm) == pytest.approx(REFERENCE[arm], abs=0.002)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("compared_*.toml")), ids=lambda p: p.stem)

@@ -48,8 +48,8 @@ def test_the_reversal_leaves_the_domain_classifier_guessing():
     assert right > 0.9
     assert error < 0.3
     right, error = told_apart(trained_with(many, replace(config, reversal=10.0), options))
-    assert right < 0.75
-    assert error > 0.6
+    assert 0.35 < right < 0.65
+    assert error > 0.65
 
 
 def test_warm_users_are_scored_from_their_target_row_and_cold_ones_from_their_source_row(planted):

@@ -35,13 +35,8 @@ def test_sparse_batches_are_the_rows_they_stand_for(seed, n, width):
     np.testing.assert_allclose(summed.numpy(), scaled[chosen] @ weights.numpy(), atol=1e-5)
 
 
-def test_hiding_empties_rows_and_dropping_keeps_sums_on_average():
-    rows = SparseRows(sp.csr_array(np.ones((4000, 9))), CPU)
-    bags = rows.all()
-    hidden = torch.arange(4000) % 2 == 0
-    left = bags.without(hidden)
-    assert not left.weights[hidden[left.row_of]].any()
-    assert torch.equal(left.weights[~hidden[left.row_of]], bags.weights[~hidden[bags.row_of]])
+def test_dropping_keeps_sums_on_average():
+    bags = SparseRows(sp.csr_array(np.ones((4000, 9))), CPU).all()
     torch.random.manual_seed(0)
     assert bags.keep(0.5).weights.sum() == pytest.approx(float(bags.weights.sum()), rel=0.03)
     assert bags.keep(1.0) is bags

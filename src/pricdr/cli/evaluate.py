@@ -40,7 +40,7 @@ def evaluate(
     *folders, where = paths
     split = load_split(where)
     kinds = ["sampled", "full"] if ranking is RankingName.BOTH else [ranking.value]
-    results = {str(folder): _measure(folder, split) for folder in folders}
+    results = {str(folder): _measure(folder, split, kinds) for folder in folders}
     content: dict[str, Any] = {}
     for kind in kinds:
         say(f"{kind} ranking" + (" (99 stored negatives)" if kind == "sampled" else " (all unrated items)"))
@@ -56,10 +56,10 @@ def evaluate(
         _write_per_user(per_user, results, kinds, split)
 
 
-def _measure(folder: Path, split: "Split") -> "dict[str, Metrics]":
-    """Every metric of every evaluated user, under both rankings."""
+def _measure(folder: Path, split: "Split", kinds: list[str]) -> "dict[str, Metrics]":
+    """Every metric of every evaluated user, under each ranking."""
     from pricdr.evaluation.metrics import per_user
-    from pricdr.evaluation.ranking import ranks
+    from pricdr.evaluation.ranking import ranks, sampled_ranks
     from pricdr.model_files import load_model
 
     model, about = load_model(folder)
@@ -67,6 +67,8 @@ def _measure(folder: Path, split: "Split") -> "dict[str, Metrics]":
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:
         raise InputError(f"{folder} has other users or items than the split")
+    if kinds == ["sampled"]:
+        return {"sampled": per_user(sampled_ranks(model.score_candidates, split.test))}
     with progress_bar() as progress:
         sampled, full = ranks(model.score, split.test, split.train.matrix, progress=progress)
     return {"sampled": per_user(sampled), "full": per_user(full)}

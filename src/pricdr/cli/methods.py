@@ -9,5 +9,10 @@ def methods() -> None:
 
     Name a method with pricdr train --method. Methods that need the source in plaintext are for comparison.
     """
+    rows = [("method", "private?", "needs", "what it is")]
     for entry in METHODS.values():
-        say(f"{entry.name:<13} {entry.summary}\n{'':<13} needs {', or '.join(kind.value for kind in entry.sees)}")
+        private, needs = (" or ".join(words) for words in zip(*((s.private, s.value) for s in entry.sees), strict=True))
+        rows.append((entry.name, private, needs, entry.summary))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:3]
+    for *cells, what in rows:
+        say("  ".join([f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)] + [what]))

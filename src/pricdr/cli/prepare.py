@@ -49,9 +49,9 @@ def prepare(
         say(f"  {name}: {len(ratings.items):,} items, {len(ratings):,} ratings")
     twins = found.twins()
     if twins:
-        ratings_twice = len(found.source.select(items=twins))
-        done = "left out of the source" if drop_twins else "kept: they tell the target what it hides, see --drop-twins"
-        say(f"  twins: {len(twins):,} source items with the raters of a target item, {ratings_twice:,} ratings, {done}")
+        twice = len(found.source.select(items=twins))
+        done = "left out of the source" if drop_twins else "kept: the source shows what a split hides (--drop-twins)"
+        say(f"  twins: {len(twins):,} source items with the raters of a target item, {twice:,} ratings, {done}")
 
 
 def _threshold(text: str) -> float | None:

@@ -123,6 +123,12 @@ class Spec:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
+def _chosen(tuned: Path | None, data: DataSpec) -> dict[str, Any]:
+    """What a search on this data chose, or on all of it where there was none without the twins."""
+    files = [] if tuned is None else [tuned / f"{name}.toml" for name in (data.name, data.folder)]
+    return next((_toml(file) for file in files if file.exists()), {})
+
+
 T = TypeVar("T")
 
 
@@ -131,7 +137,7 @@ def read_spec(path: Path, tuned: Path | None = None) -> Spec:
     table = _toml(path)
     try:
         data = _build(DataSpec, _pop(table, "data"))
-        found = _toml(tuned / f"{data.folder}.toml") if tuned and (tuned / f"{data.folder}.toml").exists() else {}
+        found = _chosen(tuned, data)
         entries = _pop(table, "arm")
         if not isinstance(entries, list):
             raise ParameterError("arms are written as [[arm]]")

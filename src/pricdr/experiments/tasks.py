@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, Split, leave_one_out
+from pricdr.data.splits import official as official_split
 from pricdr.errors import InputError
 from pricdr.experiments.spec import DataSpec
 from pricdr.files import replace_file
@@ -83,7 +84,6 @@ def _save(path: Path, task: Task) -> None:
     arrays: dict[str, Any] = {"users": np.array(task.pair.users)}
     sides = [("source", task.pair.source), ("target", task.pair.target)]
     if task.official is not None:
-        sides.append(("train", task.official.train))
         for name in ("validation", "test"):
             held_out: HeldOut = getattr(task.official, name)
             arrays[name] = np.column_stack([held_out.users, held_out.items, held_out.negatives]).astype(np.int32)
@@ -110,8 +110,7 @@ def _load(path: Path, spec: DataSpec) -> Task:
             columns = arrays[name].astype(np.int64)
             return HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
 
-        official = None
+        target, official = side("target"), None
         if spec.official is not None:
-            nobody = np.zeros(len(users), dtype=bool)
-            official = Split(side("train"), held_out("validation"), held_out("test"), nobody, None)
-        return Task(DomainPair(side("source"), side("target")), official, spec.cold)
+            official = official_split(target, held_out("validation"), held_out("test"))
+        return Task(DomainPair(side("source"), target), official, spec.cold)

@@ -16,8 +16,13 @@ class Sees(Enum):
     """What a method is given beside the target's ratings."""
 
     NOTHING = "target ratings alone"
-    RELEASE = "a release (private as the release is)"
-    PLAINTEXT = "the source's ratings in plaintext (NOT PRIVATE)"
+    RELEASE = "a release"
+    PLAINTEXT = "the source's ratings"
+
+    @property
+    def private(self) -> str:
+        """Whether a model made from it keeps the source's secrets: one without the source has none to keep."""
+        return {Sees.NOTHING: "yes", Sees.RELEASE: "as the release", Sees.PLAINTEXT: "NOT PRIVATE"}[self]
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,6 @@ class Entry:
     """module:class under pricdr.models."""
     presets: Mapping[str, str] = field(default_factory=dict)
     """Other classes of the same method, by the name of their preset."""
-
-    @property
-    def private(self) -> bool:
-        """Whether it can do without the source's plaintext ratings."""
-        return self.sees != (Sees.PLAINTEXT,)
 
     def configure(self, settings: Settings, *, preset: str = "default") -> Any:  # noqa: ANN401 - three kinds of methods
         """The method with these settings, checked by name and type; the rest as its preset has them."""

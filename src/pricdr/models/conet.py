@@ -49,7 +49,7 @@ class CoNet(PlaintextMethod):
     cross terms. Here both sides of an example belong to one user: its own side is a rating or a drawn negative, the
     other side the mean of the embeddings of what the user rated there (zero where that is nothing), in training as in
     prediction. A batch is some users with all their ratings in both domains. Two softmax classes are one logit, to
-    which the log-odds of the item alone are added.
+    which the log-odds of the item alone are added; there is dropout, and no gradient is clipped.
     """
 
     config: CoNetConfig = field(default_factory=CoNetConfig)

@@ -55,6 +55,9 @@ class DARec(PlaintextMethod):
     decoder, and a source row the target's too, so that users without target ratings can be scored from their source
     embedding; the others are scored from their target embedding. The domain classifier ends in one logit where the
     public code puts a softmax over sigmoids, and dropout, inactive there, acts in training and in training only.
+    Also new here: rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds,
+    and the target, not the source, at full weight. What is beaten is the classifier it plays against: one trained
+    afterwards, on the finished features, still tells the domains apart.
     """
 
     config: DARecConfig = field(default_factory=DARecConfig)

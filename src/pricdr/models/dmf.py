@@ -20,7 +20,8 @@ class DMF(TargetMethod):
     """User rows and item columns through towers, cosine times a learnt scale, cross-entropy over all items.
 
     Xue et al. (IJCAI 2017) take the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
-    train faster and rank better (``PaperCDR`` keeps the printed form).
+    train faster and rank better (``PaperCDR`` keeps the printed form). Every rating counts as 1, rows and
+    columns are scaled by 1/√(entries), and the ReLU comes between the two layers, not after them.
     """
 
     space: ClassVar[Mapping[str, tuple[object, ...]]] = {

@@ -32,7 +32,7 @@ class ETLConfig:
     dropout: float = 0.6
     """On the decoders' hidden layer; the paper has none."""
     source: float = 0.3
-    """Weight of what is restored of the source; the paper's 1 lets the larger domain lead."""
+    """Weight of what is restored of the source: the target is what is to be learnt."""
     equivalence: float = 0.5
     """Weight of |z − z W Wᵀ|₁, how far the transform is from leading back."""
     adversarial: float = 0.1
@@ -51,7 +51,9 @@ class ETL(PlaintextMethod):
     """NOT PRIVATE. Chen et al. (TOIS 2023), equivalent transformation learning, on rows of both domains.
 
     The discriminators are trained in the same step, through a reversed gradient, where the public code alternates two
-    optimisers (and pairs rows with the user ids of an earlier batch when on a CPU). Rows are scaled by 1/√(entries).
+    optimisers (and pairs rows with the user ids of an earlier batch when on a CPU); they have sigmoids for ReLUs.
+    Also new here: rows scaled by 1/√(entries), decoders with dropout that start at the items' log-odds, and a weight
+    on what is restored of the source, which the paper counts in full.
     Everything is summed over items and averaged over users; a domain a user never rated in teaches nothing about it.
     Users with ratings in the target are scored by their own reconstruction y′, the others by x → y.
     """

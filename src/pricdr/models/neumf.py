@@ -52,7 +52,8 @@ class NeuMF(TargetMethod):
     """σ(h · [p_u ∘ q_i ; MLP([u; i])] + c), binary cross-entropy with sampled negatives (He et al., WWW 2017).
 
     Trained at once, without pre-training the branches. The epoch is picked on validation, where the released code
-    takes the best one on test. A user without ratings has the mean of the others' vectors.
+    takes the best one on test. The MLP's layers are twice as wide and have dropout, and vectors are regularised. A user
+    without ratings has the mean of the others' vectors.
     """
 
     config: NeuMFConfig = field(default_factory=NeuMFConfig)

@@ -25,10 +25,6 @@ class Bags(NamedTuple):
         kept = torch.rand(len(self.columns), device=self.columns.device) < chance
         return self._replace(weights=self.weights * kept / chance)
 
-    def without(self, hidden: Tensor) -> "Bags":
-        """The same batch with the rows where ``hidden`` is true emptied."""
-        return self._replace(weights=self.weights * ~hidden[self.row_of])
-
     def dense(self, width: int) -> Tensor:
         """1 at every entry: the labels of a batch."""
         labels = torch.zeros(len(self.offsets), width, device=self.columns.device)

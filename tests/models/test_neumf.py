@@ -60,10 +60,10 @@ def test_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted,
     config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
     run = _Run(planted.target, config, QUICK)
     drawn = torch.tensor([[5, 9]])
-    monkeypatch.setattr(run.negatives, "draw", lambda users, count: drawn[:, :count])
-    scores = run.factors().score(run.user_of[:1].numpy())[0].astype(float)
+    monkeypatch.setattr(run.pairs.negatives, "draw", lambda users, count: drawn[:, :count])
+    scores = run.factors().score(run.pairs.user_of[:1].numpy())[0].astype(float)
     chance = 1 / (1 + np.exp(-scores))
-    wanted = -(np.log(chance[run.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
+    wanted = -(np.log(chance[run.pairs.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
     assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
     lengths = _Run(planted.target, NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), QUICK)
     assert lengths.step(torch.tensor([0])).item() > wanted

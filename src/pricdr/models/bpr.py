@@ -13,10 +13,10 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, TargetMethod
+from pricdr.models.examples import Pairs
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.negatives import Negatives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +57,8 @@ class BPR(TargetMethod):
     def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
         """Fit to ``target``; ``validation`` picks the epoch."""
         run = _Run(target, self.config, self.options)
-        rows = torch.arange(len(target), device=run.device)
         identity = f"bpr {self.config!r} {target.fingerprint()}"
-        return fit_run(run, rows, self.options, identity, validation, recording)
+        return fit_run(run, run.pairs.numbers, self.options, identity, validation, recording)
 
 
 class _Network(nn.Module):
@@ -82,29 +81,19 @@ class _Network(nn.Module):
 class _Run:
     def __init__(self, target: Ratings, config: BPRConfig, options: TrainingOptions) -> None:
         self.target, self.config, self.device = target, config, options.torch_device()
-        counts = np.diff(target.matrix.indptr)
-        self.user_of = torch.as_tensor(np.repeat(np.arange(len(counts)), counts), device=self.device)
-        self.item_of = torch.as_tensor(target.matrix.indices.astype(np.int64), device=self.device)
-        self.warm = torch.as_tensor(counts > 0, device=self.device)
-        self.negatives = Negatives(target.matrix, self.device)
+        self.pairs = Pairs(target, self.device)
         with seeded(options.seed, self.device):
             self.network = _Network(len(target.users), len(target.items), config.width).to(self.device)
 
     def step(self, ratings: Tensor) -> Tensor:
         """The loss of a batch of ratings, given by number."""
-        users = self.user_of[ratings]
-        unrated = self.negatives.draw(users, self.config.negatives)
-        return self.network.loss(users, self.item_of[ratings], unrated, self.config.regularisation)
-
-    @torch.no_grad()
-    def _users(self) -> Tensor:
-        """Everyone's vectors; who rated nothing was never trained, and gets what suits everybody."""
-        vectors = self.network.users
-        return torch.where(self.warm[:, None], vectors, vectors[self.warm].mean(dim=0))
+        pairs, users = self.pairs, self.pairs.user_of[ratings]
+        unrated = pairs.negatives.draw(users, self.config.negatives)
+        return self.network.loss(users, pairs.item_of[ratings], unrated, self.config.regularisation)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        vectors, items, bias = self._users(), self.network.items, self.network.item_bias[:, 0]
+        vectors, items, bias = self.pairs.filled(self.network.users), self.network.items, self.network.item_bias[:, 0]
         return lambda users, chosen: (vectors[users][:, None] * items[chosen]).sum(2) + bias[chosen]
 
     @torch.no_grad()
@@ -113,7 +102,7 @@ class _Run:
             method="bpr",
             users=self.target.users,
             items=self.target.items,
-            user_vectors=self._users().cpu().numpy(),
+            user_vectors=self.pairs.filled(self.network.users).cpu().numpy(),
             item_vectors=self.network.items.cpu().numpy(),
             item_bias=self.network.item_bias[:, 0].cpu().numpy(),
             seen=self.target.matrix,

@@ -12,10 +12,10 @@ from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.base import UNRECORDED, PlaintextMethod
-from pricdr.models.examples import SILENT, Examples
+from pricdr.models.examples import Examples
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_run
-from pricdr.models.interaction import Interaction, Layer
+from pricdr.models.paired import PairedRun
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags
 
@@ -70,9 +70,8 @@ class CoNet(PlaintextMethod):
     ) -> Factors:
         """Fit to both domains; users without target ratings are known by what they rated in the source."""
         run = _Run(pair, self.config, self.options)
-        rows = torch.nonzero((run.source.rows.counts > 0) | (run.target.rows.counts > 0)).squeeze(1)
         identity = f"conet {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, rows, self.options, identity, validation, recording)
+        return fit_run(run, run.rows(), self.options, identity, validation, recording)
 
 
 class _Side(nn.Module):
@@ -128,12 +127,12 @@ class _Network(nn.Module):
         return linear(hidden, *last).squeeze(-1)
 
 
-class _Run:
+class _Run(PairedRun):
+    method = "conet"
+
     def __init__(self, pair: DomainPair, config: CoNetConfig, options: TrainingOptions) -> None:
-        self.pair, self.config = pair, config
-        self.device = options.torch_device()
-        self.source = Examples(pair.source, config.negatives, self.device)
-        self.target = Examples(pair.target, config.negatives, self.device)
+        super().__init__(pair, config.negatives, options.torch_device())
+        self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(pair, config).to(self.device)
 
@@ -157,45 +156,21 @@ class _Run:
         logits = self.network.logits(side, parts) + domain.log_odds[items]
         return (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum() / max(len(items), 1)
 
-    def _user_parts(self, users: Tensor) -> Tensor:
+    def user_parts(self, users: Tensor) -> Tensor:
         network = self.network
-        parts = network.user_parts(network.target, network.source, users, self.source.rows.batch(users))
-        known = (self.source.rows.counts[users] > 0) | (self.target.rows.counts[users] > 0)
-        return torch.where(known[:, None], parts, SILENT)
+        return network.user_parts(network.target, network.source, users, self.source.rows.batch(users))
+
+    def item_parts(self) -> Tensor:
+        return self.network.item_parts(self.network.target, self.network.target.items)
+
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        return self.network.layers(self.network.target)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        network, log_odds = self.network, self.target.log_odds
-        items_parts = network.item_parts(network.target, network.target.items)
+        network, log_odds, item_parts = self.network, self.target.log_odds, self.item_parts()
 
         def score(users: Tensor, items: Tensor) -> Tensor:
-            return (
-                network.logits(network.target, self._user_parts(users)[:, None] + items_parts[items]) + log_odds[items]
-            )
+            return network.logits(network.target, self.heard(users)[:, None] + item_parts[items]) + log_odds[items]
 
         return score
-
-    @torch.no_grad()
-    def factors(self) -> Factors:
-        network, target = self.network, self.network.target
-        n_users, n_items = self.pair.target.matrix.shape
-        everyone = torch.arange(n_users, device=self.device)
-        return Factors(
-            method="conet",
-            users=self.pair.users,
-            items=self.pair.target.items,
-            user_vectors=torch.zeros(n_users, 0).numpy(),
-            item_vectors=torch.zeros(n_items, 0).numpy(),
-            item_bias=self.target.log_odds.cpu().numpy(),
-            seen=self.pair.target.matrix,
-            in_release=(self.source.rows.counts > 0).cpu().numpy(),
-            interaction=Interaction(
-                torch.cat([self._user_parts(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
-                network.item_parts(target, target.items).cpu().numpy(),
-                tuple(_layer(*layer) for layer in network.layers(target)),
-            ),
-        )
-
-
-def _layer(weights: Tensor, bias: Tensor) -> Layer:
-    return weights.detach().cpu().numpy(), bias.detach().cpu().numpy()

@@ -12,11 +12,11 @@ from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_share
 from pricdr.models.base import UNRECORDED, PlaintextMethod
-from pricdr.models.examples import SILENT, Examples
+from pricdr.models.examples import Examples
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_run
-from pricdr.models.interaction import Interaction
 from pricdr.models.networks import SparseTower
+from pricdr.models.paired import PairedRun
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags
 
@@ -73,9 +73,8 @@ class DDTCDR(PlaintextMethod):
     ) -> Factors:
         """Fit to both domains."""
         run = _Run(pair, self.config, self.options)
-        rows = torch.nonzero((run.source.rows.counts > 0) | (run.target.rows.counts > 0)).squeeze(1)
         identity = f"ddtcdr {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, rows, self.options, identity, validation, recording)
+        return fit_run(run, run.rows(), self.options, identity, validation, recording)
 
 
 class _Side(nn.Module):
@@ -121,12 +120,12 @@ class _Network(nn.Module):
         return rotation
 
 
-class _Run:
+class _Run(PairedRun):
+    method = "ddtcdr"
+
     def __init__(self, pair: DomainPair, config: DDTCDRConfig, options: TrainingOptions) -> None:
-        self.pair, self.config = pair, config
-        self.device = options.torch_device()
-        self.source = Examples(pair.source, config.negatives, self.device)
-        self.target = Examples(pair.target, config.negatives, self.device)
+        super().__init__(pair, config.negatives, options.torch_device())
+        self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(pair, config).to(self.device)
 
@@ -165,55 +164,36 @@ class _Run:
             total = total + weight * (softplus(-logits[:, 0]) + softplus(logits[:, 1:]).sum(1)).sum()
         return total / max(len(items), 1)
 
-    def _user_parts(self, users: Tensor) -> Tensor:
-        """What users add to the first layers of both networks, the target's first."""
+    def user_parts(self, users: Tensor) -> Tensor:
+        """For both networks, the target's first."""
         network = self.network
         rotation = network.rotation()
-        warm, known = self.target.rows.counts[users] > 0, self.source.rows.counts[users] > 0
+        warm = self.target.rows.counts[users] > 0
         lent = network.source.users(self.source.rows.batch(users)) @ rotation
         vectors = torch.where(warm[:, None], network.target.users(self.target.rows.batch(users)), lent)
-        parts = [network.target.user_parts(vectors), network.source.user_parts(vectors @ rotation.T)]
-        return torch.where((warm | known)[:, None], torch.cat(parts, dim=1), SILENT)
+        return torch.cat([network.target.user_parts(vectors), network.source.user_parts(vectors @ rotation.T)], dim=1)
 
-    def _item_parts(self) -> Tensor:
+    def item_parts(self) -> Tensor:
         items = self.network.target.items(self.target.columns)
         return torch.cat([self.network.target.item_parts(items), self.network.source.item_parts(items)], dim=1)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
         own, other, share = self.network.target, self.network.source, self.config.share
-        item_parts, log_odds = self._item_parts(), self.target.log_odds
+        item_parts, log_odds = self.item_parts(), self.target.log_odds
 
         def score(users: Tensor, items: Tensor) -> Tensor:
-            here, there = (self._user_parts(users)[:, None] + item_parts[items]).chunk(2, dim=2)
+            here, there = (self.heard(users)[:, None] + item_parts[items]).chunk(2, dim=2)
             return (1 - share) * own.logits(here) + share * other.logits(there) + log_odds[items]
 
         return score
 
-    @torch.no_grad()
-    def factors(self) -> Factors:
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
         """Both networks as one, block by block."""
         own, other, share = self.network.target, self.network.source, self.config.share
-        n_users, n_items = self.pair.target.matrix.shape
-        everyone = torch.arange(n_users, device=self.device)
         second = (
             torch.block_diag(own.second.weight, other.second.weight),  # type: ignore[no-untyped-call]
             torch.cat([own.second.bias, other.second.bias]),
         )
         weights = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
-        layers = (second, (weights, (1 - share) * own.last.bias + share * other.last.bias))
-        return Factors(
-            method="ddtcdr",
-            users=self.pair.users,
-            items=self.pair.target.items,
-            user_vectors=torch.zeros(n_users, 0).numpy(),
-            item_vectors=torch.zeros(n_items, 0).numpy(),
-            item_bias=self.target.log_odds.cpu().numpy(),
-            seen=self.pair.target.matrix,
-            in_release=(self.source.rows.counts > 0).cpu().numpy(),
-            interaction=Interaction(
-                torch.cat([self._user_parts(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
-                self._item_parts().cpu().numpy(),
-                tuple((weights.cpu().numpy(), bias.cpu().numpy()) for weights, bias in layers),
-            ),
-        )
+        return second, (weights, (1 - share) * own.last.bias + share * other.last.bias)

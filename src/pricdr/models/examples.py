@@ -1,9 +1,11 @@
-"""Ratings as examples beside drawn negatives: what the methods with a network over pairs train on."""
+"""Ratings as examples beside drawn negatives, one by one or by user."""
 
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from pricdr.data.ratings import Ratings
 from pricdr.training.negatives import Negatives
@@ -13,8 +15,24 @@ SILENT: Final = -1e9
 """A user part that switches every unit of a network over pairs off: what is left is the item bias."""
 
 
+class Pairs:
+    """One domain's ratings one by one, on the device."""
+
+    def __init__(self, ratings: Ratings, device: torch.device) -> None:
+        counts = np.diff(ratings.matrix.indptr)
+        self.user_of = torch.as_tensor(np.repeat(np.arange(len(counts)), counts), device=device)
+        self.item_of = torch.as_tensor(ratings.matrix.indices.astype(np.int64), device=device)
+        self.numbers = torch.arange(len(ratings), device=device)
+        self.negatives = Negatives(ratings.matrix, device)
+        self._warm = torch.as_tensor(counts > 0, device=device)
+
+    def filled(self, vectors: Tensor) -> Tensor:
+        """Everyone's vectors; who rated nothing was never trained, and gets what suits everybody."""
+        return torch.where(self._warm[:, None], vectors, vectors[self._warm].mean(dim=0))
+
+
 class Examples:
-    """One domain's ratings on the device."""
+    """One domain's ratings by user, on the device."""
 
     def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
         self._ratings, self._device = ratings, device

@@ -14,11 +14,11 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
 from pricdr.models.base import UNRECORDED, TargetMethod
+from pricdr.models.examples import Pairs
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.interaction import Interaction
 from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.negatives import Negatives
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +73,8 @@ class NeuMF(TargetMethod):
     def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
         """Fit to ``target``; ``validation`` picks the epoch."""
         run = _Run(target, self.config, self.options)
-        rows = torch.arange(len(target), device=run.device)
         identity = f"neumf {self.config!r} {target.fingerprint()}"
-        return fit_run(run, rows, self.options, identity, validation, recording)
+        return fit_run(run, run.pairs.numbers, self.options, identity, validation, recording)
 
 
 class _Network(nn.Module):
@@ -109,18 +108,15 @@ class _Network(nn.Module):
 class _Run:
     def __init__(self, target: Ratings, config: NeuMFConfig, options: TrainingOptions) -> None:
         self.target, self.config, self.device = target, config, options.torch_device()
-        counts = np.diff(target.matrix.indptr)
-        self.user_of = torch.as_tensor(np.repeat(np.arange(len(counts)), counts), device=self.device)
-        self.item_of = torch.as_tensor(target.matrix.indices.astype(np.int64), device=self.device)
-        self.warm = torch.as_tensor(counts > 0, device=self.device)
-        self.negatives = Negatives(target.matrix, self.device)
+        self.pairs = Pairs(target, self.device)
         with seeded(options.seed, self.device):
             self.network = _Network(len(target.users), len(target.items), config).to(self.device)
 
     def step(self, ratings: Tensor) -> Tensor:
         """The loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
-        network, users = self.network, self.user_of[ratings]
-        items = torch.cat([self.item_of[ratings][:, None], self.negatives.draw(users, self.config.negatives)], dim=1)
+        network, pairs = self.network, self.pairs
+        users = pairs.user_of[ratings]
+        items = torch.cat([pairs.item_of[ratings][:, None], pairs.negatives.draw(users, self.config.negatives)], dim=1)
         own, other = (embedding(users, table)[:, None] for table in (network.product_users, network.mlp_users))
         product, part = (embedding(items, table) for table in (network.product_items, network.mlp_items))
         logits = network(own * product, network.from_user(other) + network.from_item(part))
@@ -131,12 +127,8 @@ class _Run:
 
     @torch.no_grad()
     def _users(self) -> tuple[Tensor, Tensor]:
-        """Everyone's vectors of both branches; who rated nothing was never trained, and gets what suits everybody."""
-        product, mlp = (
-            torch.where(self.warm[:, None], vectors, vectors[self.warm].mean(dim=0))
-            for vectors in (self.network.product_users, self.network.mlp_users)
-        )
-        return product, mlp
+        """Everyone's vectors of both branches."""
+        return self.pairs.filled(self.network.product_users), self.pairs.filled(self.network.mlp_users)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:

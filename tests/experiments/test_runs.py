@@ -95,6 +95,30 @@ def test_arrays_prepared_otherwise_are_prepared_anew(root, tmp_path):
         load_task(DATA, root, tmp_path)
 
 
+def test_an_official_split_is_the_same_from_prepared_arrays(root, tmp_path):
+    """A user with two ratings, both held out, is cold; one who is not in the split is not evaluated."""
+    target = read_ratings(root / "toy" / "target.parquet")
+    rows = [np.flatnonzero(row) for row in target.matrix.toarray()]
+    coo = target.matrix.tocoo()
+    (tmp_path / "toy").mkdir()
+    keep = (coo.row > 0) | np.isin(coo.col, rows[0][:2])
+    write_ratings(tmp_path / "toy" / "target.parquet", target.only(keep))
+    write_ratings(tmp_path / "toy" / "source.parquet", read_ratings(root / "toy" / "source.parquet"))
+    lines = ["user,valid_item,test_item,negatives_99"]
+    for user, row in zip(target.users[:-1], rows[:-1], strict=True):
+        others = [item for at, item in enumerate(target.items) if at not in row][:99]
+        lines.append(f"{user},{target.items[row[0]]},{target.items[row[1]]},{' '.join(others)}")
+    (tmp_path / "toy" / "split.csv").write_text("\n".join(lines) + "\n")
+    spec = replace(DATA, core=None, filtered=True, official="split.csv", cold=0.0)
+    fresh, kept = (load_task(spec, tmp_path, tmp_path / "kept").split(1) for _ in range(2))
+    assert fresh.cold.sum() == 1
+    assert fresh.not_evaluated == 1
+    assert np.array_equal(kept.cold, fresh.cold)
+    assert kept.not_evaluated == fresh.not_evaluated
+    assert (kept.train.matrix != fresh.train.matrix).nnz == 0
+    assert np.array_equal(kept.test.negatives, fresh.test.negatives)
+
+
 def test_distinct_data_has_no_twins_and_keeps_the_target(root, tmp_path):
     source, target = (read_ratings(root / "toy" / f"{name}.parquet") for name in ("source", "target"))
     coo = source.matrix.tocoo()

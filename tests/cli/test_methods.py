@@ -46,7 +46,13 @@ def test_every_method_trains_evaluates_and_recommends(here, tmp_path, name):
     assert about["method"] == name
     assert about["plaintext_source"] == ("--source" in fixed)
     assert run(["evaluate", str(model), str(here / "split"), "--json", str(tmp_path / "e.json")]) == 0
-    assert 0 <= json.loads((tmp_path / "e.json").read_text())["full"]["cold"]["NDCG@10"] <= 1
+    both = json.loads((tmp_path / "e.json").read_text())
+    assert 0 <= both["full"]["cold"]["NDCG@10"] <= 1
+    sampled = ["--ranking", "sampled", "--json", str(tmp_path / "s.json")]
+    assert run(["evaluate", str(model), str(here / "split"), *sampled]) == 0
+    alone = json.loads((tmp_path / "s.json").read_text())
+    assert list(alone) == ["sampled"]
+    assert alone["sampled"]["all"] == pytest.approx(both["sampled"]["all"], abs=0.01)  # near ties may fall otherwise
     assert run(["recommend", str(model), "--out", str(tmp_path / "r.parquet"), "-k", "3"]) == 0
     assert len(pl.read_parquet(tmp_path / "r.parquet")) == 3 * 120
 

@@ -1,5 +1,6 @@
 """What is committed fits together: specs, the searches behind their settings, results and tables."""
 
+import json
 import tomllib
 from pathlib import Path
 from statistics import fmean
@@ -73,3 +74,12 @@ def test_chosen_settings_are_the_best_of_the_same_number_of_trials(path):
         assert sorted(map(str, (trial.settings for trial in tried))) == sorted(map(str, planned)), method
         assert max(tried, key=lambda trial: trial.validation).settings == settings, method
     assert {trial.method for trial in trials} == set(chosen)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "results" / "cpu").glob("*.jsonl")), ids=lambda p: p.stem)
+def test_what_was_timed_is_what_the_spec_says_and_fits_in_six_gibibytes(path):
+    spec = read_spec(ROOT / "specs" / f"{path.stem}.toml", TUNED)
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert {line["key"] for line in lines} <= {spec.key(arm) for arm in spec.arms}
+    assert len({line["arm"] for line in lines}) == len(lines)
+    assert all(line["GiB"] < 6 for line in lines)

@@ -118,6 +118,12 @@ def test_the_inverse_is_exact_at_the_smallest_regularisation(monkeypatch):
     np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
+def test_what_rounding_leaves_without_an_inverse_is_refused(monkeypatch):
+    monkeypatch.setattr(closed_form, "_SMALLEST", 0.0)
+    with pytest.raises(ParameterError, match="regularisation 1e-30 is too small"):
+        closed_form._inverse(np.asfortranarray(np.ones((40, 40))), 1e-30)
+
+
 def test_the_own_row_only_shifts_what_was_rated():
     """So leaving it out changes nothing that is recommended or ranked."""
     given = inputs("plaintext")

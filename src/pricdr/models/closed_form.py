@@ -35,8 +35,7 @@ Matrix: TypeAlias = Any
 
 _BLOCK: Final = 1024
 _SMALLEST: Final = 1e-9
-"""Of λ beside the most rated column or the longest row: far above what rounding makes of zero, so all that follows is
-positive definite."""
+"""Of λ beside the most rated column or the longest row: below it rounding has the say."""
 
 
 class Side(Enum):
@@ -142,11 +141,11 @@ def _add_product(out: Square, left: Matrix, right: Matrix) -> None:
 def _inverse(gram: Square, regularisation: float) -> Square:
     """(gram + λI)⁻¹ from the lower triangle, in gram's own memory."""
     diagonal = np.einsum("ii->i", gram)
-    if regularisation < _SMALLEST * diagonal.max(initial=0.0):
-        raise ParameterError(f"regularisation {regularisation!r} is too small for these ratings: use a larger one")
+    enough = regularisation >= _SMALLEST * diagonal.max(initial=0.0)
     diagonal += regularisation
     blocks = _blocks(len(gram))
-    _factor(gram, blocks)
+    if not enough or not _factor(gram, blocks):
+        raise ParameterError(f"regularisation {regularisation!r} is too small for these ratings: use a larger one")
     _invert(gram, blocks)
     for block in blocks:  # (L⁻¹)ᵀ L⁻¹, a row of blocks at a time: what is below is still L⁻¹
         gram[block, : block.stop] = gram[block.start :, block].T @ gram[block.start :, : block.stop]
@@ -155,8 +154,8 @@ def _inverse(gram: Square, regularisation: float) -> Square:
     return gram
 
 
-def _factor(lower: Square, blocks: list[slice]) -> None:
-    """The L of L Lᵀ, in the place of the lower triangle.
+def _factor(lower: Square, blocks: list[slice]) -> bool:
+    """The L of L Lᵀ, in the place of the lower triangle; false where rounding left none.
 
     LAPACK alone would do, but the one that comes with scipy (OpenBLAS 0.3.30) crashes on large matrices with several
     threads: n = 16,000 with two. Here it never sees more than a block, and the work is in matrix products all the same.
@@ -164,11 +163,12 @@ def _factor(lower: Square, blocks: list[slice]) -> None:
     for at, block in enumerate(blocks):
         corner, failed = dpotrf(lower[block, block], lower=1)
         if failed:
-            raise ParameterError("regularisation is too small for these ratings: use a larger one")
+            return False
         lower[block, block] = corner
         lower[block.stop :, block] = solve_triangular(corner, lower[block.stop :, block].T, lower=True).T
         for part in blocks[at + 1 :]:
             lower[part.start :, part] -= lower[part.start :, block] @ lower[part, block].T
+    return True
 
 
 def _invert(lower: Square, blocks: list[slice]) -> None:

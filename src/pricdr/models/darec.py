@@ -56,8 +56,8 @@ class DARec(PlaintextMethod):
     embedding; the others are scored from their target embedding. The domain classifier ends in one logit where the
     public code puts a softmax over sigmoids, and dropout, inactive there, acts in training and in training only.
     Also new here: rows scaled by 1/√(entries), ratings dropped from them, decoders that start at the items' log-odds,
-    and the target, not the source, at full weight. What is beaten is the classifier it plays against: one trained
-    afterwards, on the finished features, still tells the domains apart.
+    and the target, not the source, at full weight. What is beaten is the classifier it plays against: on planted
+    data, one trained afterwards on the finished features still tells the domains apart.
     """
 
     config: DARecConfig = field(default_factory=DARecConfig)

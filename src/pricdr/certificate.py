@@ -15,12 +15,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import VerificationError
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""What is issued now. Version 1 had no steps and no guide; its certificates still verify."""
+_SINCE_2: Final = ("steps", "guide", "items")
 MAX_BYTES: Final = 1 << 20
 
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
 UserList: TypeAlias = Literal["declared", "read off the ratings"]
-ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed"]
+ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]
 
 
 class _Part(BaseModel):
@@ -28,7 +30,7 @@ class _Part(BaseModel):
 
 
 class StrategyStatement(_Part):
-    """How the item rows E were built."""
+    """The strategy and its public parameters: with the dimension, all that its steps depend on."""
 
     name: str
     parameters: dict[str, float]
@@ -96,24 +98,56 @@ class DimStatement(_Part):
     noisy_mean_square: float = Field(ge=0)
 
 
+class StepStatement(_Part):
+    """One noisy computation on the ratings and what it cost."""
+
+    name: str
+    purpose: str
+    payer: Literal["listed users", "users outside the list"] = Field(description="whose ratings it read")
+    published: bool = Field(description="whether its rows are in the release; otherwise later steps alone saw them")
+    rows: int = Field(ge=1)
+    numbers: int = Field(ge=1, description="noisy numbers in a row")
+    moved: int = Field(ge=1, description="noisy numbers that one neighbouring change can move")
+    sensitivity: float = Field(gt=0, description="of the exact result, over all rows together")
+    rounding: float = Field(ge=0, description="grid steps that rounding adds to the sensitivity")
+    sigma: float = Field(ge=0)
+    grid: float = Field(gt=0)
+    refinement: int = Field(ge=1)
+    mu: float | None = Field(description="(sensitivity + rounding) / sigma; null where there is no noise")
+    share: float | None = Field(description="of the payer's mu squared")
+
+
+class GuideStatement(_Part):
+    """The release of the other party along which directions were learnt. It does not enter the promise."""
+
+    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="of its release.parquet")
+    strategy: str = Field(max_length=40)
+    private: bool
+    epsilon: float | None
+    delta: float
+    unit: Literal["rating", "user"]
+    missing_users: int = Field(ge=0, description="listed users without a row in it; they got a row of zeros")
+
+
 class Certificate(_Part):
     """Everything a release promises; see ``docs/certificate.schema.json``."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     private: bool
     epsilon: float | None = Field(description="exact; null where there is no noise")
     nominal_epsilon: float | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
     delta: float = Field(gt=0, lt=1)
     unit: Literal["rating", "user"]
-    sigma: float = Field(ge=0)
-    sensitivity: float = Field(gt=0)
-    mu: float | None = Field(
-        description="of the whole release: sensitivity/sigma, and the mean behind an automatic dim"
-    )
+    sigma: float = Field(ge=0, description="of the last step, whose rows are published")
+    sensitivity: float = Field(gt=0, description="of the last step")
+    mu: float | None = Field(description="of the whole release, every step counted")
     grid: float = Field(gt=0)
     strategy: StrategyStatement
     users: int = Field(ge=1)
+    items: int | None = Field(default=None, ge=1, description="size of the declared item universe")
     dim: int = Field(ge=1)
+    steps: list[StepStatement] = Field(default_factory=list, max_length=64)
+    guide: GuideStatement | None = None
     neighbours: str
     epsilon_at_delta: list[EpsilonAtDelta]
     whole_user: list[GroupFigure]
@@ -134,16 +168,19 @@ class Certificate(_Part):
         content = self.model_dump(mode="json")
         if self.nominal_epsilon is None:
             del content["nominal_epsilon"]
+        if self.schema_version == 1:
+            for name in _SINCE_2:
+                del content[name]
         return _canonical({**content, "digest": _digest(content)})
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Certificate":
         """The certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
         content = _parse(raw)
-        if content.get("schema_version") != SCHEMA_VERSION:
+        version = content.get("schema_version")
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
             raise VerificationError(
-                f"certificate.json has schema_version {content.get('schema_version')!r:.40}, "
-                f"this software knows {SCHEMA_VERSION}"
+                f"certificate.json has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}"
             )
         digest = content.pop("digest", None)
         try:
@@ -175,7 +212,7 @@ def rounded_up(value: float, digits: int = 6) -> float:
 def schema_text() -> str:
     """The JSON Schema of ``certificate.json``, as committed under ``docs/``."""
     schema = Certificate.model_json_schema()
-    schema["title"] = f"pricdr certificate, schema version {SCHEMA_VERSION}"
+    schema["title"] = f"pricdr certificate, schema versions 1 and {SCHEMA_VERSION}"
     schema["properties"]["digest"] = {
         "type": "string",
         "description": "SHA-256 of the same object without this key, written the same way",

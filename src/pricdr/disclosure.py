@@ -94,13 +94,20 @@ def _made(c: Certificate) -> tuple[str, ...]:
     lines = [
         f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
         f" ({c.strategy.name}{parameters}); {_entries(c)}.",
+        *_steps(c),
+        *_guide(c),
         f"Noise: {c.noise.law}, sigma {c.sigma:.6g}; sensitivity {c.sensitivity:g}"
         + ("" if c.mu is None else f"; mu {c.mu:.6g}")
         + f"; bits: {_BITS[c.noise.source]}.",
         f"User list: {c.input.user_list}. Item universe: {c.input.item_universe}.",
     ]
     if c.bounds.clip is not None:
-        lines.append(f"Every user's projected profile was clipped to norm {c.bounds.clip:g}.")
+        learnt = any(step.rounding for step in c.steps)
+        lines.append(
+            f"Every user's ratings were scaled down to a sum of at most {c.bounds.clip:g}."
+            if learnt
+            else f"Every user's projected profile was clipped to norm {c.bounds.clip:g}."
+        )
     if c.dim_chosen_by is not None:
         lines.append(
             f"The dimension was chosen by a noisy mean, {c.dim_chosen_by.noisy_mean_square:.4g}, "
@@ -109,6 +116,37 @@ def _made(c: Certificate) -> tuple[str, ...]:
     if c.input.filtered_by is not None:
         lines.append(f"The ratings had gone through a filter before: {c.input.filtered_by}.")
     return (*lines, f"Made by {c.software}.")
+
+
+def _steps(c: Certificate) -> list[str]:
+    """One line for each step where there is more than one, or where directions were learnt."""
+    if len(c.steps) < 2 and not any(step.rounding for step in c.steps):
+        return []
+    return [
+        f"Step {number} of {len(c.steps)}, {step.name}: {step.purpose}. {step.rows:,} rows of {step.numbers:,} noisy numbers"
+        + ("" if step.published else ", not published")
+        + f"; sensitivity {step.sensitivity:.4g}, sigma {step.sigma:.4g}"
+        + ("" if step.mu is None else f", mu {step.mu:.4g}")
+        + ("" if step.share is None else f" ({step.share:.1%} of what the {step.payer} paid)")
+        + "."
+        for number, step in enumerate(c.steps, 1)
+    ]
+
+
+def _guide(c: Certificate) -> list[str]:
+    if c.guide is None:
+        return []
+    g = c.guide
+    promise = (
+        f"private at epsilon {_figure(g.epsilon)}, delta {g.delta:g}, for one {g.unit}" if g.private else "NOT PRIVATE"
+    )
+    lines = [
+        f"Directions were learnt along a release of the other party ({g.strategy}, {promise}; SHA-256 {g.sha256[:16]}…). "
+        "The promise here holds whatever that release is."
+    ]
+    if g.missing_users:
+        lines.append(f"It lacks {g.missing_users:,} listed users, who got a row of zeros in it.")
+    return lines
 
 
 def _budget(c: Certificate) -> tuple[str, ...]:

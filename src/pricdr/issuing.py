@@ -6,19 +6,22 @@ the schema version: changing one means a new version, or older releases would no
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pricdr.certificate import (
+    SCHEMA_VERSION,
     BoundsStatement,
     Certificate,
     DimStatement,
     EpsilonAtDelta,
     GroupFigure,
+    GuideStatement,
     InputStatement,
     LedgerStatement,
     NoiseSource,
     NoiseStatement,
+    StepStatement,
     StrategyStatement,
     rounded_up,
 )
@@ -37,7 +40,8 @@ from pricdr.privacy.calibration import (
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
 from pricdr.privacy.guarantee import Unit, delta_warnings
 from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.strategies import BY_NAME
+from pricdr.privacy.steps import Declared, Payer, Settled, Step, total_mu, total_numbers
+from pricdr.privacy.strategies import BY_NAME, Guided, Strategy
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
@@ -53,44 +57,49 @@ class Terms:
     epsilon: float | None
     """As asked for (nominal under the paper's calibration); None where there is no noise."""
     delta: float
-    unit: Unit
     calibration: Calibration
-    bounds: Bounds
-    grid: Grid
+    declared: Declared
+    settled: tuple[Settled, ...]
     source: NoiseSource
     strategy: StrategyStatement
     dim: int
-    users: int
     input: InputStatement
+    guide: GuideStatement | None
     ledger: LedgerStatement | None
     chosen: DimStatement | None
     software: str
+    schema_version: int = SCHEMA_VERSION
 
     @classmethod
     def of(cls, certificate: Certificate) -> "Terms":
-        """The terms behind a certificate."""
+        """The terms behind a certificate: its strategy lays out the steps again, it says only how much noise each had."""
         c = certificate
-        if c.noise.refinement > MAX_REFINEMENT:
-            raise ParameterError(f"refinement may be at most {MAX_REFINEMENT}, got {c.noise.refinement}")
-        return cls(
-            epsilon=c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon,
-            delta=c.delta,
-            unit=Unit(c.unit),
-            calibration=Calibration(c.calibration),
+        declared = Declared(
             bounds=Bounds(
                 rating_bound=c.bounds.rating_bound if c.bounds.counts == "values" else None,
                 rating_step=c.bounds.rating_step,
                 clip=c.bounds.clip,
             ),
-            grid=Grid(c.sigma, c.grid, c.noise.refinement),
+            unit=Unit(c.unit),
+            users=c.users,
+            items=c.items,
+        )
+        layout = _layout(described(c), declared, chosen=c.dim_chosen_by is not None)
+        return cls(
+            epsilon=c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon,
+            delta=c.delta,
+            calibration=Calibration(c.calibration),
+            declared=declared,
+            settled=tuple(map(Settled, layout, _grids(c, layout))),
             source=c.noise.source,
             strategy=c.strategy,
             dim=c.dim,
-            users=c.users,
             input=c.input,
+            guide=c.guide,
             ledger=c.ledger,
             chosen=c.dim_chosen_by,
             software=c.software,
+            schema_version=c.schema_version,
         )
 
     @property
@@ -99,34 +108,86 @@ class Terms:
         return self.source != "none"
 
     @property
-    def sensitivity(self) -> float:
-        """How far a neighbouring change moves a row."""
-        return self.bounds.sensitivity(self.unit)
+    def bounds(self) -> Bounds:
+        """What was declared about the ratings."""
+        return self.declared.bounds
 
-    def spends(self, *, release: float = 1.0, mean: float = 1.0) -> list[tuple[float, int]]:
-        """(μ, noisy numbers per user) of the release and of the mean behind its dimension, each scaled."""
-        chosen = [] if self.chosen is None else [(mean * self.chosen.mu, 1)]
-        return [(release * self.sensitivity / self.grid.sigma, self.dim), *chosen]
+    @property
+    def unit(self) -> Unit:
+        """What is protected."""
+        return self.declared.unit
+
+    @property
+    def grid(self) -> Grid:
+        """Of the last step, whose rows are published."""
+        return self.settled[-1].grid
+
+    def epsilon_at(self, delta: float, *, mu: float | None = None) -> float:
+        """ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
+        return composed_epsilon([(total_mu(self.settled) if mu is None else mu, total_numbers(self.settled))], delta)
+
+
+def described(certificate: Certificate) -> Strategy:
+    """The strategy that a certificate names, with its parameters."""
+    stated = certificate.strategy
+    kind = BY_NAME.get(stated.name)
+    if kind is None:
+        raise VerificationError(f"strategy {stated.name!r:.40} is not one this software knows")
+    try:
+        strategy = kind.described(certificate.dim, stated.parameters)
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
+        raise VerificationError(f"strategy {kind.name} has no such parameters: {error!s:.80}") from error
+    _agree("strategy.parameters", stated.parameters, strategy.parameters())
+    return strategy
+
+
+def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[Step, ...]:
+    """The steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
+    if not chosen:
+        return strategy.steps(declared)
+    assert strategy.dim is not None
+    if not strategy.rows_cancel:
+        raise VerificationError(f"strategy {strategy.name} does not choose its dimension by the ratings")
+    mean, rows = strategy.with_dim(None).steps(declared)
+    return mean, replace(rows, numbers=strategy.dim, moved=strategy.dim)
+
+
+def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
+    """How much noise each step had, as the certificate states it."""
+    if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
+        raise ParameterError(f"refinement may be at most {MAX_REFINEMENT}")
+    if c.schema_version == 1:
+        rows = Grid(c.sigma, c.grid, c.noise.refinement)
+        if c.dim_chosen_by is None:
+            return [rows]
+        return [Grid(layout[0].sensitivity / c.dim_chosen_by.mu if c.sigma else 0.0, c.grid), rows]
+    if len(c.steps) != len(layout):
+        raise VerificationError(f"strategy {c.strategy.name} has {len(layout)} steps, the certificate {len(c.steps)}")
+    return [Grid(step.sigma, step.grid, step.refinement) for step in c.steps]
 
 
 def issue(terms: Terms) -> Certificate:
     """The certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
     epsilon, nominal = _epsilons(terms)
     _check_terms(terms)
+    last, declared = terms.settled[-1], terms.declared
     return Certificate(
-        schema_version=1,
+        schema_version=1 if terms.schema_version == 1 else 2,
         private=terms.source == "secret",
         epsilon=epsilon,
         nominal_epsilon=nominal,
         delta=terms.delta,
         unit=terms.unit.value,
-        sigma=terms.grid.sigma,
-        sensitivity=terms.sensitivity,
-        mu=composed_mu(mu for mu, _ in terms.spends()) if terms.noisy else None,
-        grid=terms.grid.sigma / grid_steps(terms.grid.refinement) if terms.noisy else terms.grid.step,
+        sigma=last.grid.sigma,
+        sensitivity=last.step.sensitivity,
+        mu=total_mu(terms.settled) if terms.noisy else None,
+        grid=last.grid.sigma / grid_steps(last.grid.refinement) if terms.noisy else last.grid.step,
         strategy=terms.strategy,
-        users=terms.users,
+        users=declared.users,
+        items=declared.items,
         dim=terms.dim,
+        steps=[] if terms.schema_version == 1 else [_step(one, terms) for one in terms.settled],
+        guide=terms.guide,
         neighbours=_neighbours(terms),
         epsilon_at_delta=_curve(terms),
         whole_user=_whole_user(terms),
@@ -140,8 +201,8 @@ def issue(terms: Terms) -> Certificate:
         noise=NoiseStatement(
             law="discrete Gaussian on the grid, independent in every coordinate" if terms.noisy else "none",
             source=terms.source,
-            refinement=terms.grid.refinement,
-            grid_steps_per_sigma=grid_steps(terms.grid.refinement) if terms.noisy else None,
+            refinement=last.grid.refinement,
+            grid_steps_per_sigma=grid_steps(last.grid.refinement) if terms.noisy else None,
             lattice_factor=LATTICE_FACTOR,
             sampler_distance=SAMPLER_DISTANCE,
         ),
@@ -151,6 +212,27 @@ def issue(terms: Terms) -> Certificate:
         not_protected=_not_protected(terms),
         warnings=_warnings(terms),
         software=terms.software,
+    )
+
+
+def _step(one: Settled, terms: Terms) -> StepStatement:
+    step, grid = one.step, one.grid
+    whole = composed_mu(other.mu for other in terms.settled if other.step.payer is step.payer) if terms.noisy else 0.0
+    return StepStatement(
+        name=step.name,
+        purpose=step.purpose,
+        payer=step.payer.value,
+        published=step.published,
+        rows=step.rows,
+        numbers=step.numbers,
+        moved=step.moved,
+        sensitivity=step.sensitivity,
+        rounding=step.rounding(grid),
+        sigma=grid.sigma,
+        grid=grid.sigma / grid_steps(grid.refinement) if terms.noisy else grid.step,
+        refinement=grid.refinement,
+        mu=one.mu if terms.noisy else None,
+        share=(one.mu / whole) ** 2 if terms.noisy else None,
     )
 
 
@@ -168,13 +250,14 @@ def check(certificate: Certificate) -> None:
 
 def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
     """(exact, nominal) ε; refuses an ε below what σ gives."""
+    sigmas = [one.grid.sigma for one in terms.settled]
     if not terms.noisy:
-        if terms.grid.sigma or terms.epsilon is not None:
+        if any(sigmas) or terms.epsilon is not None:
             raise VerificationError("a release without noise cannot state sigma or epsilon")
         return None, None
-    if not terms.grid.sigma or terms.epsilon is None:
+    if not all(sigmas) or terms.epsilon is None:
         raise VerificationError("sigma and epsilon must be stated where there is noise")
-    delivered = composed_epsilon(terms.spends(), terms.delta)
+    delivered = terms.epsilon_at(terms.delta)
     if terms.calibration is Calibration.PAPER:
         _agree("sigma", terms.grid.sigma, paper_sigma(terms.epsilon, terms.delta, dim=terms.dim))
         if not math.isfinite(delivered):
@@ -189,19 +272,23 @@ def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
 
 def _check_terms(terms: Terms) -> None:
     """Relations between terms that no derived field shows."""
-    kind = BY_NAME.get(terms.strategy.name)
-    if kind is None:
-        raise VerificationError(f"strategy {terms.strategy.name!r:.40} is not one this software knows")
-    if (terms.input.item_universe == "not needed") and kind.needs_catalogue:
+    kind = BY_NAME[terms.strategy.name]
+    universe = terms.input.item_universe
+    if universe == "not needed" and kind.needs_catalogue:
         raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
+    if terms.schema_version > 1 and (universe == "declared") != (terms.declared.items is not None):
+        raise VerificationError("an item universe is declared with its size, or neither is stated")
+    if (terms.guide is not None) != (kind.name == Guided.name):
+        raise VerificationError(f"strategy {kind.name} and the statement about a guide do not fit")
+    if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
+        raise VerificationError("the guide lacks every listed user")
+    total = total_mu(terms.settled) if terms.noisy else math.inf
     if terms.chosen is not None and terms.noisy:
-        total = composed_mu(mu for mu, _ in terms.spends())
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
     if terms.ledger is not None:
         account = terms.ledger
         least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
-        total = composed_mu(mu for mu, _ in terms.spends()) if terms.noisy else math.inf
         if account.mu_total < total * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
             raise VerificationError("the ledger's totals are less than its releases cost")
         if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
@@ -209,18 +296,20 @@ def _check_terms(terms: Terms) -> None:
 
 
 def _neighbours(terms: Terms) -> str:
+    unlisted = any(one.step.payer is Payer.UNLISTED for one in terms.settled)
+    everybody = " (listed or not)" if unlisted else ""
     if terms.unit is Unit.RATING:
         return (
-            "two inputs over the same listed users that differ in one (user, item) entry, "
+            f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
             f"each value within [0, {terms.bounds.largest:g}], not rated being 0"
         )
-    return "two inputs over the same listed users that differ in all ratings of one user, however many"
+    return f"two inputs over the same listed users that differ in all ratings of one user{everybody}, however many"
 
 
 def _curve(terms: Terms) -> list[EpsilonAtDelta]:
     if not terms.noisy:
         return []
-    return [EpsilonAtDelta(delta=d, epsilon=_stated(composed_epsilon(terms.spends(), d))) for d in DELTAS]
+    return [EpsilonAtDelta(delta=d, epsilon=_stated(terms.epsilon_at(d))) for d in DELTAS]
 
 
 def _whole_user(terms: Terms) -> list[GroupFigure]:
@@ -232,15 +321,20 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
     if terms.unit is Unit.USER or not terms.noisy:
         return []
 
-    def cost(release: float, mean: float) -> float | None:
-        return _stated(composed_epsilon(terms.spends(release=release, mean=mean), terms.delta))
+    whole = total_mu(terms.settled)
+
+    def cost(mu: float) -> float | None:
+        return _stated(terms.epsilon_at(terms.delta, mu=mu))
+
+    def typical(t: int) -> float:
+        return composed_mu(one.mu * (t if one.step.name == "dimension" else t**0.5) for one in terms.settled)
 
     return [
         GroupFigure(
             ratings=t,
-            removed_at_worst=cost(t, t),
-            replaced_at_worst=cost(2 * t, 2 * t),
-            removed_typically=cost(t**0.5, t) if BY_NAME[terms.strategy.name].rows_cancel else None,
+            removed_at_worst=cost(t * whole),
+            replaced_at_worst=cost(2 * t * whole),
+            removed_typically=cost(typical(t)) if BY_NAME[terms.strategy.name].rows_cancel else None,
         )
         for t in GROUP_SIZES
     ]
@@ -262,6 +356,16 @@ def _not_protected(terms: Terms) -> list[str]:
             "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
             "and item sets fixed; which users and items survived the filter is not covered."
         )
+    if BY_NAME[terms.strategy.name].learns:
+        found.append(
+            "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
+            "not take that user's ratings out of the other rows."
+        )
+    if terms.guide is not None:
+        found.append(
+            "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
+            "of the same ratings."
+        )
     if terms.unit is Unit.RATING:
         found.append("A user's taste as a whole: the promise is for one rating; the section on a whole user says more.")
     found.append("What other releases of the same ratings tell, unless one ledger counts them all.")
@@ -270,8 +374,11 @@ def _not_protected(terms: Terms) -> list[str]:
 
 
 def _warnings(terms: Terms) -> list[str]:
-    found = list(delta_warnings(terms.delta, terms.users))
-    if terms.noisy and not terms.grid.keeps_signal(terms.bounds, terms.dim):
+    found = list(delta_warnings(terms.delta, terms.declared.users))
+    if terms.guide is not None and not terms.guide.private:
+        found.append("the guide is NOT PRIVATE: it protects nobody on the other side")
+    exact = terms.settled[-1].step.spread is None  # learnt rows pay for their rounding instead
+    if terms.noisy and exact and not terms.grid.keeps_signal(terms.bounds, terms.dim):
         found.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
     return found
 

@@ -5,10 +5,11 @@ Holding a release in memory needs numpy alone, so that models can train where no
 """
 
 import hashlib
+import io
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,12 @@ class Release:
             )
         self.matrix.flags.writeable = False
 
+    def sha256(self) -> str:
+        """SHA-256 of its ``release.parquet``, whether it was written already or not."""
+        buffer = io.BytesIO()
+        _write_matrix(buffer, self.matrix, self.users)
+        return hashlib.sha256(buffer.getvalue()).hexdigest()
+
     def __repr__(self) -> str:
         """Sizes and the promise."""
         c = self.certificate
@@ -76,7 +83,8 @@ class Release:
         from pricdr.signing import public_text, read_private_key, sign
 
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
-        _write_matrix(staging / MATRIX, self.matrix, self.users)
+        with (staging / MATRIX).open("wb") as file:
+            _write_matrix(file, self.matrix, self.users)
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
             update={
@@ -192,9 +200,21 @@ def _check_readme(path: Path, certificate: "Certificate") -> None:
 
 
 def _check_matrix(release: Release) -> None:
-    grid, sigma, total = release.certificate.grid, release.certificate.sigma, 0.0
-    for start in range(0, len(release.matrix), _ROWS_PER_CHECK):
-        rows = release.matrix[start : start + _ROWS_PER_CHECK].astype(np.float64)
+    """Every published step has columns of its own: multiples of its grid, with at least the noise its σ says."""
+    c = release.certificate
+    blocks = [(step.numbers, step.grid, step.sigma) for step in c.steps if step.published]
+    at = 0
+    for width, grid, sigma in blocks or [(c.dim, c.grid, c.sigma)]:
+        _check_columns(release.matrix[:, at : at + width], grid, sigma)
+        at += width
+    if at != c.dim:
+        raise VerificationError(f"the published steps have {at} columns, the certificate states {c.dim}")
+
+
+def _check_columns(columns: FloatArray, grid: float, sigma: float) -> None:
+    total = 0.0
+    for start in range(0, len(columns), _ROWS_PER_CHECK):
+        rows = columns[start : start + _ROWS_PER_CHECK].astype(np.float64)
         if not np.isfinite(rows).all():
             raise VerificationError(f"{MATRIX} holds a value that is not a finite number")
         steps = rows / grid
@@ -202,7 +222,7 @@ def _check_matrix(release: Release) -> None:
         if (np.abs(steps - np.rint(steps)) > np.abs(steps) * 2.0**-22).any():
             raise VerificationError(f"{MATRIX} holds a value that is not a multiple of the grid")
         total += float(np.einsum("ij,ij->", rows, rows))
-    if total < sigma**2 * _least_square_sum(release.matrix.size):
+    if total < sigma**2 * _least_square_sum(columns.size):
         raise VerificationError(f"{MATRIX} holds less noise than sigma says: its values are too small")
 
 
@@ -213,13 +233,13 @@ def _least_square_sum(count: int) -> float:
     return 2 * float(gammaincinv(count / 2, 1e-12))
 
 
-def _write_matrix(path: Path, matrix: FloatArray, users: Ids) -> None:
+def _write_matrix(file: IO[bytes], matrix: FloatArray, users: Ids) -> None:
     import polars as pl
 
     frame = pl.DataFrame({"user": pl.Series(users, dtype=pl.String), "vector": pl.Series(matrix)})
-    with path.open("wb") as file:  # a file, not a name: polars reads names as patterns and wants them in UTF-8
-        # No compression and no statistics: the file's size must depend on nothing but the ids and the shape.
-        frame.write_parquet(file, compression="uncompressed", statistics=False)
+    # A file, not a name: polars reads names as patterns and wants them in UTF-8. No compression and no statistics: the
+    # size must depend on nothing but the ids and the shape.
+    frame.write_parquet(file, compression="uncompressed", statistics=False)
 
 
 def _read_matrix(path: Path) -> tuple[FloatArray, Ids]:

@@ -1,6 +1,8 @@
 """``Bounds``: what the source declares about its data, so that nothing about values is read off the ratings."""
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -8,6 +10,9 @@ import scipy.sparse as sp
 from pricdr.data.ratings import CSR, Ratings
 from pricdr.errors import ParameterError, require_positive
 from pricdr.privacy.guarantee import Unit
+
+UNITS_PER_STEP: Final = 256
+"""Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +26,8 @@ class Bounds:
     rating_bound: float | None = None
     rating_step: float = 1.0
     clip: float | None = None
-    """Largest norm of a user's projected profile; required for the user unit, refused for the rating unit."""
+    """Required for the user unit, refused for the rating unit: the largest norm of a user's projected profile, or, for
+    a strategy that learns from the ratings, the largest sum of a user's ratings."""
 
     def __post_init__(self) -> None:
         for name in ("rating_bound", "rating_step", "clip"):  # a numpy scalar could wrap round in later arithmetic
@@ -63,7 +69,10 @@ class Bounds:
                 raise ParameterError(f"clip belongs to the user unit, got clip = {self.clip!r} with unit rating")
             return self.largest
         if self.clip is None:
-            raise ParameterError("unit user needs a clip: the largest norm of a user's projected profile")
+            raise ParameterError(
+                "unit user needs a clip: the largest norm of a user's projected profile (jlt, sjlt, features), or the "
+                "largest sum of a user's ratings (spectral, guided)"
+            )
         return 2 * self.clip
 
     def entries(self, ratings: Ratings) -> CSR:
@@ -76,3 +85,27 @@ class Bounds:
             rounded = np.rint(matrix.data / self.rating_step)
             steps = np.fmax(np.fmin(rounded, self.levels), 0).astype(np.int32)
         return sp.csr_array((steps, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+    @property
+    def most_units(self) -> int:
+        """The clip in units: the largest sum of a user's ratings that :meth:`limited` leaves."""
+        assert self.clip is not None, "the user unit has a clip"
+        most = math.floor(self.clip / self.rating_step * UNITS_PER_STEP * (1 - 1e-12))
+        if most < 1:
+            raise ParameterError(f"clip {self.clip:g} is too small: less than 1/{UNITS_PER_STEP} of a rating step")
+        return most
+
+    def limited(self, entries: CSR) -> CSR:
+        """Entries in units of 1/256 rating step, each user's scaled so that they add up to at most the clip.
+
+        Rounded down, in whole numbers: the sum never exceeds it. One user's ratings have no say in another's.
+
+        >>> row = sp.csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
+        >>> Bounds(clip=2.0).limited(row).toarray().tolist()
+        [[127, 127, 127, 127], [256, 0, 0, 0]]
+        """
+        units = entries.astype(np.int64) * UNITS_PER_STEP
+        sums = np.asarray(units.sum(axis=1)).ravel()
+        over = np.repeat(np.maximum(sums, self.most_units), np.diff(units.indptr))
+        data = units.data * self.most_units // over
+        return sp.csr_array((data, units.indices, units.indptr), shape=units.shape)

@@ -42,17 +42,22 @@ def choose_dim(
     changes it by at most c², where the squares are capped.
     """
     squares = np.asarray(entries.astype(np.int64).power(2).sum(axis=1)).ravel()
+    sensitivity = mean_sensitivity(bounds, unit)
     if unit is Unit.USER:
-        assert bounds.clip is not None
-        sensitivity = math.ceil(min((bounds.clip / bounds.rating_step) ** 2, 2.0**52))
         squares = np.minimum(squares, sensitivity)
-    else:
-        sensitivity = bounds.levels**2
     scale = _room(mu) / sensitivity
     drawn = int(DiscreteGaussian(randomness, "dimension", refinement=MAX_REFINEMENT).draw(0, 1)[0])
     noisy = (math.floor(int(squares.sum()) * scale) + drawn) / scale
     mean = max(0.0, noisy * bounds.rating_step**2 / entries.shape[0])
     return ChosenDim(dim_for(mean, sigma), mu, mean)
+
+
+def mean_sensitivity(bounds: Bounds, unit: Unit) -> int:
+    """How far a neighbouring change moves the sum of squared ratings, in squared rating steps."""
+    if unit is Unit.RATING:
+        return bounds.levels**2
+    assert bounds.clip is not None
+    return math.ceil(min((bounds.clip / bounds.rating_step) ** 2, 2.0**52))
 
 
 def dim_for(mean_square: float, sigma: float) -> int:

@@ -13,14 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.blocks import Progress, each_block, silent
-from pricdr.data.ratings import CSR, Ids
+from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.strategies.base import FloatArray, Strategy
-from pricdr.randomness import Randomness
 
+FloatArray: TypeAlias = npt.NDArray[np.float32]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 IntegerArray: TypeAlias = npt.NDArray[Any]
 
@@ -109,29 +108,6 @@ def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
 
     each_block(len(rows), max(1, _CELLS_PER_BLOCK // dim), quantise)
     return out
-
-
-def draw(
-    entries: CSR,
-    items: Ids,
-    strategy: Strategy,
-    *,
-    grid: Grid,
-    bounds: Bounds,
-    randomness: Randomness,
-    noisy: bool = True,
-    progress: Progress = silent,
-) -> FloatArray:
-    """The published matrix; whether it is private depends on where ``randomness`` comes from."""
-    rows = strategy.item_rows(items, randomness, progress)
-    return release_rows(
-        entries,
-        on_grid(rows, radius=grid.radius(bounds)),
-        grid=grid,
-        bounds=bounds,
-        noise=DiscreteGaussian(randomness, "noise", refinement=grid.refinement) if noisy else None,
-        progress=progress,
-    )
 
 
 def release_rows(

@@ -9,7 +9,11 @@ import numpy.typing as npt
 from pricdr.blocks import Progress, each_block
 from pricdr.data.ratings import Ids
 from pricdr.errors import require_count
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.run import Entries, Run
+from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 
 _ITEMS_PER_BLOCK: Final = 512
@@ -26,6 +30,7 @@ class JLT:
     name: ClassVar[str] = "jlt"
     needs_catalogue: ClassVar[bool] = False
     rows_cancel: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
 
     dim: int | None = 200
     """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
@@ -35,9 +40,26 @@ class JLT:
             require_count(dim=self.dim)
             object.__setattr__(self, "dim", int(self.dim))
 
-    def with_dim(self, dim: int) -> "JLT":
-        """The same strategy with ``dim`` columns."""
+    def with_dim(self, dim: int | None) -> "JLT":
+        """The same strategy with ``dim`` columns, or with the choice left open."""
         return replace(self, dim=dim)
+
+    def resolved(self, guarantee: Guarantee, users: Ids) -> "JLT":
+        """Itself: a dimension that was not given is chosen by a small part of the budget."""
+        return self
+
+    @classmethod
+    def described(cls, dim: int, parameters: dict[str, float]) -> "JLT":
+        """The strategy that a certificate describes."""
+        return cls(dim=dim, **parameters)  # type: ignore[arg-type]
+
+    def steps(self, declared: Declared) -> tuple[Step, ...]:
+        """One step, and one before it where the dimension is to be chosen."""
+        return fixed_steps(declared, self.dim)
+
+    def publish(self, entries: Entries, run: Run) -> FloatArray:
+        """Products with random rows."""
+        return publish_fixed(self.item_rows(entries.items, run.randomness, run.progress), entries, run)
 
     def parameters(self) -> dict[str, float]:
         """Public parameters for the certificate: none beyond the dimension."""
@@ -66,6 +88,12 @@ def unit_rows(rows: FloatArray) -> FloatArray:
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
     np.divide(rows, norms, out=rows, where=norms > 0)
     return rows
+
+
+def unit_gaussian_rows(stream: Stream, count: int, dim: int) -> FloatArray:
+    """So many unit rows in independent random directions, in the stream's order."""
+    numbers = count * dim + count * dim % 2
+    return unit_rows(normals_from(stream.read(0, 4 * numbers))[: count * dim].reshape(count, dim))
 
 
 def normals_from(bits: Bytes) -> FloatArray:

@@ -8,7 +8,11 @@ import numpy as np
 from pricdr.blocks import Progress, each_block
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError, require_count
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.run import Entries, Run
+from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.privacy.strategies.gaussian import normals_from, unit_rows
 from pricdr.randomness import Bytes, Randomness
 
@@ -28,6 +32,7 @@ class SJLT:
     name: ClassVar[str] = "sjlt"
     needs_catalogue: ClassVar[bool] = True
     rows_cancel: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
 
     dim: int | None = 200
     """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
@@ -41,9 +46,26 @@ class SJLT:
         if not 0 < self.density <= 1:
             raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
 
-    def with_dim(self, dim: int) -> "SJLT":
-        """The same strategy with ``dim`` columns."""
+    def with_dim(self, dim: int | None) -> "SJLT":
+        """The same strategy with ``dim`` columns, or with the choice left open."""
         return replace(self, dim=dim)
+
+    def resolved(self, guarantee: Guarantee, users: Ids) -> "SJLT":
+        """Itself: a dimension that was not given is chosen by a small part of the budget."""
+        return self
+
+    @classmethod
+    def described(cls, dim: int, parameters: dict[str, float]) -> "SJLT":
+        """The strategy that a certificate describes."""
+        return cls(dim=dim, **parameters)
+
+    def steps(self, declared: Declared) -> tuple[Step, ...]:
+        """One step, and one before it where the dimension is to be chosen."""
+        return fixed_steps(declared, self.dim)
+
+    def publish(self, entries: Entries, run: Run) -> FloatArray:
+        """Products with random rows."""
+        return publish_fixed(self.item_rows(entries.items, run.randomness, run.progress), entries, run)
 
     def parameters(self) -> dict[str, float]:
         """Public parameters for the certificate."""

@@ -1,0 +1,69 @@
+"""``ItemFeatures``: what the public knows about items, as numbers. A table of its own, apart from any ratings."""
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.ratings import Ids
+from pricdr.errors import InputError
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+
+MOST_COLUMNS: Final = 4096
+_LARGEST: Final = 1e100
+
+
+@dataclass(frozen=True, eq=False)
+class ItemFeatures:
+    """One row of finite numbers per item."""
+
+    items: Ids
+    rows: FloatArray
+    """Items x columns."""
+
+    def __post_init__(self) -> None:
+        if self.rows.ndim != 2 or self.rows.shape[0] != len(self.items) or not self.rows.size:
+            raise InputError(f"item features of shape {self.rows.shape} do not fit {len(self.items):,} items")
+        if len(set(self.items)) != len(self.items):
+            raise InputError("item features must have one row per item")
+        if self.rows.shape[1] > MOST_COLUMNS:
+            raise InputError(f"item features may have at most {MOST_COLUMNS:,} columns, got {self.rows.shape[1]:,}")
+        if not np.isfinite(self.rows).all() or np.abs(self.rows).max() > _LARGEST:
+            raise InputError("item features must be finite numbers below 1e100")
+
+    @classmethod
+    def of_tags(cls, items: Ids, tags: list[tuple[str, ...]]) -> "ItemFeatures":
+        """A column per tag, weighing more the fewer items have it (its inverse document frequency).
+
+        Of more than 4,096 tags the most frequent are kept.
+
+        >>> ItemFeatures.of_tags(("a", "b"), [("war",), ("war", "love")]).rows.round(2).tolist()
+        [[1.0, 0.0], [1.0, 1.69]]
+        """
+        counts: dict[str, int] = {}
+        for own in tags:
+            for tag in set(own):
+                counts[tag] = counts.get(tag, 0) + 1
+        kept = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_COLUMNS]
+        if not kept:
+            raise InputError("the item features hold no tag")
+        at = {tag: position for position, tag in enumerate(kept)}
+        rows = np.zeros((len(items), len(kept)))
+        for row, own in enumerate(tags):
+            for tag in own:
+                if tag in at:
+                    rows[row, at[tag]] = 1 + np.log(len(items) / counts[tag])
+        return cls(items, rows)
+
+    def leading(self, dim: int) -> npt.NDArray[np.float32]:
+        """``dim`` leading principal directions of the centred table, rows at norm 1; zeros stay zeros."""
+        centred = self.rows - self.rows.mean(axis=0)
+        if dim < self.rows.shape[1]:
+            _, vectors = np.linalg.eigh(centred.T @ centred)
+            centred = centred @ vectors[:, ::-1][:, :dim]
+        norms = np.sqrt(np.einsum("ij,ij->i", centred, centred))
+        return np.divide(centred, norms[:, None], out=np.zeros_like(centred), where=norms[:, None] > 0).astype(
+            np.float32
+        )

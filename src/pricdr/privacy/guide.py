@@ -1,0 +1,70 @@
+"""From noisy rows per user to a guide: whitened, clipped, in whole steps. Post-processing of what was released already.
+
+The guarantee of the party that uses a guide must not depend on it. So whatever arrives here, every row that leaves has
+norm at most 1; what cannot be a guide is refused.
+"""
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.ratings import Ids
+from pricdr.errors import InputError
+from pricdr.privacy.sums import Float64Array, IntegerArray, whole_guide
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+
+MOST_COLUMNS: Final = 4096
+_LARGEST: Final = 1e100
+"""Numbers beyond this would overflow in a sum of squares."""
+FLOOR: Final = 1e-6
+"""Of the largest eigenvalue: directions below it are not amplified further."""
+PERCENTILE: Final = 90.0
+"""Rows longer than this percentile of the norms are clipped to it."""
+
+
+def guide(rows: Float64Array, dim: int, *, present: BoolArray | None = None) -> IntegerArray:
+    """Guide rows of at most ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
+
+    Args:
+        rows: one noisy row per user.
+        dim: leading principal directions to keep; where there are fewer columns, all of them.
+        present: users who have a row; the others get a row of zeros and count for nothing.
+
+    Rows that say nothing, all of them or nine in ten the same, give a guide of zeros.
+    """
+    if rows.shape[1] > MOST_COLUMNS:
+        raise InputError(f"a guide may have at most {MOST_COLUMNS:,} columns, got {rows.shape[1]:,}")
+    there = np.ones(len(rows), dtype=bool) if present is None else present
+    if not np.isfinite(rows).all() or np.abs(rows).max(initial=0.0) > _LARGEST:
+        raise InputError("a guide must hold finite numbers below 1e100")
+    if not there.any():
+        raise InputError("the guide has no row for any listed user")
+    known = rows[there].astype(np.float64)
+    known -= known.mean(axis=0)
+    values, vectors = np.linalg.eigh(known.T @ known / len(known))
+    values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
+    if not values[0] > 0:
+        return whole_guide(np.zeros((len(rows), len(values))))
+    white = known @ (vectors / np.sqrt(np.maximum(values, FLOOR * values[0])))
+    if len(values) == rows.shape[1]:
+        white = white @ vectors.T  # symmetric whitening: no direction is turned where none is left out
+    norms = np.sqrt(np.einsum("ij,ij->i", white, white))
+    scale = float(np.percentile(norms, PERCENTILE))
+    out = np.zeros((len(rows), white.shape[1]))
+    if scale > 0:
+        out[there] = white / scale
+    return whole_guide(out)
+
+
+def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, BoolArray]:
+    """The rows of ``users``, in their order, and which of them have one; rows of other users are left out."""
+    at = {user: position for position, user in enumerate(owners)}
+    if len(at) != len(owners) or len(owners) != len(rows):
+        raise InputError("a guide must have one row per user")
+    places = np.array([at.get(user, -1) for user in users], dtype=np.int64)
+    present = places >= 0
+    out = np.zeros((len(users), rows.shape[1]))
+    out[present] = rows[places[present]]
+    return out, present

@@ -1,0 +1,138 @@
+"""A private model of items: which way each one points, learnt from noisy sums over the users who rated it.
+
+One round: every user gets a vector from the items it rated, inside and never stored; every item adds up the vectors of
+its raters, and noise; what comes out is centred, whitened and scaled to unit rows. The theorem of ``sums`` with users
+and items exchanged keeps the sensitivity at b·√(1 + c²), where c weighs a last column that counts raters.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from pricdr.data.ratings import CSR, Ids
+from pricdr.privacy.run import Run, Secrets
+from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
+from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
+from pricdr.randomness import Stream
+
+BUCKET_CAP: Final = 16
+"""Ratings of one user that count in one bucket. A cap on single entries moves no further than the entries do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemModel:
+    """The constants of the rounds; see ``docs/mathematics.md``, section 9."""
+
+    dim: int
+    rounds: int
+    count_weight: float
+    """c: weight of the column that counts raters."""
+    user_prior: float
+    """Added under the root of a user's vector: users with few ratings get short ones."""
+    floor: float
+    """Of the largest eigenvalue: directions below it are not amplified further."""
+
+    def learn(self, groups: "list[Group]", n_items: int, run: Run, secrets: Secrets) -> Float64Array:
+        """Unit rows, one per item (or bucket), private like everything the rounds' noise has passed."""
+        rows = unit_gaussian_rows(run.randomness.stream("first item rows"), n_items, self.dim).astype(np.float64)
+        for number in range(1, self.rounds + 1):
+            guide = whole_guide(rows)
+            noisy, variance = np.zeros((n_items, self.dim + 1)), 0.0
+            for group in groups:
+                sums, scale = self._sums(group, guide, number, run, secrets)
+                noisy += group.weight * sums
+                variance += (group.weight * scale) ** 2
+            rows = self._rows(noisy, variance, last=number == self.rounds)
+        return rows
+
+    def _sums(
+        self, group: "Group", guide: Float64Array, number: int, run: Run, secrets: Secrets
+    ) -> tuple[Float64Array, float]:
+        """Noisy sums over the raters of each item, and the σ of their noise."""
+        name = group.step_name(number)
+        by_item = group.entries.T
+        users = directions(by_item, guide, value=group.value, prior=self.user_prior * group.value**2, secrets=secrets)
+        counted = secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)]))
+        grid = run.grid(name)
+        sums = noisy_sums(
+            by_item,
+            counted,
+            step=run.step(name),
+            grid=grid,
+            value=group.value,
+            noise=run.noise(name),
+            secrets=secrets,
+            progress=run.progress,
+        )
+        return sums, grid.sigma
+
+    def _rows(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
+        """Post-processing: centred by the counts, whitened less the noise's own Gram, rows at norm 1.
+
+        Before the last round, rows that are mostly noise are shortened (Wiener).
+        """
+        counts = np.maximum(noisy[:, -1] / self.count_weight, 0.0)
+        sums = noisy[:, :-1]
+        if counts.sum() > 0:
+            sums = sums - np.outer(counts, sums.sum(axis=0) / counts.sum())
+        gram = sums.T @ sums - len(sums) * variance * np.eye(self.dim)
+        values, vectors = np.linalg.eigh(gram)
+        if not values[-1] > 0:  # nothing but noise: whatever way the rows point is as good as any other
+            values = np.ones_like(values)
+        scale = 1 / np.sqrt(np.maximum(values, self.floor * values[-1]))
+        white = sums @ (vectors * scale)
+        squares = np.einsum("ij,ij->i", white, white)
+        norms = np.sqrt(np.where(squares > 0, squares, 1.0))
+        rows: Float64Array = white / norms[:, None]
+        if not last:
+            expected = variance * float((scale**2).sum())
+            rows *= np.sqrt(np.maximum(0.0, squares - expected) / np.where(squares > 0, squares, 1.0))[:, None]
+        return rows
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Users who pay for the same steps, and how much their sums count beside the other group's."""
+
+    entries: CSR
+    """Users x items (or buckets), whole units of ``value``."""
+    value: float
+    weight: float
+    label: str = ""
+
+    def step_name(self, number: int) -> str:
+        """The step that this group's sums are paid by in a round."""
+        return step_name(number, self.label)
+
+
+def step_name(number: int, label: str = "") -> str:
+    """What the step of a round is called.
+
+    >>> step_name(1), step_name(2, "users outside the list")
+    ('item sums 1', 'item sums 2, users outside the list')
+    """
+    return f"item sums {number}" + (f", {label}" if label else "")
+
+
+def round_shares(rounds: int) -> list[float]:
+    """How the rounds divide what they have: each gets twice what the one before got.
+
+    >>> [round(share, 3) for share in round_shares(2)]
+    [0.333, 0.667]
+    """
+    return [2.0**number / (2.0**rounds - 1) for number in range(rounds)]
+
+
+def into_buckets(entries: CSR, items: Ids, buckets: int, stream: Stream, *, cap: int) -> CSR:
+    """The same ratings over hashed items: those of a user in one bucket add up, to ``cap`` units at most.
+
+    The hash is keyed, and which items exist shows nowhere: every bucket has a row and noise.
+    """
+    places = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
+    parts = (entries.data.copy(), places[entries.indices], entries.indptr.copy())  # what follows works in place
+    matrix = sp.csr_array(parts, shape=(entries.shape[0], buckets))
+    matrix.sum_duplicates()
+    np.minimum(matrix.data, cap, out=matrix.data)
+    return matrix

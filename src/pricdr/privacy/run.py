@@ -1,0 +1,142 @@
+"""``Run``: what a strategy works with once every σ is settled: the entries, and one draw of noise for each step."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.blocks import Progress, silent
+from pricdr.data.ratings import CSR, Ids, Ratings
+from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
+from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.steps import Settled, Step
+from pricdr.randomness import Randomness
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """The ratings as a strategy sees them: whole units, already forced into what was declared."""
+
+    listed: CSR
+    """Listed users x items."""
+    users: Ids
+    items: Ids
+    bounds: Bounds
+    value: float = 1.0
+    """What one unit counts."""
+    most: int = 1
+    """Units that one entry can have."""
+    universe_declared: bool = False
+    """Whether ``items`` are a declared universe; otherwise which items exist must not show."""
+    unlisted: CSR | None = None
+    """Users outside the list x items, where they take part in learning."""
+
+    @classmethod
+    def of(
+        cls,
+        ratings: Ratings,
+        bounds: Bounds,
+        *,
+        summed: bool = False,
+        universe_declared: bool = False,
+        unlisted: Ratings | None = None,
+    ) -> "Entries":
+        """Ratings forced into what was declared.
+
+        ``summed``: a clip bounds the sum of a user's ratings, for strategies that learn from them.
+        """
+        if not summed:
+            listed = bounds.entries(ratings)
+            return cls(listed, ratings.users, ratings.items, bounds, bounds.rating_step, bounds.levels)
+        limited = bounds.clip is not None
+        parts = [None if part is None else bounds.entries(part).astype(np.int64) for part in (ratings, unlisted)]
+        if limited:
+            parts = [None if part is None else bounds.limited(part) for part in parts]
+        return cls(
+            parts[0],
+            ratings.users,
+            ratings.items,
+            bounds,
+            value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
+            most=bounds.most_units if limited else bounds.levels,
+            universe_declared=universe_declared,
+            unlisted=parts[1],
+        )
+
+    def __repr__(self) -> str:
+        """Sizes only: ratings are private."""
+        return f"Entries({self.listed.shape[0]} listed users x {len(self.items)} items)"
+
+
+@dataclass(eq=False)
+class Run:
+    """The settled steps of one release. Each step's noise is drawn once; asking twice is an error."""
+
+    settled: Sequence[Settled]
+    randomness: Randomness
+    noisy: bool = True
+    progress: Progress = silent
+    _used: set[str] = field(default_factory=set)
+
+    def step(self, name: str) -> Step:
+        """The step of this name."""
+        return self._named(name).step
+
+    def grid(self, name: str) -> Grid:
+        """The lattice of a step."""
+        return self._named(name).grid
+
+    def noise(self, name: str) -> DiscreteGaussian | None:
+        """The noise of a step; None in a release without noise. It can be had once."""
+        if name in self._used:
+            raise RuntimeError(f"the noise of step {name!r} was drawn already: a second draw would be a second release")
+        self._used.add(name)
+        if not self.noisy:
+            return None
+        # Every strategy's last step is called "rows", and its stream "noise", as it was when there was no other.
+        stream = "noise" if name == "rows" else f"{name} noise"
+        return DiscreteGaussian(self.randomness, stream, refinement=self.grid(name).refinement)
+
+    def _named(self, name: str) -> Settled:
+        return next(one for one in self.settled if one.step.name == name)
+
+
+class Secrets:
+    """Arrays computed from the ratings that must not outlive a run: overwritten when it ends."""
+
+    def __init__(self) -> None:
+        self._arrays: list[npt.NDArray[Any]] = []
+
+    def keep(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The same array, to be overwritten at the end."""
+        self._arrays.append(array)
+        return array
+
+    def erase(self) -> None:
+        """Overwrite every array with zeros. Best effort: numpy may have made short-lived copies."""
+        for array in self._arrays:
+            array.fill(0)
+        self._arrays.clear()
+
+    def __repr__(self) -> str:
+        return "Secrets(<hidden>)"
+
+
+@contextmanager
+def erasing() -> Iterator[Secrets]:
+    """A place for secret arrays, overwritten on the way out, whatever happens inside."""
+    secrets = Secrets()
+    try:
+        yield secrets
+    finally:
+        secrets.erase()
+
+
+def without_ratings(entries: Entries) -> Entries:
+    """The same users and items without a single rating: what is published of it is noise alone (a control)."""
+    unlisted = None if entries.unlisted is None else entries.unlisted * 0
+    return replace(entries, listed=entries.listed * 0, unlisted=unlisted)

@@ -1,0 +1,163 @@
+"""``Step``: one noisy computation on the ratings. A strategy lays out its steps before the first random bit is drawn.
+
+A step is described by how far one neighbouring change moves its exact result (``sensitivity``), by the share of μ² it
+is given, and by how many noisy numbers it draws. :func:`settle` turns shares into noise; :func:`total_mu` adds up what
+noise costs. Gaussian steps compose exactly, adaptively too (``docs/mathematics.md``, section 2), so the squares add.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pricdr.errors import ParameterError
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import MAX_REFINEMENT, composed_mu, grid_steps, sigma_for
+from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.mechanism import MOST_ITEMS, Grid
+
+_FINEST_BITS: Final = 20
+"""Binary places below one grid step that products carry before they are rounded to it."""
+_LARGEST_SUM_BITS: Final = 62
+_SAFE: Final = 1 + 1e-9
+"""Covers double arithmetic in a bound on rounding."""
+_MOST_LOST: Final = 0.5
+"""The largest part of a step's budget that rounding may take."""
+
+
+class Payer(Enum):
+    """Whose ratings a step reads. Nobody is in both groups, so a release costs the larger of the two sums."""
+
+    LISTED = "listed users"
+    UNLISTED = "users outside the list"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What a layout of steps may depend on: nothing of it is read off the ratings."""
+
+    bounds: Bounds
+    unit: Unit
+    users: int
+    """Listed users."""
+    items: int | None
+    """Size of the declared item universe; None where there is none."""
+
+    @property
+    def change(self) -> float:
+        """How far a neighbouring change moves the ratings in the sum of absolute values: b, or twice the clip."""
+        return self.bounds.sensitivity(self.unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One noisy computation, as laid out."""
+
+    name: str
+    purpose: str
+    """What it computes, for people."""
+    sensitivity: float
+    """How far a neighbouring change moves the exact result (Frobenius norm)."""
+    share: float
+    """Of the payer's μ²."""
+    rows: int
+    numbers: int
+    """Noisy numbers in a row."""
+    moved: int
+    """Noisy numbers that one neighbouring change can move."""
+    spread: int | None = None
+    """Most units of ratings behind one number; None where products are whole numbers and nothing is rounded."""
+    published: bool = True
+    """Whether its rows are part of the release; otherwise only later steps see them."""
+    payer: Payer = Payer.LISTED
+
+    def rounding(self, grid: Grid) -> float:
+        """Grid steps that rounding adds to the sensitivity: at most one for each number that can move.
+
+        A sum is exact in units of 2^-bits grid steps, up to one such unit for each unit of ratings, and is then
+        rounded down. So a number's difference between two inputs is off by less than 1 + spread · 2^-bits.
+        """
+        if self.spread is None:
+            return 0.0
+        return math.sqrt(self.moved) * (1 + self.spread * 2.0 ** -self.fine_bits(grid)) * _SAFE
+
+    def fine_bits(self, grid: Grid) -> int:
+        """Binary places of the products, as many as the largest possible sum leaves room for."""
+        reach = math.ceil(math.log2(max(2.0, self.sensitivity / grid.step)))
+        bits = _LARGEST_SUM_BITS - reach - MOST_ITEMS.bit_length()
+        if bits < 1:
+            raise ParameterError(f"the noise of step {self.name} is too small for exact arithmetic")
+        return min(_FINEST_BITS, bits)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A step and its noise."""
+
+    step: Step
+    grid: Grid
+
+    @property
+    def mu(self) -> float:
+        """What the step costs: sensitivity over σ, what rounding adds included."""
+        if self.step.spread is None:
+            return self.step.sensitivity / self.grid.sigma
+        reach = self.step.sensitivity / self.grid.step + self.step.rounding(self.grid)
+        return reach / grid_steps(self.grid.refinement)
+
+    @property
+    def spend(self) -> tuple[float, int]:
+        """(μ, noisy numbers that a change can move): what accounting needs."""
+        return self.mu, self.step.moved
+
+
+def settle(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[Settled, ...]:
+    """The noise of every step, so that all of them together keep ``guarantee``.
+
+    Shares of each payer must add up to 1.
+    """
+    for payer in {step.payer for step in steps}:
+        total = math.fsum(step.share for step in steps if step.payer is payer)
+        if abs(total - 1) > 1e-12:
+            raise ParameterError(f"the shares of the {payer.value} add up to {total!r}, not to 1")
+    numbers = sum(step.moved for step in steps)
+    return tuple(_settled(step, guarantee, bounds, numbers) for step in steps)
+
+
+def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[Settled, ...]:
+    """The same steps without noise, on a fine grid. NOT PRIVATE."""
+    return tuple(Settled(step, Grid.noiseless(bounds)) for step in steps)
+
+
+def total_mu(settled: Iterable[Settled], *, factor: float = 1.0) -> float:
+    """μ of all steps together; the payers are different people, so the group that pays more decides."""
+    return max((factor * composed_mu(one.mu for one in group) for group in _groups(settled)), default=0.0)
+
+
+def total_numbers(settled: Iterable[Settled]) -> int:
+    """Noisy numbers that one change can move, over all steps."""
+    return sum(one.step.moved for one in settled)
+
+
+def _groups(settled: Iterable[Settled]) -> list[list[Settled]]:
+    known = list(settled)
+    return [group for payer in Payer if (group := [one for one in known if one.step.payer is payer])]
+
+
+def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> Settled:
+    sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=step.sensitivity, dim=numbers)
+    sigma = sigma / step.share**0.5
+    if step.spread is None:
+        return Settled(step, Grid.for_noise(sigma, bounds=bounds, dim=step.numbers))
+    # The finest grid there is, and a little more noise to pay for rounding on it: R + rounding = μ steps in σ.
+    finest = grid_steps(MAX_REFINEMENT)
+    allowed = finest * step.sensitivity / sigma
+    rounding = step.rounding(Grid(sigma, sigma / finest, MAX_REFINEMENT))
+    if rounding > _MOST_LOST * allowed:
+        raise ParameterError(
+            f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} rows of {step.numbers}: rounding alone would "
+            f"take {rounding / allowed:.0%} of the budget of step {step.name!r}"
+        )
+    grid_step = step.sensitivity / (allowed - rounding)
+    return Settled(step, Grid(finest * grid_step, grid_step, MAX_REFINEMENT))

@@ -1,0 +1,80 @@
+"""``features``: public item features as item rows. They were never trained on the ratings, so they cost nothing."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from pricdr.data.features import ItemFeatures
+from pricdr.data.ratings import Ids
+from pricdr.errors import ParameterError, require_count
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.run import Entries, Run
+from pricdr.privacy.steps import Declared, Step
+from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
+from pricdr.privacy.strategies.learnt import dim_for
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Features:
+    """Each item's row is what the public knows about it: genres, tags, a text's embedding, scaled to norm 1.
+
+    Where there are more columns than ``dim``, their leading principal directions over the catalogue are kept.
+    """
+
+    name: ClassVar[str] = "features"
+    rows_cancel: ClassVar[bool] = False
+    needs_catalogue: ClassVar[bool] = True
+    learns: ClassVar[bool] = False
+
+    features: ItemFeatures | None = None
+    """None describes a strategy without the means to run it, as a certificate does."""
+    dim: int | None = None
+    """Columns of the published matrix; None takes 8, or 4 below ε = 4, or as many as there are."""
+
+    def __post_init__(self) -> None:
+        if self.dim is not None:
+            require_count(dim=self.dim)
+            object.__setattr__(self, "dim", int(self.dim))
+            columns = self.dim if self.features is None else self.features.rows.shape[1]
+            if self.dim > columns:
+                raise ParameterError(f"dim {self.dim} is above the {columns} columns that the item features have")
+
+    def with_dim(self, dim: int | None) -> "Features":
+        """The same strategy with ``dim`` columns, or with the choice left open."""
+        return replace(self, dim=dim)
+
+    def resolved(self, guarantee: Guarantee, users: Ids) -> "Features":
+        """With the dimension that suits ε."""
+        if self.features is None:
+            raise ParameterError("strategy features needs item features")
+        return self if self.dim is not None else self.with_dim(min(dim_for(guarantee), self.features.rows.shape[1]))
+
+    def parameters(self) -> dict[str, float]:
+        """None beyond the dimension."""
+        return {}
+
+    @classmethod
+    def described(cls, dim: int, parameters: dict[str, float]) -> "Features":
+        """The strategy that a certificate describes, without its table."""
+        return cls(dim=dim, **parameters)  # type: ignore[arg-type]
+
+    def steps(self, declared: Declared) -> tuple[Step, ...]:
+        """One step."""
+        return fixed_steps(declared, self.dim)
+
+    def publish(self, entries: Entries, run: Run) -> FloatArray:
+        """Products with the features' rows."""
+        return publish_fixed(self.item_rows(entries.items), entries, run)
+
+    def item_rows(self, items: Ids) -> FloatArray:
+        """One row of norm 1 per item; zeros where nothing is known of it."""
+        assert self.features is not None
+        assert self.dim is not None
+        leading = self.features.leading(self.dim)
+        at = {item: position for position, item in enumerate(self.features.items)}
+        places = np.array([at.get(item, -1) for item in items], dtype=np.int64)
+        rows = np.zeros((len(items), self.dim), dtype=np.float32)
+        rows[places >= 0] = leading[places[places >= 0]]
+        return rows

@@ -22,7 +22,7 @@ from pricdr.certificate import (
 )
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError, ParameterError
-from pricdr.issuing import Terms, issue
+from pricdr.issuing import issue
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration, composed_epsilon, paper_sigma
 from pricdr.privacy.dimension import ChosenDim, choose_dim, require_room
@@ -34,6 +34,7 @@ from pricdr.privacy.steps import Declared, Settled, noiseless, settle, total_mu,
 from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral, Strategy
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
+from pricdr.terms import Terms
 
 _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
@@ -175,7 +176,9 @@ def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Gri
     if strategy.dim is None:
         raise ParameterError("the paper's calibration depends on the dimension: give --dim a number")
     if not strategy.rows_cancel:
-        raise ParameterError(f"the paper's calibration is for its own strategies, jlt and sjlt, not for {strategy.name}")
+        raise ParameterError(
+            f"the paper's calibration is for its own strategies, jlt and sjlt, not for {strategy.name}"
+        )
     if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
         raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
     sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.dim)

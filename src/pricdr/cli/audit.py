@@ -13,18 +13,22 @@ from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.privacy.audit import Finding, Subject
+    from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.strategies import Strategy
 
 
 def audit(
     folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: how item rows are built.")] = None,
+    strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: the strategy to audit.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
-    dim: Annotated[str | None, typer.Option(help="Without a folder: numbers per user.  [default: 200]")] = None,
+    dim: Annotated[
+        str | None, typer.Option(help="Without a folder: numbers per user.  [default: as publish has it]")
+    ] = None,
+    users: Annotated[int, typer.Option(help="Without a folder: listed users.")] = 1000,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
-    clip: Annotated[float | None, typer.Option(help="unit user: largest norm of a user's projected profile.")] = None,
+    clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, typer.Option(help="Canaries in the one-run audit.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.95,
@@ -37,6 +41,7 @@ def audit(
     """
     from pricdr.files import replace_file
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
+    from pricdr.privacy.guarantee import Guarantee, Unit
 
     given = [option for option in (strategy, epsilon, delta, dim, density, unit, clip) if option is not None]
     if folder is not None:
@@ -46,8 +51,8 @@ def audit(
     elif strategy is None or epsilon is None or delta is None:
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
-        plan = parse_strategy(strategy, dim or "200", density)
-        subject = _from_options(plan, epsilon, delta, unit or UnitName.RATING, clip)
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
+        subject = _from_options(parse_strategy(strategy, dim, density), dim, guarantee, clip, users)
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
@@ -61,10 +66,9 @@ def audit(
 
 
 def _from_release(folder: Path) -> "Subject":
-    from pricdr.issuing import Terms
     from pricdr.privacy.audit import Subject
-    from pricdr.privacy.strategies import BY_NAME
     from pricdr.release import verify
+    from pricdr.terms import Terms, described
 
     certificate = verify(folder).certificate
     if certificate.epsilon is None or certificate.mu is None:
@@ -73,27 +77,33 @@ def _from_release(folder: Path) -> "Subject":
         warn(f"{folder} is NOT PRIVATE: what is audited is the same mechanism with secret noise")
     terms = Terms.of(certificate)
     return Subject(
-        strategy=BY_NAME[terms.strategy.name](dim=terms.dim, **terms.strategy.parameters),
-        bounds=terms.bounds,
-        unit=terms.unit,
-        grid=terms.grid,
+        strategy=described(certificate),
+        declared=terms.declared,
+        settled=terms.settled,
         delta=terms.delta,
         claimed_epsilon=certificate.epsilon,
-        claimed_mu=terms.sensitivity / terms.grid.sigma,
+        claimed_mu=certificate.mu,
     )
 
 
-def _from_options(strategy: "Strategy", epsilon: float, delta: float, unit: UnitName, clip: float | None) -> "Subject":
+def _from_options(
+    strategy: "Strategy", dim: str | None, guarantee: "Guarantee", clip: float | None, users: int
+) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.guarantee import Guarantee, Unit
+    from pricdr.privacy.strategies.learnt import dim_for
 
-    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-    return Subject.of(guarantee, strategy, Bounds(clip=clip))
+    if strategy.dim is None and dim is None:
+        strategy = strategy.with_dim(dim_for(guarantee))
+    return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 
 
 def _say_table(subject: "Subject", thorough: "Finding", one_run: "Finding") -> None:
-    say(f"{subject.strategy.name}, dim {subject.strategy.dim}, unit {subject.unit.value}, delta {subject.delta:g}")
+    say(
+        f"{subject.strategy.name}, dim {subject.strategy.dim}, unit {subject.declared.unit.value}, delta {subject.delta:g}"
+    )
+    if len(subject.settled) > 1:
+        say(f"{len(subject.settled)} steps; the adversary is shown what each of them gave, more than ever leaves")
     say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
     for name, found in (("likelihood ratio", thorough), ("one run", one_run)):
         say(
@@ -106,6 +116,6 @@ def _plain(subject: "Subject") -> dict[str, Any]:
     return {
         "strategy": subject.strategy.name,
         "dim": subject.strategy.dim,
-        "unit": subject.unit.value,
+        "unit": subject.declared.unit.value,
         "delta": subject.delta,
     }

@@ -30,8 +30,11 @@ DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto takes a 
 
 
 class StrategyName(StrEnum):
-    """How item rows are built."""
+    """The steps from ratings to published rows."""
 
+    SPECTRAL = "spectral"
+    GUIDED = "guided"
+    FEATURES = "features"
     JLT = "jlt"
     SJLT = "sjlt"
 
@@ -43,16 +46,27 @@ class UnitName(StrEnum):
     USER = "user"
 
 
-def parse_strategy(name: StrategyName, dim: str, density: float | None) -> "Strategy":
-    """The strategy that the options describe."""
-    from pricdr.privacy.strategies import JLT, SJLT
-
+def parse_dim(name: StrategyName, dim: str | None) -> int | None:
+    """A number of columns; None leaves the choice to the strategy, as ``auto`` does."""
+    if dim is None:
+        return 200 if name in (StrategyName.JLT, StrategyName.SJLT) else None
     try:
-        columns = None if dim == "auto" else int(dim)
+        return None if dim == "auto" else int(dim)
     except ValueError as error:
         raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
-    sparse = SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
-    return sparse if name is StrategyName.SJLT else JLT(dim=columns)
+
+
+def parse_strategy(name: StrategyName, dim: str | None, density: float | None) -> "Strategy":
+    """The strategy that these options describe; a guide or item features are added where there are any."""
+    from pricdr.privacy.strategies import JLT, SJLT, Features, Guided, Spectral
+
+    columns = parse_dim(name, dim)
+    if density is not None and name is not StrategyName.SJLT:
+        raise ParameterError(f"--density belongs to --strategy sjlt, not to {name.value}")
+    if name is StrategyName.SJLT:
+        return SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
+    plain = {StrategyName.JLT: JLT, StrategyName.SPECTRAL: Spectral, StrategyName.GUIDED: Guided}
+    return plain[name](dim=columns) if name in plain else Features(dim=columns)
 
 
 def read_ratings(path: Path, columns: str | None, threshold: float | None = None) -> "Reading":

@@ -1,6 +1,7 @@
 """``pricdr publish``: the source party's command."""
 
 import shlex
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from pricdr.release import Release
 
 
+class LearnFromName(StrEnum):
+    """Whose ratings the item model is learnt from."""
+
+    LISTED = "listed"
+    ALL = "all"
+
+
 class CalibrationName(StrEnum):
     """How sigma follows from epsilon and delta."""
 
@@ -33,11 +41,56 @@ def publish(
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
-    strategy: Annotated[StrategyName, typer.Option(help="How item rows are built.")] = StrategyName.JLT,
-    dim: Annotated[str, typer.Option(help="Numbers per user, or auto (costs 1 % of the budget).")] = "200",
+    strategy: Annotated[
+        StrategyName,
+        typer.Option(
+            help="spectral learns taste directions from the ratings, inside the promise; guided learns them along a "
+            "release of the other party; features takes public item features; jlt and sjlt are the paper's."
+        ),
+    ] = StrategyName.SPECTRAL,
+    dim: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers per user, or auto (jlt, sjlt: costs 1 % of the budget).  [default: 8, or 4 below epsilon 4; "
+            "jlt, sjlt: 200]"
+        ),
+    ] = None,
+    guide: Annotated[
+        Path | None, typer.Option(help="guided: a release folder of the other party, over the same users.")
+    ] = None,
+    refine: Annotated[
+        bool, typer.Option("--refine", help="guided: two matrices, the first a guide to the second.")
+    ] = False,
+    fill_guide: Annotated[
+        bool, typer.Option("--fill-guide", help="guided: listed users whom the guide lacks get a row of zeros in it.")
+    ] = False,
+    allow_not_private_guide: Annotated[
+        bool,
+        typer.Option("--allow-not-private-guide", help="guided: take a guide that protects nobody on the other side."),
+    ] = False,
+    item_features: Annotated[
+        Path | None,
+        typer.Option(
+            help="features: a public table, csv, tsv or parquet: item, and numeric columns or one named tags."
+        ),
+    ] = None,
+    learn_from: Annotated[
+        LearnFromName | None,
+        typer.Option(help="spectral: whose ratings item directions are learnt from.  [default: listed]"),
+    ] = None,
+    buckets: Annotated[
+        int | None,
+        typer.Option(help="spectral without --items: hash items into so many buckets.  [default: 65536]"),
+    ] = None,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")] = UnitName.RATING,
-    clip: Annotated[float | None, typer.Option(help="unit user: largest norm of a user's projected profile.")] = None,
+    clip: Annotated[
+        float | None,
+        typer.Option(
+            help="unit user: the largest sum of a user's ratings (spectral, guided), or norm of a projected profile "
+            "(features, jlt, sjlt)."
+        ),
+    ] = None,
     threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
     values: Annotated[
         bool, typer.Option("--values", help="Publish rating values instead of counting rows as 1.")
@@ -74,7 +127,8 @@ def publish(
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-    plan = parse_strategy(strategy, dim, density)
+    learning = _Learning(guide, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets)
+    plan = learning.added_to(parse_strategy(strategy, dim, density))
     bounds = _bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
     key = None if sign is None else read_private_key(sign)
@@ -99,12 +153,61 @@ def publish(
                 bounds=bounds,
                 calibration=Calibration(calibration.value),
                 ledger=account,
+                allow_not_private_guide=allow_not_private_guide,
                 insecure_seed=insecure_seed,
                 insecure_no_noise=insecure_no_noise,
                 progress=progress,
             )
         release.write_into(staging, signing_key=key)
     _say_result(release, out)
+
+
+@dataclass(frozen=True)
+class _Learning:
+    """The options of strategies that learn, or that are told something about items."""
+
+    guide: Path | None
+    refine: bool
+    fill_guide: bool
+    allow_not_private_guide: bool
+    item_features: Path | None
+    learn_from: LearnFromName | None
+    buckets: int | None
+
+    def added_to(self, strategy: "Strategy") -> "Strategy":
+        """The strategy with its guide, its features, its learners; options of another strategy are refused."""
+        from pricdr.data.feature_files import read_features
+        from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
+        from pricdr.release import verify
+
+        self._refuse_strangers(strategy)
+        if isinstance(strategy, Guided):
+            if self.guide is None:
+                raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
+            release = verify(self.guide)
+            return replace(strategy, guide=release, refine=self.refine, allow_missing=self.fill_guide)
+        if isinstance(strategy, Features):
+            if self.item_features is None:
+                raise ParameterError("--strategy features needs --item-features: a public table of items")
+            return replace(strategy, features=read_features(self.item_features))
+        if isinstance(strategy, Spectral):
+            learners = LearnFrom(self.learn_from.value) if self.learn_from else strategy.learn_from
+            return replace(strategy, learn_from=learners, buckets=self.buckets or strategy.buckets)
+        return strategy
+
+    def _refuse_strangers(self, strategy: "Strategy") -> None:
+        owners = {
+            "--guide": ("guided", self.guide is not None),
+            "--refine": ("guided", self.refine),
+            "--fill-guide": ("guided", self.fill_guide),
+            "--allow-not-private-guide": ("guided", self.allow_not_private_guide),
+            "--item-features": ("features", self.item_features is not None),
+            "--learn-from": ("spectral", self.learn_from is not None),
+            "--buckets": ("spectral", self.buckets is not None),
+        }
+        for option, (owner, given) in owners.items():
+            if given and strategy.name != owner:
+                raise ParameterError(f"{option} belongs to --strategy {owner}, not to {strategy.name}")
 
 
 def _bounds(
@@ -135,12 +238,17 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
         absent = len(set(listed) - set(ratings.users))
         say(
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
-            f"{len(set(ratings.users) - set(listed)):,} users of the ratings are not listed and left out"
+            f"{len(set(ratings.users) - set(listed)):,} users of the ratings are not listed and {_others(strategy)}"
         )
     if universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+
+
+def _others(strategy: "Strategy") -> str:
+    everybody = strategy.parameters().get("learn_from_all")
+    return "only help to learn which way items point" if everybody else "left out"
 
 
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Releases for experiments: the mechanism, the σ and the law of a real one, with bits that repeat. NOT PRIVATE."""
+"""Releases for experiments: the steps, the σ and the law of real ones, with bits that repeat. NOT PRIVATE."""
 
 from dataclasses import dataclass
 
@@ -6,11 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ratings import Ids, Ratings
-from pricdr.experiments.spec import ReleaseSpec, Rows
+from pricdr.experiments.spec import Guide, ReleaseSpec, Rows
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import sigma_for
-from pricdr.privacy.mechanism import Grid, draw
-from pricdr.privacy.strategies import BY_NAME
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.run import Entries, Run, without_ratings
+from pricdr.privacy.steps import Declared, noiseless, settle
+from pricdr.privacy.strategies import JLT, SJLT, Guided, Spectral, Strategy
 from pricdr.randomness import Simulation
 
 
@@ -22,27 +23,52 @@ class SimulatedRelease:
     users: Ids
 
 
-def simulate(source: Ratings, spec: ReleaseSpec, seed: int) -> SimulatedRelease:
-    """The release that ``publish`` would make of ``source`` (unit: one rating counted as 1), or a control."""
-    bounds, randomness = Bounds(), Simulation(seed)
-    sigma = sigma_for(spec.epsilon, spec.delta, sensitivity=1.0, dim=spec.dim)
+def simulate(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> SimulatedRelease:
+    """The release that ``publish`` would make of ``source`` (unit: one rating counted as 1), or a control.
+
+    Args:
+        source: the ratings to release.
+        spec: strategy, budget, and which control it is, if any.
+        seed: everything drawn follows from it.
+        target: what the other party trains on, of which a guide is a release at the same ε and δ.
+    """
+    guarantee = Guarantee(epsilon=spec.epsilon, delta=spec.delta)
     noisy = spec.rows in (Rows.PRIVATE, Rows.NOISE)
-    entries = bounds.entries(source)
-    if spec.rows is Rows.NOISE:
-        entries = entries * 0
-    matrix = draw(
-        entries,
-        source.items,
-        BY_NAME[spec.strategy](dim=spec.dim),
-        grid=Grid.for_noise(sigma, bounds=bounds, dim=spec.dim) if noisy else Grid.noiseless(bounds),
-        bounds=bounds,
-        randomness=randomness,
-        noisy=noisy,
-    )
+    strategy = _strategy(source, spec, seed, target).resolved(guarantee, source.users)
+    matrix = _published(source, strategy, guarantee, seed, noisy=noisy, rated=spec.rows is not Rows.NOISE)
     if spec.rows is Rows.SHUFFLED:
         # Along one cycle through all users, so that nobody keeps a row.
-        order = randomness.generator("shuffled rows").permutation(len(matrix))
+        order = Simulation(seed).generator("shuffled rows").permutation(len(matrix))
         shuffled = np.empty_like(matrix)
         shuffled[order] = matrix[np.roll(order, 1)]
         matrix = shuffled
     return SimulatedRelease(matrix, source.users)
+
+
+def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | None) -> Strategy:
+    if spec.strategy == JLT.name:
+        return JLT(dim=spec.dim)
+    if spec.strategy == SJLT.name:
+        return SJLT(dim=spec.dim)
+    if spec.strategy == Spectral.name:
+        return Spectral(dim=spec.dim)
+    assert target is not None, "a guide is a release of the other party"
+    guarantee = Guarantee(epsilon=spec.epsilon, delta=spec.delta)
+    theirs = Spectral(dim=spec.dim).resolved(guarantee, source.users)
+    # Bits of their own: the two parties share no seed.
+    rows = _published(
+        target.select(users=source.users), theirs, guarantee, 1_000_000 + seed, noisy=spec.guide is not Guide.CLEAR
+    )
+    return Guided(guide=SimulatedRelease(rows, source.users), dim=spec.dim, refine=spec.refine)
+
+
+def _published(
+    ratings: Ratings, strategy: Strategy, guarantee: Guarantee, seed: int, *, noisy: bool, rated: bool = True
+) -> npt.NDArray[np.float32]:
+    """What :func:`pricdr.publish` computes between the plan and the certificate; items are not declared."""
+    bounds = Bounds()
+    steps = strategy.steps(Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=None))
+    settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
+    entries = Entries.of(ratings, bounds, summed=strategy.learns)
+    run = Run(settled, Simulation(seed), noisy=noisy)
+    return strategy.publish(entries if rated else without_ratings(entries), run)

@@ -81,7 +81,8 @@ def fit(
         model = method.fit_plaintext(DomainPair(task.pair.source, split.train), **told)
     elif arm.release is not None:
         assert isinstance(method, ReleaseMethod)
-        model = method.fit(split.train, simulate(task.pair.source, arm.release, seed), **told)
+        release = simulate(task.pair.source, arm.release, seed, target=split.train)
+        model = method.fit(split.train, release, **told)
     else:
         assert isinstance(method, TargetMethod)
         model = method.fit(split.train, **told)

@@ -27,6 +27,18 @@ class Rows(StrEnum):
     """Noise of the certified size and nothing else."""
 
 
+class Guide(StrEnum):
+    """What the source is guided by: a release of the target's training ratings, by ``spectral``."""
+
+    PRIVATE = "private"
+    """At the same ε and δ."""
+    CLEAR = "clear"
+    """NOT PRIVATE: without noise, which protects nobody on the target's side."""
+
+
+STRATEGIES = ("jlt", "sjlt", "spectral", "guided")
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
     """Where the two domains come from and how the target is split."""
@@ -61,17 +73,25 @@ class ReleaseSpec:
     """A simulated release: the mechanism and σ of a real one, with repeatable bits."""
 
     strategy: str = "jlt"
-    dim: int = 200
+    dim: int | None = None
+    """Columns; without it 200 for jlt and sjlt, and what suits ε for the others."""
     epsilon: float = 8.0
     delta: float = 1e-6
     rows: Rows = Rows.PRIVATE
+    guide: Guide = Guide.PRIVATE
+    """What a guided release has for a guide."""
+    refine: bool = False
 
     def __post_init__(self) -> None:
-        if self.strategy not in ("jlt", "sjlt"):
-            raise ParameterError(f"strategy must be jlt or sjlt, got {self.strategy!r}")
-        if self.rows not in list(Rows):
-            raise ParameterError(f"rows must be one of {', '.join(Rows)}, got {self.rows!r}")
-        require_count(dim=self.dim)
+        if self.strategy not in STRATEGIES:
+            raise ParameterError(f"strategy must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}")
+        for name, kind in (("rows", Rows), ("guide", Guide)):
+            if getattr(self, name) not in list(kind):
+                raise ParameterError(f"{name} must be one of {', '.join(kind)}, got {getattr(self, name)!r}")
+        if self.dim is None and self.strategy in ("jlt", "sjlt"):
+            object.__setattr__(self, "dim", 200)
+        if self.dim is not None:
+            require_count(dim=self.dim)
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
 
@@ -89,6 +109,15 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     tuned: bool = False
     """Settings from the search, where one was made for this method and data."""
+
+    def content(self) -> dict[str, Any]:
+        """What tells it from other arms; results from before a release could have a guide are found again."""
+        content = asdict(self)
+        if self.release is not None and self.release.strategy != "guided":
+            content["release"] = {
+                name: value for name, value in content["release"].items() if name not in ("guide", "refine")
+            }
+        return content
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -119,7 +148,7 @@ class Spec:
 
     def key(self, arm: Arm) -> str:
         """Tells one arm on one data set from any other, settings included: results are found again by it."""
-        content = json.dumps([self.data.content(), asdict(arm), self.full], sort_keys=True)
+        content = json.dumps([self.data.content(), arm.content(), self.full], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -175,8 +204,9 @@ def read_search(path: Path) -> tuple[DataSpec, Mapping[str, Mapping[str, Any]]]:
 def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
     if isinstance(entry, dict) and isinstance(entry.get("release"), dict):
         release = dict(entry["release"])
-        if "rows" in release and release["rows"] in list(Rows):
-            release["rows"] = Rows(release["rows"])
+        for name, kind in (("rows", Rows), ("guide", Guide)):
+            if release.get(name) in list(kind):
+                release[name] = kind(release[name])
         entry = {**entry, "release": _build(ReleaseSpec, release)}
     arm = _build(Arm, entry)
     if arm.tuned:

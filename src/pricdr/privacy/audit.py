@@ -11,35 +11,32 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 from scipy.special import bdtrc, betaincinv, expit, ndtr, ndtri
 
 from pricdr.blocks import Progress, silent
-from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import epsilon_of, sigma_for
-from pricdr.privacy.guarantee import Guarantee, Unit
-from pricdr.privacy.mechanism import Grid, Int32Array, on_grid, release_rows
-from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.calibration import epsilon_of
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.steps import Declared, Settled, settle, total_mu
 from pricdr.privacy.strategies import Strategy
+from pricdr.privacy.worst_case import Shift, worst_case
 from pricdr.randomness import Secret
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 
-_CATALOGUE: Final = tuple(f"item {number}" for number in range(500))
 _CELLS_PER_BATCH: Final = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A mechanism under audit, as its parameters describe it."""
+    """A mechanism under audit: its settled steps and what is claimed of them together."""
 
     strategy: Strategy
     """With its dimension settled."""
-    bounds: Bounds
-    unit: Unit
-    grid: Grid
+    declared: Declared
+    settled: tuple[Settled, ...]
     delta: float
     claimed_epsilon: float
     claimed_mu: float
@@ -49,21 +46,39 @@ class Subject:
         require_positive(claimed_epsilon=self.claimed_epsilon, claimed_mu=self.claimed_mu)
 
     @classmethod
-    def of(cls, guarantee: Guarantee, strategy: Strategy, bounds: Bounds, *, noise_scale: float = 1.0) -> "Subject":
+    def of(
+        cls,
+        guarantee: Guarantee,
+        strategy: Strategy,
+        bounds: Bounds,
+        *,
+        users: int = 1000,
+        items: int | None = None,
+        noise_scale: float = 1.0,
+    ) -> "Subject":
         """What :func:`pricdr.publish` would run for this guarantee; a ``noise_scale`` other than 1 makes it wrong."""
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
-        sensitivity = bounds.sensitivity(guarantee.unit)
-        sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=sensitivity, dim=strategy.dim)
+        declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, items=items)
+        settled = settle(strategy.steps(declared), guarantee, bounds)
         return cls(
             strategy=strategy,
-            bounds=bounds,
-            unit=guarantee.unit,
-            grid=Grid.for_noise(sigma * noise_scale, bounds=bounds, dim=strategy.dim),
+            declared=declared,
+            settled=tuple(_scaled(one, noise_scale, bounds) for one in settled),
             delta=guarantee.delta,
             claimed_epsilon=guarantee.epsilon,
-            claimed_mu=sensitivity / sigma,
+            claimed_mu=total_mu(settled),
         )
+
+
+def _scaled(one: Settled, factor: float, bounds: Bounds) -> Settled:
+    """The same step with noise of another size: its sums as they were, on a grid as many times coarser."""
+    if factor == 1.0:
+        return one
+    grid = one.grid
+    if one.step.spread is None:
+        return Settled(one.step, Grid.for_noise(factor * grid.sigma, bounds=bounds, dim=one.step.numbers))
+    return Settled(one.step, Grid(factor * grid.sigma, factor * grid.step, grid.refinement))
 
 
 @dataclass(frozen=True)
@@ -130,56 +145,41 @@ def audit_one_run(
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two neighbouring inputs of one user, as far apart as the unit allows, and the real mechanism to run them."""
+    """Two neighbouring inputs as far apart as could be found, seen by an adversary who is shown what every step gave.
 
-    subject: Subject
-    rows: Int32Array
-    without: CSR
-    having: CSR
+    That is more than anybody is shown (only published rows leave), and what the accounting allows for.
+    """
+
+    shifts: tuple[Shift, ...]
 
     @classmethod
     def of(cls, subject: Subject) -> "_Pair":
-        radius = subject.grid.radius(subject.bounds)
-        if subject.unit is Unit.RATING:
-            with Secret() as fresh:
-                rows = on_grid(subject.strategy.item_rows(_CATALOGUE, fresh, silent), radius=radius)
-            longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
-            return cls(subject, rows[longest : longest + 1], _entries([0]), _entries([subject.bounds.levels]))
-        # Two users whose profiles point in opposite directions and both reach the clip: rows e and −e, many of each.
-        # The guarantee is for every E, so it must hold for this one.
-        assert subject.bounds.clip is not None
-        assert subject.strategy.dim is not None
-        many = 1 + math.ceil(subject.bounds.clip / subject.bounds.largest)
-        if many > 1_000_000:
-            raise ParameterError(f"clip {subject.bounds.clip:g} is too many ratings to audit")
-        direction = np.zeros((1, subject.strategy.dim), dtype=np.float32)
-        direction[0, 0] = 1.0
-        rows = on_grid(np.concatenate([direction, -direction]), radius=radius)
-        full, none = [subject.bounds.levels] * many, [0] * many
-        return cls(subject, np.repeat(rows, many, axis=0), _entries(none + full), _entries(full + none))
+        payers = {one.step.payer for one in subject.settled}
+        most = max(payers, key=lambda payer: total_mu(one for one in subject.settled if one.step.payer is payer))
+        return cls(
+            tuple(
+                worst_case(one, subject.strategy, subject.declared)
+                for one in subject.settled
+                if one.step.payer is most and one.step.name != "dimension"
+            )
+        )
+
+    @property
+    def distance(self) -> float:
+        """How far apart the two are, in standard deviations of the noise."""
+        return math.hypot(*(shift.distance for shift in self.shifts))
 
     def scores(self, present: npt.NDArray[np.bool_], what: str, progress: Progress) -> FloatArray:
         """The likelihood-ratio score of one run each: standard normal without the change, shifted by μ with it."""
-        subject = self.subject
-        low, high = (self._run(entries, None)[0].astype(np.float64) for entries in (self.without, self.having))
-        axis = (high - low) / np.linalg.norm(high - low) / subject.grid.sigma
-        batch = max(1, _CELLS_PER_BATCH // self.rows.shape[1])
+        batch = max(1, _CELLS_PER_BATCH // sum(len(shift.low) for shift in self.shifts))
         scores = np.empty(len(present))
         for start in range(0, len(present), batch):
             part = present[start : start + batch]
-            inputs = sp.vstack([self.without, self.having], format="csr")[part.astype(np.int64)]
             with Secret() as fresh:
-                noise = DiscreteGaussian(fresh, "audit", refinement=subject.grid.refinement)
-                scores[start : start + len(part)] = self._run(inputs, noise) @ axis - low @ axis
+                found = sum(shift.scores(part, fresh, number) for number, shift in enumerate(self.shifts))
+            scores[start : start + len(part)] = found / self.distance
             progress(what, min(start + batch, len(present)), len(present))
         return scores
-
-    def _run(self, entries: CSR, noise: DiscreteGaussian | None) -> npt.NDArray[np.float32]:
-        return release_rows(entries, self.rows, grid=self.subject.grid, bounds=self.subject.bounds, noise=noise)
-
-
-def _entries(row: list[int]) -> CSR:
-    return sp.csr_array(np.array([row], dtype=np.int32))
 
 
 def _largest_rate(errors: int, trials: int, allowance: float) -> float:

@@ -33,6 +33,16 @@ class Payer(Enum):
     UNLISTED = "users outside the list"
 
 
+class Kind(Enum):
+    """What a step adds up, which decides whose rows a rating moves."""
+
+    GIVEN = "vectors that were there before"
+    """One rating moves one row."""
+    LEARNT = "vectors computed from the same ratings, along a guide"
+    """One rating moves the rows of everybody who rated the item."""
+    COUNTED = "the same, and a constant that counts ratings"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Declared:
     """What a layout of steps may depend on: nothing of it is read off the ratings."""
@@ -68,6 +78,7 @@ class Step:
     """Noisy numbers that one neighbouring change can move."""
     spread: int | None = None
     """Most units of ratings behind one number; None where products are whole numbers and nothing is rounded."""
+    kind: Kind = Kind.GIVEN
     published: bool = True
     """Whether its rows are part of the release; otherwise only later steps see them."""
     payer: Payer = Payer.LISTED

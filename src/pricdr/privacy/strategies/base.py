@@ -5,10 +5,12 @@ from typing import ClassVar, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.blocks import Progress
 from pricdr.data.ratings import Ids
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
+from pricdr.randomness import Randomness
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 
@@ -59,4 +61,12 @@ class Strategy(Protocol):
 
     def publish(self, entries: Entries, run: Run) -> FloatArray:
         """The published matrix: one row per listed user."""
+        ...
+
+
+class Projection(Strategy, Protocol):
+    """A strategy whose item rows do not depend on the ratings."""
+
+    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
+        """E: one row of norm at most 1 (up to rounding) per item, ``dim`` columns."""
         ...

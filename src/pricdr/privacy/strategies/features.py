@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from pricdr.blocks import Progress
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError, require_count
@@ -14,6 +15,7 @@ from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.privacy.strategies.learnt import dim_for
+from pricdr.randomness import Randomness
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,10 +68,10 @@ class Features:
 
     def publish(self, entries: Entries, run: Run) -> FloatArray:
         """Products with the features' rows."""
-        return publish_fixed(self.item_rows(entries.items), entries, run)
+        return publish_fixed(self.item_rows(entries.items, run.randomness, run.progress), entries, run)
 
-    def item_rows(self, items: Ids) -> FloatArray:
-        """One row of norm 1 per item; zeros where nothing is known of it."""
+    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
+        """One row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""
         assert self.features is not None
         assert self.dim is not None
         leading = self.features.leading(self.dim)

@@ -11,7 +11,7 @@ from pricdr.errors import InputError, ParameterError, require_count, require_not
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
-from pricdr.privacy.steps import Declared, Step
+from pricdr.privacy.steps import Declared, Kind, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.learnt import InnerRows, as_published, dim_for, row_step
 from pricdr.privacy.sums import GUIDE_STEPS, IntegerArray
@@ -101,10 +101,10 @@ class Guided:
         """One step with the whole budget, or two."""
         width, purpose = self._width, "adds up each user's items, along directions that their raters gave them"
         if not self.refine:
-            return (row_step("rows", purpose, declared, width, 1.0, everybody=True, published=True),)
-        first = row_step("first rows", purpose, declared, width, self.first_share, everybody=True, published=True)
+            return (row_step("rows", purpose, declared, width, 1.0, kind=Kind.LEARNT, published=True),)
+        first = row_step("first rows", purpose, declared, width, self.first_share, kind=Kind.LEARNT, published=True)
         again = f"{purpose}, guided by the first rows too"
-        return first, row_step("rows", again, declared, width, 1 - self.first_share, everybody=True, published=True)
+        return first, row_step("rows", again, declared, width, 1 - self.first_share, kind=Kind.LEARNT, published=True)
 
     def publish(self, entries: Entries, run: Run) -> FloatArray:
         """The rows; with ``refine`` the first and the second ones side by side."""

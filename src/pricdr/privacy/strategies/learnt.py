@@ -7,7 +7,7 @@ import numpy as np
 
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.run import Entries, Run, Secrets
-from pricdr.privacy.steps import Declared, Step
+from pricdr.privacy.steps import Declared, Kind, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.sums import Float64Array, IntegerArray, directions, noisy_sums
 
@@ -32,13 +32,9 @@ def spread(declared: Declared) -> int:
 
 
 def row_step(
-    name: str, purpose: str, declared: Declared, dim: int, share: float, *, everybody: bool, published: bool
+    name: str, purpose: str, declared: Declared, dim: int, share: float, *, kind: Kind, published: bool
 ) -> Step:
-    """A step that gives every listed user a row.
-
-    ``everybody``: its item rows are computed from these very ratings, so that one rating moves the rows of all who
-    rated the item; otherwise they are fixed, and it moves one row.
-    """
+    """A step that gives every listed user a row."""
     return Step(
         name=name,
         purpose=purpose,
@@ -46,8 +42,9 @@ def row_step(
         share=share,
         rows=declared.users,
         numbers=dim,
-        moved=dim * (declared.users if everybody else 1),
+        moved=dim * (1 if kind is Kind.GIVEN else declared.users),
         spread=spread(declared),
+        kind=kind,
         published=published,
     )
 

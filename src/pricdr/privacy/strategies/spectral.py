@@ -11,7 +11,7 @@ from pricdr.privacy.guide import guide
 from pricdr.privacy.item_model import BUCKET_CAP, Group, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
-from pricdr.privacy.steps import Declared, Payer, Step
+from pricdr.privacy.steps import Declared, Kind, Payer, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.learnt import InnerRows, as_published, dim_for, row_step, spread, user_rows
 from pricdr.privacy.sums import Float64Array
@@ -62,7 +62,9 @@ class Spectral:
             object.__setattr__(self, "dim", int(self.dim))
         require_count(buckets=self.buckets, rounds=self.rounds)
         if self.buckets > MOST_ITEMS or self.rounds > MOST_ROUNDS:
-            raise ParameterError(f"at most {MOST_ITEMS:,} buckets and {MOST_ROUNDS} rounds, got {self.buckets}, {self.rounds}")
+            raise ParameterError(
+                f"at most {MOST_ITEMS:,} buckets and {MOST_ROUNDS} rounds, got {self.buckets}, {self.rounds}"
+            )
         require_probability(item_share=self.item_share, first_share=self.first_share, floor=self.floor)
         require_positive(count_weight=self.count_weight)
         require_not_negative(user_prior=self.user_prior, item_prior=self.item_prior)
@@ -117,6 +119,7 @@ class Spectral:
                 numbers=self.dim + 1,
                 moved=rows * (self.dim + 1),
                 spread=widest,
+                kind=Kind.COUNTED,
                 published=False,
                 payer=payer,
             )
@@ -127,9 +130,9 @@ class Spectral:
         first = "adds up each user's items, to guide the last step"
         last = "adds up each user's items, along directions that their raters gave them"
         found.append(
-            row_step("first rows", first, declared, self.dim, self.first_share, everybody=False, published=False)
+            row_step("first rows", first, declared, self.dim, self.first_share, kind=Kind.GIVEN, published=False)
         )
-        found.append(row_step("rows", last, declared, self.dim, rest, everybody=True, published=True))
+        found.append(row_step("rows", last, declared, self.dim, rest, kind=Kind.LEARNT, published=True))
         return tuple(found)
 
     def publish(self, entries: Entries, run: Run) -> FloatArray:

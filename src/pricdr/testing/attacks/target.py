@@ -20,7 +20,7 @@ from pricdr.privacy.calibration import LATTICE_FACTOR, sigma_for
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import Grid, Int32Array, clip_rows, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.strategies import JLT, SJLT, Strategy
+from pricdr.privacy.strategies import JLT, SJLT, Projection
 from pricdr.publish import publish
 from pricdr.randomness import Randomness
 from pricdr.release import Release
@@ -38,7 +38,7 @@ _ALIGNED: Final = 100
 class Setting:
     """One way of using the mechanism; ``str`` names it."""
 
-    strategy: Strategy
+    strategy: Projection
     unit: Unit = Unit.RATING
     bounds: Bounds = field(default_factory=Bounds)
     wide: bool = False

@@ -123,7 +123,8 @@ def _steps(c: Certificate) -> list[str]:
     if len(c.steps) < 2 and not any(step.rounding for step in c.steps):
         return []
     return [
-        f"Step {number} of {len(c.steps)}, {step.name}: {step.purpose}. {step.rows:,} rows of {step.numbers:,} noisy numbers"
+        f"Step {number} of {len(c.steps)}, {step.name}: {step.purpose}. "
+        + f"{step.rows:,} rows of {step.numbers:,} noisy numbers"
         + ("" if step.published else ", not published")
         + f"; sensitivity {step.sensitivity:.4g}, sigma {step.sigma:.4g}"
         + ("" if step.mu is None else f", mu {step.mu:.4g}")
@@ -141,8 +142,8 @@ def _guide(c: Certificate) -> list[str]:
         f"private at epsilon {_figure(g.epsilon)}, delta {g.delta:g}, for one {g.unit}" if g.private else "NOT PRIVATE"
     )
     lines = [
-        f"Directions were learnt along a release of the other party ({g.strategy}, {promise}; SHA-256 {g.sha256[:16]}…). "
-        "The promise here holds whatever that release is."
+        f"Directions were learnt along a release of the other party ({g.strategy}, {promise}; "
+        f"SHA-256 {g.sha256[:16]}…). The promise here holds whatever that release is."
     ]
     if g.missing_users:
         lines.append(f"It lacks {g.missing_users:,} listed users, who got a row of zeros in it.")

@@ -1,7 +1,8 @@
 """STAGE ONE · the source party: ratings + guarantee + strategy → Release.
 
 The order matters and is visible below: check what was declared, lay out the steps, settle every σ, record the spend
-once, and only then draw anything. Nothing is filtered here, and nothing read off the ratings leaves except the noisy matrix.
+once, and only then draw anything. Nothing is filtered here, and nothing read off the ratings leaves except the noisy
+matrix.
 """
 
 import math
@@ -152,9 +153,10 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
 def _plan(
     guarantee: Guarantee, strategy: Strategy, declared: Declared, calibration: Calibration, source: NoiseSource
 ) -> _Plan:
-    """Settle every σ, every grid and the cost, and refuse whatever would fail later: nothing may fail after the spend."""
+    """Settle every σ, every grid and the cost; refuse what would fail later, since nothing may fail once it is paid."""
     bounds = declared.bounds
     steps = strategy.steps(declared)
+    settled: tuple[Settled, ...]
     if calibration is Calibration.PAPER:
         settled = (Settled(steps[-1], _paper_grid(guarantee, strategy, bounds)),)
     else:

@@ -43,7 +43,7 @@ class Terms:
 
     @classmethod
     def of(cls, certificate: Certificate) -> "Terms":
-        """The terms behind a certificate: its strategy lays out the steps again, it says only how much noise each had."""
+        """The terms behind a certificate: its strategy lays out the steps again, each with the noise it states."""
         c = certificate
         declared = Declared(
             bounds=Bounds(

@@ -99,9 +99,8 @@ def _from_options(
 
 
 def _say_table(subject: "Subject", thorough: "Finding", one_run: "Finding") -> None:
-    say(
-        f"{subject.strategy.name}, dim {subject.strategy.dim}, unit {subject.declared.unit.value}, delta {subject.delta:g}"
-    )
+    strategy, unit = subject.strategy, subject.declared.unit
+    say(f"{strategy.name}, dim {strategy.dim}, unit {unit.value}, delta {subject.delta:g}")
     if len(subject.settled) > 1:
         say(f"{len(subject.settled)} steps; the adversary is shown what each of them gave, more than ever leaves")
     say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")

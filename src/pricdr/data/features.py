@@ -64,6 +64,6 @@ class ItemFeatures:
             _, vectors = np.linalg.eigh(centred.T @ centred)
             centred = centred @ vectors[:, ::-1][:, :dim]
         norms = np.sqrt(np.einsum("ij,ij->i", centred, centred))
-        return np.divide(centred, norms[:, None], out=np.zeros_like(centred), where=norms[:, None] > 0).astype(
-            np.float32
-        )
+        rows = np.divide(centred, norms[:, None], out=np.zeros_like(centred), where=norms[:, None] > 0)
+        unit: npt.NDArray[np.float32] = rows.astype(np.float32)
+        return unit

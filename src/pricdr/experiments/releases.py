@@ -65,10 +65,11 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
 def _published(
     ratings: Ratings, strategy: Strategy, guarantee: Guarantee, seed: int, *, noisy: bool, rated: bool = True
 ) -> npt.NDArray[np.float32]:
-    """What :func:`pricdr.publish` computes between the plan and the certificate; items are not declared."""
+    """What :func:`pricdr.publish` computes between the plan and the certificate; the catalogue is declared."""
     bounds = Bounds()
-    steps = strategy.steps(Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=None))
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
+    steps = strategy.steps(declared)
     settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
-    entries = Entries.of(ratings, bounds, summed=strategy.learns)
+    entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
     run = Run(settled, Simulation(seed), noisy=noisy)
     return strategy.publish(entries if rated else without_ratings(entries), run)

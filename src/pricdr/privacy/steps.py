@@ -167,8 +167,8 @@ def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> 
     rounding = step.rounding(Grid(sigma, sigma / finest, MAX_REFINEMENT))
     if rounding > _MOST_LOST * allowed:
         raise ParameterError(
-            f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} rows of {step.numbers}: rounding alone would "
-            f"take {rounding / allowed:.0%} of the budget of step {step.name!r}"
+            f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} rows of {step.numbers}: rounding alone "
+            f"would take {rounding / allowed:.0%} of the budget of step {step.name!r}"
         )
     grid_step = step.sensitivity / (allowed - rounding)
     return Settled(step, Grid(finest * grid_step, grid_step, MAX_REFINEMENT))

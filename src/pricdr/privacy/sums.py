@@ -39,7 +39,8 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
     """
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     shortened = rows * (_SHRINK / np.maximum(norms, 1.0))[:, None]
-    return np.trunc(shortened * GUIDE_STEPS).astype(np.int64)
+    whole: IntegerArray = np.trunc(shortened * GUIDE_STEPS).astype(np.int64)
+    return whole
 
 
 def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets) -> Float64Array:

@@ -51,7 +51,7 @@ class JLT:
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> "JLT":
         """The strategy that a certificate describes."""
-        return cls(dim=dim, **parameters)  # type: ignore[arg-type]
+        return cls(dim=dim, **parameters)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """One step, and one before it where the dimension is to be chosen."""

@@ -202,7 +202,12 @@ def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
         ({"items": ()}, InputError, "no items"),
         ({"bounds": Bounds(clip=1)}, ParameterError, "user unit"),
         ({"calibration": Calibration.PAPER, "strategy": JLT(dim=None)}, ParameterError, "depends on the dimension"),
-        ({"calibration": Calibration.PAPER, "bounds": Bounds(rating_bound=5)}, ParameterError, "unit rating"),
+        (
+            {"calibration": Calibration.PAPER, "strategy": JLT(), "bounds": Bounds(rating_bound=5)},
+            ParameterError,
+            "unit rating",
+        ),
+        ({"calibration": Calibration.PAPER}, ParameterError, "for its own jlt and sjlt"),
     ],
 )
 def test_impossible_requests_are_refused(arguments, error, message):
@@ -269,19 +274,18 @@ def test_ratings_still_matter_where_the_noise_is_large(unit, bounds, epsilon):
     """The same seed with and without ratings: the difference is A E, not zero."""
     guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
     full, empty = (
-        publish(r, guarantee, users=USERS, items=ITEMS, bounds=bounds, insecure_seed=1)
+        publish(r, guarantee, strategy=JLT(), users=USERS, items=ITEMS, bounds=bounds, insecure_seed=1)
         for r in (_ratings(), Ratings.from_triples(["u0"], ["i0"], [3.0]))
     )
     signal = np.linalg.norm(full.matrix[1:-3].astype(float) - empty.matrix[1:-3], axis=1)
-    plain = publish(
-        _ratings(), guarantee, users=USERS, items=ITEMS, bounds=bounds, insecure_seed=1, insecure_no_noise=True
-    )
+    same = {"strategy": JLT(), "users": USERS, "items": ITEMS, "bounds": bounds, "insecure_seed": 1}
+    plain = publish(_ratings(), guarantee, insecure_no_noise=True, **same)
     np.testing.assert_allclose(signal, np.linalg.norm(plain.matrix[1:-3], axis=1), rtol=0.05)
     assert not any("pure noise" in text for text in full.certificate.warnings)
 
 
 def test_a_release_of_pure_noise_says_so():
-    certificate = publish(_ratings(), Guarantee(epsilon=1e-6, delta=1e-9), users=USERS).certificate
+    certificate = publish(_ratings(), Guarantee(epsilon=1e-6, delta=1e-9), strategy=JLT(), users=USERS).certificate
     assert any("pure noise" in text for text in certificate.warnings)
 
 
@@ -319,7 +323,7 @@ def test_number_types_of_the_caller_do_not_matter():
 
 def test_the_cost_to_a_whole_user_counts_the_mean_behind_an_automatic_dimension():
     certificate = publish(_ratings(), PROMISE, strategy=JLT(dim=None), users=USERS).certificate
-    plain = publish(_ratings(), PROMISE, users=USERS).certificate
+    plain = publish(_ratings(), PROMISE, strategy=JLT(), users=USERS).certificate
     assert certificate.whole_user[-1].removed_typically > plain.whole_user[-1].removed_typically * 1.3
 
 

@@ -150,6 +150,9 @@ def _check_terms(terms: Terms) -> None:
     universe = terms.input.item_universe
     if universe == "not needed" and kind.needs_catalogue:
         raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
+    hashes = any(one.step.payer is Payer.UNLISTED for one in terms.settled) and terms.declared.items is None
+    if hashes != (universe == "hashed into buckets"):
+        raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
     if terms.schema_version > 1 and (universe == "declared") != (terms.declared.items is not None):
         raise VerificationError("an item universe is declared with its size, or neither is stated")
     if (terms.guide is not None) != (kind.name == Guided.name):

@@ -31,7 +31,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, Settled, noiseless, settle, total_mu, total_numbers
+from pricdr.privacy.steps import MOST_RATINGS, Declared, Settled, noiseless, settle, total_mu, total_numbers
 from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral, Strategy
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
@@ -106,7 +106,7 @@ def publish(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
     plan = _plan(guarantee, strategy, declared, Calibration(calibration), source)
-    unlisted = _unlisted(ratings, strategy, selected) if users is not None else None
+    unlisted = _unlisted(ratings, strategy, selected)
     balance = None if ledger is None else _spend(plan, ledger)
     entries = Entries.of(
         selected, bounds, summed=strategy.learns, universe_declared=items is not None, unlisted=unlisted
@@ -142,6 +142,8 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
         raise InputError(f"none of the {len(selected.items):,} listed items occurs in the ratings: is it another list?")
     if len(selected.items) > MOST_ITEMS:
         raise InputError(f"{len(selected.items):,} items are more than the {MOST_ITEMS:,} that sums are exact for")
+    if len(ratings) > MOST_RATINGS:
+        raise InputError(f"{len(ratings):,} ratings are more than the {MOST_RATINGS:,} that sums are exact for")
     if users is not None and not set(selected.users) & set(ratings.users):
         raise InputError(
             f"none of the {len(selected.users):,} listed users occurs in the ratings: "
@@ -178,9 +180,7 @@ def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Gri
     if strategy.dim is None:
         raise ParameterError("the paper's calibration depends on the dimension: give --dim a number")
     if not strategy.rows_cancel:
-        raise ParameterError(
-            f"the paper's calibration is for its own strategies, jlt and sjlt, not for {strategy.name}"
-        )
+        raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
     if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
         raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
     sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.dim)
@@ -254,7 +254,7 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
 def _item_universe(strategy: Strategy, items: Sequence[str] | None) -> ItemUniverse:
     if items is not None:
         return "declared"
-    if isinstance(strategy, Spectral):
+    if isinstance(strategy, Spectral) and strategy.learn_from is LearnFrom.ALL:
         return "hashed into buckets"
     return "read off the ratings" if strategy.needs_catalogue else "not needed"
 

@@ -38,12 +38,12 @@ def test_an_automatic_dimension_costs_the_ledger_no_more_than_the_guarantee(tmp_
     publish(RATINGS, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=None), users=USERS, ledger=ledger)
     assert ledger.read().epsilon == pytest.approx(4, rel=1e-6)
     with pytest.raises(BudgetError):
-        publish(RATINGS, Guarantee(epsilon=0.01, delta=1e-6), users=USERS, ledger=ledger)
+        publish(RATINGS, Guarantee(epsilon=0.01, delta=1e-6), strategy=JLT(), users=USERS, ledger=ledger)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
 def test_group_figures_are_those_of_a_sensitivity_t_times_as_large(epsilon):
-    c = publish(RATINGS, Guarantee(epsilon=epsilon, delta=1e-6), users=USERS).certificate
+    c = publish(RATINGS, Guarantee(epsilon=epsilon, delta=1e-6), strategy=JLT(), users=USERS).certificate
     for figure in c.whole_user:
         t = figure.ratings
         pairs = ((figure.removed_at_worst, t), (figure.replaced_at_worst, 2 * t), (figure.removed_typically, t**0.5))
@@ -56,7 +56,7 @@ def test_group_figures_are_those_of_a_sensitivity_t_times_as_large(epsilon):
 
 
 def test_curves_are_the_independent_accountants():
-    c = publish(RATINGS, Guarantee(epsilon=4, delta=1e-6), users=USERS).certificate
+    c = publish(RATINGS, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(), users=USERS).certificate
     for point in c.epsilon_at_delta:
         independent = get_epsilon_gaussian(c.sigma, point.delta)
         assert independent * (1 - 1e-6) <= point.epsilon <= independent * (1 + 3e-5)
@@ -64,7 +64,7 @@ def test_curves_are_the_independent_accountants():
 
 def test_user_level_figures_follow_from_the_clip():
     guarantee = Guarantee(epsilon=3, delta=1e-6, unit=Unit.USER)
-    c = publish(RATINGS, guarantee, users=USERS, bounds=Bounds(clip=7)).certificate
+    c = publish(RATINGS, guarantee, strategy=JLT(), users=USERS, bounds=Bounds(clip=7)).certificate
     assert c.sensitivity == 14
     assert get_epsilon_gaussian(c.sigma / 14, 1e-6) == pytest.approx(3, rel=1e-4)
     assert c.whole_user == []

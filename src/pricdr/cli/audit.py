@@ -91,7 +91,7 @@ def _from_options(
 ) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.strategies.learnt import dim_for
+    from pricdr.privacy.strategies.dims import dim_for
 
     if strategy.dim is None and dim is None:
         strategy = strategy.with_dim(dim_for(guarantee))

@@ -20,19 +20,18 @@ _LARGEST: Final = 1e100
 """Numbers beyond this would overflow in a sum of squares."""
 FLOOR: Final = 1e-6
 """Of the largest eigenvalue: directions below it are not amplified further."""
-PERCENTILE: Final = 90.0
-"""Rows longer than this percentile of the norms are clipped to it."""
 
 
-def guide(rows: Float64Array, dim: int, *, present: BoolArray | None = None) -> IntegerArray:
+def guide(rows: Float64Array, dim: int, *, percentile: float = 50.0, present: BoolArray | None = None) -> IntegerArray:
     """Guide rows of at most ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
 
     Args:
         rows: one noisy row per user.
         dim: leading principal directions to keep; where there are fewer columns, all of them.
+        percentile: rows longer than this percentile of their norms are clipped to it.
         present: users who have a row; the others get a row of zeros and count for nothing.
 
-    Rows that say nothing, all of them or nine in ten the same, give a guide of zeros.
+    Rows that say nothing, all of them or most of them the same, give a guide of zeros.
     """
     if rows.shape[1] > MOST_COLUMNS:
         raise InputError(f"a guide may have at most {MOST_COLUMNS:,} columns, got {rows.shape[1]:,}")
@@ -51,7 +50,7 @@ def guide(rows: Float64Array, dim: int, *, present: BoolArray | None = None) -> 
     if len(values) == rows.shape[1]:
         white = white @ vectors.T  # symmetric whitening: no direction is turned where none is left out
     norms = np.sqrt(np.einsum("ij,ij->i", white, white))
-    scale = float(np.percentile(norms, PERCENTILE))
+    scale = float(np.percentile(norms, percentile))
     out = np.zeros((len(rows), white.shape[1]))
     if scale > 0:
         out[there] = white / scale

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids
@@ -34,39 +35,34 @@ class ItemModel:
     floor: float
     """Of the largest eigenvalue: directions below it are not amplified further."""
 
-    def learn(self, groups: "list[Group]", n_items: int, run: Run, secrets: Secrets) -> Float64Array:
-        """Unit rows, one per item (or bucket), private like everything the rounds' noise has passed."""
-        rows = unit_gaussian_rows(run.randomness.stream("first item rows"), n_items, self.dim).astype(np.float64)
-        for number in range(1, self.rounds + 1):
-            guide = whole_guide(rows)
-            noisy, variance = np.zeros((n_items, self.dim + 1)), 0.0
-            for group in groups:
-                sums, scale = self._sums(group, guide, number, run, secrets)
-                noisy += group.weight * sums
-                variance += (group.weight * scale) ** 2
-            rows = self._rows(noisy, variance, last=number == self.rounds)
-        return rows
+    def learn(self, entries: CSR, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
+        """Unit rows, one per item (or bucket), private like everything the rounds' noise has passed.
 
-    def _sums(
-        self, group: "Group", guide: Float64Array, number: int, run: Run, secrets: Secrets
-    ) -> tuple[Float64Array, float]:
-        """Noisy sums over the raters of each item, and the σ of their noise."""
-        name = group.step_name(number)
-        by_item = group.entries.T
-        users = directions(by_item, guide, value=group.value, prior=self.user_prior * group.value**2, secrets=secrets)
-        counted = secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)]))
-        grid = run.grid(name)
-        sums = noisy_sums(
-            by_item,
-            counted,
-            step=run.step(name),
-            grid=grid,
-            value=group.value,
-            noise=run.noise(name),
-            secrets=secrets,
-            progress=run.progress,
-        )
-        return sums, grid.sigma
+        Args:
+            entries: users x items (or buckets), whole units of ``value``.
+            value: what one unit counts.
+            largest: the most one rating counts.
+            run: the settled steps.
+            secrets: where sums and users' vectors are kept for erasing.
+        """
+        rows = unit_gaussian_rows(run.randomness.stream("first item rows"), entries.shape[1], self.dim)
+        found = rows.astype(np.float64)
+        by_item, prior = entries.T, self.user_prior * largest**2
+        for number in range(1, self.rounds + 1):
+            name = step_name(number)
+            users = directions(by_item, whole_guide(found), value=value, prior=prior, secrets=secrets)
+            noisy = noisy_sums(
+                by_item,
+                secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)])),
+                step=run.step(name),
+                grid=run.grid(name),
+                value=value,
+                noise=run.noise(name),
+                secrets=secrets,
+                progress=run.progress,
+            )
+            found = self._rows(noisy, run.grid(name).sigma ** 2, last=number == self.rounds)
+        return found
 
     def _rows(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
         """Post-processing: centred by the counts, whitened less the noise's own Gram, rows at norm 1.
@@ -92,28 +88,13 @@ class ItemModel:
         return rows
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Users who pay for the same steps, and how much their sums count beside the other group's."""
-
-    entries: CSR
-    """Users x items (or buckets), whole units of ``value``."""
-    value: float
-    weight: float
-    label: str = ""
-
-    def step_name(self, number: int) -> str:
-        """The step that this group's sums are paid by in a round."""
-        return step_name(number, self.label)
-
-
-def step_name(number: int, label: str = "") -> str:
+def step_name(number: int) -> str:
     """What the step of a round is called.
 
-    >>> step_name(1), step_name(2, "users outside the list")
-    ('item sums 1', 'item sums 2, users outside the list')
+    >>> step_name(1)
+    'item sums 1'
     """
-    return f"item sums {number}" + (f", {label}" if label else "")
+    return f"item sums {number}"
 
 
 def round_shares(rounds: int) -> list[float]:
@@ -125,14 +106,17 @@ def round_shares(rounds: int) -> list[float]:
     return [2.0**number / (2.0**rounds - 1) for number in range(rounds)]
 
 
-def into_buckets(entries: CSR, items: Ids, buckets: int, stream: Stream, *, cap: int) -> CSR:
-    """The same ratings over hashed items: those of a user in one bucket add up, to ``cap`` units at most.
+def into_buckets(
+    entries: CSR, items: Ids, buckets: int, stream: Stream, *, cap: int
+) -> tuple[CSR, npt.NDArray[np.int64]]:
+    """The same ratings over hashed items, and each item's bucket.
 
-    The hash is keyed, and which items exist shows nowhere: every bucket has a row and noise.
+    Ratings of a user in one bucket add up, to ``cap`` units at most. The hash is keyed, and which items exist shows
+    nowhere: every bucket has a row and noise.
     """
     places = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
     parts = (entries.data.copy(), places[entries.indices], entries.indptr.copy())  # what follows works in place
     matrix = sp.csr_array(parts, shape=(entries.shape[0], buckets))
     matrix.sum_duplicates()
     np.minimum(matrix.data, cap, out=matrix.data)
-    return matrix
+    return matrix, places

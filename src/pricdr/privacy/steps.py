@@ -20,6 +20,8 @@ from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 _FINEST_BITS: Final = 20
 """Binary places below one grid step that products carry before they are rounded to it."""
 _LARGEST_SUM_BITS: Final = 62
+MOST_RATINGS: Final = 1 << 33
+"""Ratings that a release can be made of."""
 _SAFE: Final = 1 + 1e-9
 """Covers double arithmetic in a bound on rounding."""
 _MOST_LOST: Final = 0.5
@@ -76,6 +78,8 @@ class Step:
     """Noisy numbers in a row."""
     moved: int
     """Noisy numbers that one neighbouring change can move."""
+    most: int = MOST_ITEMS
+    """Ratings, at most, that one number adds up: whole numbers must hold their sum."""
     spread: int | None = None
     """Most units of ratings behind one number; None where products are whole numbers and nothing is rounded."""
     kind: Kind = Kind.GIVEN
@@ -96,7 +100,7 @@ class Step:
     def fine_bits(self, grid: Grid) -> int:
         """Binary places of the products, as many as the largest possible sum leaves room for."""
         reach = math.ceil(math.log2(max(2.0, self.sensitivity / grid.step)))
-        bits = _LARGEST_SUM_BITS - reach - MOST_ITEMS.bit_length()
+        bits = _LARGEST_SUM_BITS - reach - self.most.bit_length()
         if bits < 1:
             raise ParameterError(f"the noise of step {self.name} is too small for exact arithmetic")
         return min(_FINEST_BITS, bits)

@@ -13,8 +13,8 @@ from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.dims import dim_for
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
-from pricdr.privacy.strategies.learnt import dim_for
 from pricdr.randomness import Randomness
 
 

@@ -1,6 +1,6 @@
 """Releases for experiments: the steps, the σ and the law of real ones, with bits that repeat. NOT PRIVATE."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,16 +33,26 @@ def simulate(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings |
         target: what the other party trains on, of which a guide is a release at the same ε and δ.
     """
     guarantee = Guarantee(epsilon=spec.epsilon, delta=spec.delta)
-    noisy = spec.rows in (Rows.PRIVATE, Rows.NOISE)
+    learns = spec.strategy not in (JLT.name, SJLT.name)
+    noisy = spec.rows in (Rows.PRIVATE, Rows.NOISE) or (learns and spec.rows is Rows.SHUFFLED)
+    if learns and spec.rows is Rows.SHUFFLED:
+        # Before anything is learnt: a guide tells rows apart that were only moved afterwards.
+        given, taken = _cycle(len(source.users), seed)
+        places = np.empty_like(given)
+        places[given] = taken
+        source = replace(source, matrix=source.matrix[places])
     strategy = _strategy(source, spec, seed, target).resolved(guarantee, source.users)
     matrix = _published(source, strategy, guarantee, seed, noisy=noisy, rated=spec.rows is not Rows.NOISE)
-    if spec.rows is Rows.SHUFFLED:
-        # Along one cycle through all users, so that nobody keeps a row.
-        order = Simulation(seed).generator("shuffled rows").permutation(len(matrix))
-        shuffled = np.empty_like(matrix)
-        shuffled[order] = matrix[np.roll(order, 1)]
-        matrix = shuffled
+    if spec.rows is Rows.SHUFFLED and not strategy.learns:
+        given, taken = _cycle(len(matrix), seed)
+        matrix[given] = matrix[taken]
     return SimulatedRelease(matrix, source.users)
+
+
+def _cycle(n_users: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Who is given whose row: along one cycle through all users, so that nobody keeps one."""
+    order = Simulation(seed).generator("shuffled rows").permutation(n_users)
+    return order, np.roll(order, 1)
 
 
 def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | None) -> Strategy:

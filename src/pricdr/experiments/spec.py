@@ -22,7 +22,8 @@ class Rows(StrEnum):
     NOISELESS = "noiseless"
     """NOT PRIVATE: the projection alone."""
     SHUFFLED = "shuffled"
-    """As noiseless, each row given to another user: whatever it gains is no transfer."""
+    """Each row given to another user: whatever it gains is no transfer. Without noise for jlt and sjlt; a strategy
+    that learns is given shuffled ratings, and publishes them with its noise."""
     NOISE = "noise"
     """Noise of the certified size and nothing else."""
 

@@ -33,8 +33,6 @@ def guide(rows: Float64Array, dim: int, *, percentile: float = 50.0, present: Bo
 
     Rows that say nothing, all of them or most of them the same, give a guide of zeros.
     """
-    if rows.shape[1] > MOST_COLUMNS:
-        raise InputError(f"a guide may have at most {MOST_COLUMNS:,} columns, got {rows.shape[1]:,}")
     there = np.ones(len(rows), dtype=bool) if present is None else present
     if not np.isfinite(rows).all() or np.abs(rows).max(initial=0.0) > _LARGEST:
         raise InputError("a guide must hold finite numbers below 1e100")
@@ -59,6 +57,8 @@ def guide(rows: Float64Array, dim: int, *, percentile: float = 50.0, present: Bo
 
 def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, BoolArray]:
     """The rows of ``users``, in their order, and which of them have one; rows of other users are left out."""
+    if rows.ndim != 2 or rows.shape[1] > MOST_COLUMNS:  # before anything of their size is made
+        raise InputError(f"a guide has a row per user and at most {MOST_COLUMNS:,} columns, got shape {rows.shape}")
     at = {user: position for position, user in enumerate(owners)}
     if len(at) != len(owners) or len(owners) != len(rows):
         raise InputError("a guide must have one row per user")

@@ -22,7 +22,7 @@ _FINEST_BITS: Final = 20
 _LARGEST_SUM_BITS: Final = 62
 MOST_RATINGS: Final = 1 << 33
 """Ratings that a release can be made of."""
-_SAFE: Final = 1 + 1e-9
+_SAFE: Final = 1 + 1e-6
 """Covers double arithmetic in a bound on rounding."""
 _MOST_LOST: Final = 0.5
 """The largest part of a step's budget that rounding may take."""
@@ -90,8 +90,8 @@ class Step:
     def rounding(self, grid: Grid) -> float:
         """Grid steps that rounding adds to the sensitivity: at most one for each number that can move.
 
-        A sum is exact in units of 2^-bits grid steps, up to one such unit for each unit of ratings, and is then
-        rounded down. So a number's difference between two inputs is off by less than 1 + spread · 2^-bits.
+        Vectors are rounded down to 2^-bits grid steps, so that a sum is off by one of these for each unit of ratings;
+        then it is rounded down itself. So a number's difference between two inputs is off by less than 1 + spread · 2^-bits.
         """
         if self.spread is None:
             return 0.0

@@ -56,7 +56,8 @@ def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, 
         secrets: where what is computed here is kept for erasing.
     """
     sums = secrets.keep(matrix.T @ guide)
-    squares = secrets.keep(np.asarray(matrix.power(2).sum(axis=0)))
+    # In doubles: squares of finely divided ratings could overflow whole numbers.
+    squares = secrets.keep(np.asarray(matrix.astype(np.float64).power(2).sum(axis=0)))
     found = secrets.keep(sums * (value / GUIDE_STEPS))
     below = secrets.keep(np.einsum("ij,ij->i", found, found) + squares * value**2 + prior)
     np.divide(found, np.sqrt(np.where(below > 0, below, 1.0))[:, None], out=found)
@@ -82,7 +83,7 @@ def noisy_sums(
     """
     bits = step.fine_bits(grid)
     scale = value / grid.step * _SHRINK * 2.0**bits
-    whole = secrets.keep(np.trunc(vectors * scale).astype(np.int64))
+    whole = secrets.keep(np.floor(vectors * scale).astype(np.int64))
     n_rows, numbers = matrix.shape[0], whole.shape[1]
     out = np.empty((n_rows, numbers))
 

@@ -9,13 +9,13 @@ import numpy as np
 from pricdr.data.ratings import CSR, Ids
 from pricdr.errors import ParameterError, require_count, require_probability
 from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.dims import dim_for
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
+from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.strategies.rounds import Rounds, spread
 from pricdr.privacy.sums import Float64Array, whole_guide
 

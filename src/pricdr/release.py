@@ -52,6 +52,11 @@ class Release:
             )
         self.matrix.flags.writeable = False
 
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in its numbers; 0 where there is none."""
+        return self.certificate.sigma
+
     def sha256(self) -> str:
         """SHA-256 of its ``release.parquet``, whether it was written already or not."""
         buffer = io.BytesIO()

@@ -52,7 +52,7 @@ def audit(
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
-        subject = _from_options(parse_strategy(strategy, dim, density), dim, guarantee, clip, users)
+        subject = _from_options(parse_strategy(strategy, dim, density, guarantee), dim, guarantee, clip, users)
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)

@@ -10,6 +10,7 @@ from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.readers import Reading
+    from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.strategies import Strategy
 
 ColumnsOption: TypeAlias = Annotated[
@@ -46,21 +47,26 @@ class UnitName(StrEnum):
     USER = "user"
 
 
-def parse_dim(name: StrategyName, dim: str | None) -> int | None:
-    """A number of columns; None leaves the choice to the strategy, as ``auto`` does."""
+def _parse_dim(name: StrategyName, dim: str | None, guarantee: "Guarantee") -> int | None:
+    """A number of columns; None leaves the choice to the strategy: by a part of the budget for jlt and sjlt."""
+    from pricdr.privacy.strategies.dims import auto_dim
+
+    projection = name in (StrategyName.JLT, StrategyName.SJLT)
     if dim is None:
-        return 200 if name in (StrategyName.JLT, StrategyName.SJLT) else None
+        return 200 if projection else None
+    if dim == "auto":
+        return None if projection or name is StrategyName.FEATURES else auto_dim(guarantee)
     try:
-        return None if dim == "auto" else int(dim)
+        return int(dim)
     except ValueError as error:
         raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
 
 
-def parse_strategy(name: StrategyName, dim: str | None, density: float | None) -> "Strategy":
+def parse_strategy(name: StrategyName, dim: str | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
     """The strategy that these options describe; a guide or item features are added where there are any."""
     from pricdr.privacy.strategies import JLT, SJLT, Features, Guided, Spectral
 
-    columns = parse_dim(name, dim)
+    columns = _parse_dim(name, dim, guarantee)
     if density is not None and name is not StrategyName.SJLT:
         raise ParameterError(f"--density belongs to --strategy sjlt, not to {name.value}")
     if name is StrategyName.SJLT:

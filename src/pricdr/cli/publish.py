@@ -93,7 +93,7 @@ def publish(
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     learning = Learning(guide, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets)
-    plan = learning.added_to(parse_strategy(strategy, dim, density))
+    plan = learning.added_to(parse_strategy(strategy, dim, density, guarantee))
     bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
     key = None if sign is None else read_private_key(sign)

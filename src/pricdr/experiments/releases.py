@@ -1,6 +1,7 @@
 """Releases for experiments: the steps, the σ and the law of real ones, with bits that repeat. NOT PRIVATE."""
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,11 @@ from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run, without_ratings
 from pricdr.privacy.steps import Declared, noiseless, settle
 from pricdr.privacy.strategies import JLT, SJLT, Guided, Spectral, Strategy
+from pricdr.privacy.strategies.dims import auto_dim
 from pricdr.randomness import Simulation
+
+GUIDE_DIM: Final = 8
+"""Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +26,8 @@ class SimulatedRelease:
 
     matrix: npt.NDArray[np.float32]
     users: Ids
+    sigma: float
+    """Of the noise in it."""
 
 
 def simulate(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> SimulatedRelease:
@@ -42,11 +49,11 @@ def simulate(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings |
         places[given] = taken
         source = replace(source, matrix=source.matrix[places])
     strategy = _strategy(source, spec, seed, target).resolved(guarantee, source.users)
-    matrix = _published(source, strategy, guarantee, seed, noisy=noisy, rated=spec.rows is not Rows.NOISE)
+    release = _published(source, strategy, guarantee, seed, noisy=noisy, rated=spec.rows is not Rows.NOISE)
     if spec.rows is Rows.SHUFFLED and not strategy.learns:
-        given, taken = _cycle(len(matrix), seed)
-        matrix[given] = matrix[taken]
-    return SimulatedRelease(matrix, source.users)
+        given, taken = _cycle(len(source.users), seed)
+        release.matrix[given] = release.matrix[taken]
+    return release
 
 
 def _cycle(n_users: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -60,21 +67,21 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
         return JLT(dim=spec.dim)
     if spec.strategy == SJLT.name:
         return SJLT(dim=spec.dim)
-    if spec.strategy == Spectral.name:
-        return Spectral(dim=spec.dim)
-    assert target is not None, "a guide is a release of the other party"
     guarantee = Guarantee(epsilon=spec.epsilon, delta=spec.delta)
-    theirs = Spectral(dim=spec.dim).resolved(guarantee, source.users)
+    dim = auto_dim(guarantee) if spec.dim is None else spec.dim
+    if spec.strategy == Spectral.name:
+        return Spectral(dim=dim)
+    assert target is not None, "a guide is a release of the other party"
     # Bits of their own: the two parties share no seed.
-    rows = _published(
-        target.select(users=source.users), theirs, guarantee, 1_000_000 + seed, noisy=spec.guide is not Guide.CLEAR
-    )
-    return Guided(guide=SimulatedRelease(rows, source.users), dim=spec.dim, refine=spec.refine)
+    theirs, own_bits = target.select(users=source.users), 1_000_000 + seed
+    noisy = spec.guide is not Guide.CLEAR
+    release = _published(theirs, Spectral(dim=GUIDE_DIM), guarantee, own_bits, noisy=noisy)
+    return Guided(guide=release, dim=dim, refine=spec.refine)
 
 
 def _published(
     ratings: Ratings, strategy: Strategy, guarantee: Guarantee, seed: int, *, noisy: bool, rated: bool = True
-) -> npt.NDArray[np.float32]:
+) -> SimulatedRelease:
     """What :func:`pricdr.publish` computes between the plan and the certificate; the catalogue is declared."""
     bounds = Bounds()
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
@@ -82,4 +89,5 @@ def _published(
     settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
     run = Run(settled, Simulation(seed), noisy=noisy)
-    return strategy.publish(entries if rated else without_ratings(entries), run)
+    matrix = strategy.publish(entries if rated else without_ratings(entries), run)
+    return SimulatedRelease(matrix, ratings.users, settled[-1].grid.sigma)

@@ -81,7 +81,7 @@ class ReleaseSpec:
     rows: Rows = Rows.PRIVATE
     guide: Guide = Guide.PRIVATE
     """What a guided release has for a guide."""
-    refine: bool = False
+    refine: bool = True
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

@@ -18,23 +18,29 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 MOST_COLUMNS: Final = 4096
 _LARGEST: Final = 1e100
 """Numbers beyond this would overflow in a sum of squares."""
-FLOOR: Final = 1e-6
-"""Of the largest eigenvalue: directions below it are not amplified further."""
+_FLOOR: Final = 1e-3
+"""The least share of a direction's variance that is taken for signal."""
+_TINY: Final = 1e-6
+"""Of the largest variance: directions below it are not amplified further."""
 
 
-def guide(rows: Float64Array, dim: int, *, percentile: float = 50.0, present: BoolArray | None = None) -> IntegerArray:
-    """Guide rows of at most ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
+def guide(
+    rows: Float64Array, dim: int, *, sigma: float, percentile: float = 50.0, present: BoolArray | None = None
+) -> IntegerArray:
+    """Guide rows of ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
+
+    Each leading principal direction is scaled to the root of the share of its variance that is not noise. Where there
+    are fewer columns than ``dim``, the rest are zeros; rows that say nothing, most of them the same, give zeros alone.
 
     Args:
         rows: one noisy row per user.
-        dim: leading principal directions to keep; where there are fewer columns, all of them.
+        dim: columns of the guide.
+        sigma: standard deviation of the noise in the rows, as far as is known.
         percentile: rows longer than this percentile of their norms are clipped to it.
         present: users who have a row; the others get a row of zeros and count for nothing.
-
-    Rows that say nothing, all of them or most of them the same, give a guide of zeros.
     """
     there = np.ones(len(rows), dtype=bool) if present is None else present
-    if not np.isfinite(rows).all() or np.abs(rows).max(initial=0.0) > _LARGEST:
+    if not np.isfinite(rows).all() or np.abs(rows).max(initial=0.0) > _LARGEST or not 0 <= sigma < _LARGEST:
         raise InputError("a guide must hold finite numbers below 1e100")
     if not there.any():
         raise InputError("the guide has no row for any listed user")
@@ -42,17 +48,21 @@ def guide(rows: Float64Array, dim: int, *, percentile: float = 50.0, present: Bo
     known -= known.mean(axis=0)
     values, vectors = np.linalg.eigh(known.T @ known / len(known))
     values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
-    if not values[0] > 0:
-        return whole_guide(np.zeros((len(rows), len(values))))
-    white = known @ (vectors / np.sqrt(np.maximum(values, FLOOR * values[0])))
-    if len(values) == rows.shape[1]:
-        white = white @ vectors.T  # symmetric whitening: no direction is turned where none is left out
-    norms = np.sqrt(np.einsum("ij,ij->i", white, white))
-    scale = float(np.percentile(norms, percentile))
-    out = np.zeros((len(rows), white.shape[1]))
-    if scale > 0:
-        out[there] = white / scale
+    out = np.zeros((len(rows), dim))
+    if values[0] > 0:
+        white = known @ (vectors * np.sqrt(_signal(values, sigma) / np.maximum(values, _TINY * values[0])))
+        scale = float(np.percentile(np.sqrt(np.einsum("ij,ij->i", white, white)), percentile))
+        if scale > 0:
+            out[there, : white.shape[1]] = white / scale
     return whole_guide(out)
+
+
+def _signal(values: Float64Array, sigma: float) -> Float64Array:
+    """Which share of each variance is more than noise; where none is, all count alike."""
+    if not values[0] > sigma**2:
+        return np.ones_like(values)
+    share: Float64Array = np.maximum((values - sigma**2) / np.maximum(values, _TINY * values[0]), _FLOOR)
+    return share
 
 
 def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, BoolArray]:

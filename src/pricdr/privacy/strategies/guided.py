@@ -17,9 +17,9 @@ from pricdr.privacy.strategies.dims import dim_for
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
-SHARES: Final = (0.3, 0.7)
+SHARES: Final = (0.15, 0.25, 0.6)
 WIDE: Final = 8
-"""Columns of the first of two rounds."""
+"""Columns of all rounds but the last."""
 
 
 class GuideRows(Protocol):
@@ -33,6 +33,11 @@ class GuideRows(Protocol):
     @property
     def users(self) -> Ids:
         """One id per row."""
+        ...
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in it, as far as is known: it helps, and the promise does not rest on it."""
         ...
 
 
@@ -54,7 +59,7 @@ class Guided:
     dim: int | None = None
     """Columns of the published matrix; None takes what suits ε."""
     refine: bool = True
-    """Let the rows of a first round, not published, guide the last; otherwise there is one round."""
+    """Go on for two more rounds, each guided by the rows of the one before; otherwise there is one round."""
     centring: float = 0.01
     item_prior: float = 5.0
     percentile: float = 50.0
@@ -93,7 +98,7 @@ class Guided:
         return cls(dim=dim, refine=bool(given.pop("refine")), **given)  # type: ignore[arg-type]
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Two rounds, or one."""
+        """Three rounds, or one."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         return self._rounds(self.dim).steps(declared)
 
@@ -117,16 +122,15 @@ class Guided:
                 "was it made for another list? (--fill-guide gives them a row of zeros)"
             )
         width = self._rounds(self.dim).widths[0]
-        found = guide(rows, width, percentile=self.percentile, present=present)
+        found = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
         if not found.any():
             raise InputError("the guide's rows are the same for all users, or for most: it cannot tell anybody apart")
-        # Fewer columns than the round has: the rest stay zero, and what is published there is noise alone.
-        return np.pad(found, ((0, 0), (0, width - found.shape[1])))
+        return found
 
     def _rounds(self, dim: int) -> Rounds:
         return Rounds(
             shares=SHARES if self.refine else (1.0,),
-            widths=(max(WIDE, dim), dim) if self.refine else (dim,),
+            widths=(max(WIDE, dim), max(WIDE, dim), dim) if self.refine else (dim,),
             centring=self.centring,
             item_prior=self.item_prior,
             percentile=self.percentile,

@@ -28,11 +28,11 @@ class Rounds:
     """The constants of a strategy in rounds."""
 
     shares: tuple[float, ...]
-    """What each round gets of the μ² that centring leaves."""
+    """Of μ², for each round."""
     widths: tuple[int, ...]
     """Columns of each round's guide, and so of its rows; the last is the release's."""
     centring: float
-    """Of μ², for centring each round's guide; 0 leaves that out."""
+    """Of a round's share, for centring its guide; 0 leaves that out."""
     item_prior: float
     """n₀: items with few raters get short vectors."""
     percentile: float
@@ -42,21 +42,24 @@ class Rounds:
         require_not_negative(centring=self.centring, item_prior=self.item_prior)
         if len(self.shares) != len(self.widths) or not self.shares or min(self.shares) <= 0 or min(self.widths) < 1:
             raise ParameterError(f"rounds need positive shares and widths, got {self.shares} and {self.widths}")
-        if abs(sum(self.shares) - 1) > 1e-9 or self.centring * len(self.shares) >= 1:
-            raise ParameterError(f"the shares of rounds must add up to 1, and leave room for centring: {self.shares}")
+        if abs(sum(self.shares) - 1) > 1e-9 or self.centring >= 1:
+            raise ParameterError(
+                f"shares must add up to 1 and centring leave something: {self.shares}, {self.centring}"
+            )
         if not 0 < self.percentile <= 100:
             raise ParameterError(f"percentile must lie in (0, 100], got {self.percentile!r}")
 
     def steps(self, declared: Declared, *, first_given: bool = False) -> tuple[Step, ...]:
         """A centring step and a step of rows for each round; ``first_given``: the first adds up given item vectors."""
-        left = 1 - self.centring * (len(self.shares) - first_given)
         found = []
         for number, (share, width) in enumerate(zip(self.shares, self.widths, strict=True), 1):
             given = first_given and number == 1
             last = number == len(self.shares)
-            if self.centring and not given:
-                found.append(_centring_step(number, declared, width, self.centring))
-            found.append(_row_step(_rows(number, last=last), declared, width, share * left, given=given, last=last))
+            centring = 0.0 if given else share * self.centring
+            if centring:
+                found.append(_centring_step(number, declared, width, centring))
+            name = _rows(number, last=last)
+            found.append(_row_step(name, declared, width, share - centring, given=given, last=last))
         return tuple(found)
 
     def publish(self, entries: Entries, start: IntegerArray, run: Run, secrets: Secrets) -> Float64Array:
@@ -68,7 +71,7 @@ class Rounds:
         first = user_rows(_rows(1, last=len(self.shares) == 1), entries, items, run, secrets)
         if len(self.shares) == 1:
             return first
-        return self._from(2, entries, self._guide(first, 2), run, secrets)
+        return self._from(2, entries, self._guide(first, 2, run), run, secrets)
 
     def _from(self, number: int, entries: Entries, along: IntegerArray, run: Run, secrets: Secrets) -> Float64Array:
         while True:
@@ -81,10 +84,12 @@ class Rounds:
             if last:
                 return rows
             number += 1
-            along = self._guide(rows, number)
+            along = self._guide(rows, number, run)
 
-    def _guide(self, rows: Float64Array, number: int) -> IntegerArray:
-        return guide(rows, self.widths[number - 1], percentile=self.percentile)
+    def _guide(self, rows: Float64Array, number: int, run: Run) -> IntegerArray:
+        """The guide of a round, from the rows of the one before."""
+        sigma = run.grid(_rows(number - 1, last=False)).sigma
+        return guide(rows, self.widths[number - 1], sigma=sigma, percentile=self.percentile)
 
 
 def user_rows(name: str, entries: Entries, items: Float64Array, run: Run, secrets: Secrets) -> Float64Array:

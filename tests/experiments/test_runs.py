@@ -9,6 +9,7 @@ from pricdr.data.readers import read_ratings, write_ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError
+from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
 from pricdr.experiments.releases import simulate
 from pricdr.experiments.results import Result, mean, read
@@ -60,9 +61,9 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert [r.figures for r in again] == [r.figures for r in first]
     for result in results:
         assert set(result.figures) == {"sampled", "full"}
-        assert result.users["cold"] == round(0.25 * sum(result.users.values()))
+        assert result.users["cold"] == round(0.25 * (result.users["warm"] + result.users["cold"]))
         assert result.figures["sampled"]["cold"]["HR@10"] >= result.figures["full"]["cold"]["HR@10"]
-    warm, cold = tables(SPEC, results)
+    warm, *_, cold = tables(SPEC, results)
     assert [row[0] for row in warm.rows] == [arm.name for arm in ARMS]
     assert "without target history" in cold.title
     values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
@@ -70,6 +71,24 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert "run on cpu." in report(SPEC, results)
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
     assert f"cpu; on cuda: {SPEC.arms[-1].name}." in report(SPEC, elsewhere)
+
+
+def _measured(arm, seed, few):
+    figures = {name: dict.fromkeys(NAMES, 0.25) for name in ("all", "warm", "cold", *(["few"] if few else []))}
+    users = {"warm": 30, "cold": 10} | ({"few": few} if few else {})
+    return Result("toy", arm, "key", seed, {"sampled": figures, "full": figures}, users, 0.1, 3, 1.5, "cpu")
+
+
+def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
+    runs = [(arm.name, seed) for arm in ARMS for seed in (1, 2)]
+    new = [_measured(arm, seed, 4 + seed) for arm, seed in runs]
+    assert [table.title.split(",")[0] for table in tables(SPEC, new)] == [
+        "30 users with target history (warm)",
+        "5 to 6 warm users with 1 to 3 target ratings (few)",
+        "10 users without target history (cold)",
+    ]
+    for old in ([_measured(arm, seed, None) for arm, seed in runs], [_measured(*runs[0], None), *new[1:]]):
+        assert ["(few)" in table.title for table in tables(SPEC, old)] == [False, False]
 
 
 def test_prepared_arrays_are_the_data(root, tmp_path):

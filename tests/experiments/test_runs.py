@@ -156,6 +156,17 @@ def test_distinct_data_has_no_twins_and_keeps_the_target(root, tmp_path):
     assert SPEC.key(ARMS[0]) != replace(SPEC, data=replace(DATA, distinct=True)).key(ARMS[0])
 
 
+def test_narrow_releases_are_searched_by_their_own_settings():
+    for method in ("hetero", "symmetric"):
+        wide, narrow = draws(method, 12), draws(method, 12, dim=8)
+        assert wide[0] == narrow[0] == {}
+        assert all("release_dropout" in drawn and "narrow_dropout" not in drawn for drawn in wide[1:])
+        assert all("release_dropout" not in drawn and "narrow_dropout" in drawn for drawn in narrow[1:])
+        for drawn in narrow:
+            METHODS[method].configure(drawn)
+    assert draws("dmf", 4, dim=8) == draws("dmf", 4)
+
+
 def test_absent_data_is_named(tmp_path):
     with pytest.raises(InputError, match="no data folder"):
         load_task(DATA, tmp_path)
@@ -218,7 +229,7 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
     kept = draws("conet", 6, {"batch": 512})
     assert kept == [{**drawn, "batch": 512} for drawn in draws("conet", 6)]
     monkeypatch.setattr(
-        searching, "draws", lambda method, trials, fixed: [{**SMALL, "width": 2 + n} for n in range(trials)]
+        searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "width": 2 + n} for n in range(trials)]
     )
     monkeypatch.setattr(Task, "split", lambda self, seed: Blind(leave_one_out(self.pair.target, seed=seed, cold=0.25)))
     place, log = Place(root, tmp_path, "cpu"), tmp_path / "log.jsonl"

@@ -246,7 +246,9 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
 
 
 def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(searching, "draws", lambda method, trials, fixed: [{**SMALL, "learning_rate": 1e30}, SMALL])
+    monkeypatch.setattr(
+        searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "learning_rate": 1e30}, SMALL]
+    )
     best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", Place(root, tmp_path, "cpu"))
     failed = next(trial for trial in read_trials(tmp_path / "log.jsonl") if trial.failure)
     assert failed.validation == 0

@@ -38,16 +38,17 @@ def p_value(inputs: Inputs, *, permutations: int = PERMUTATIONS) -> float:
     """
     source: Any = inputs.source
     both = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
-    rng = Simulation(0).generator("evidence")
     rows = unit_rows(source[both])
     if not rows.any():
         return 1.0
     rows -= rows.mean(axis=0)
-    tastes = _leading_directions(inputs.ratings[both], rng)
+    simulation = Simulation(0)
+    tastes = _leading_directions(inputs.ratings[both], simulation)
+    order = simulation.generator("evidence: permutations")
     observed = _association(rows, tastes)
-    # Rounding may part two orders of the same sum; a tie counts against the release.
+    # Rounding can part two equal sums; a tie counts against the release.
     as_strong = sum(
-        _association(rows, tastes[rng.permutation(len(tastes))]) >= observed * (1 - 1e-6) for _ in range(permutations)
+        _association(rows, tastes[order.permutation(len(tastes))]) >= observed * (1 - 1e-6) for _ in range(permutations)
     )
     return (1 + as_strong) / (1 + permutations)
 
@@ -56,7 +57,7 @@ def _association(rows: npt.NDArray[np.float32], tastes: npt.NDArray[np.float32])
     return float(np.square(rows.T @ tastes, dtype=np.float64).sum())
 
 
-def _leading_directions(ratings: CSR, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+def _leading_directions(ratings: CSR, simulation: Simulation) -> npt.NDArray[np.float32]:
     """Return the histories, projected on about their leading singular vectors (by subspace iteration)."""
     counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
     weighted = ratings.astype(np.float32)
@@ -64,7 +65,8 @@ def _leading_directions(ratings: CSR, rng: np.random.Generator) -> npt.NDArray[n
     lengths = np.sqrt(np.add.reduceat(np.square(weighted.data), weighted.indptr[:-1]))
     weighted.data /= np.repeat(lengths, np.diff(weighted.indptr))
     by_item = weighted.T.tocsr()
-    basis = rng.standard_normal((ratings.shape[1], min(_DIRECTIONS, *ratings.shape)), dtype=np.float32)
+    start = simulation.generator("evidence: directions")
+    basis = start.standard_normal((ratings.shape[1], min(_DIRECTIONS, *ratings.shape)), dtype=np.float32)
     for _ in range(_ITERATIONS):
         basis, _ = np.linalg.qr(by_item @ (weighted @ basis))
     projected: npt.NDArray[np.float32] = weighted @ basis

@@ -48,6 +48,7 @@ def save_model(folder: Path, model: Factors, about: About) -> None:
         "seen_starts": model.seen.indptr.astype(np.int64),
         "seen_items": model.seen.indices.astype(np.int64),
         "in_release": model.in_release.astype(np.uint8),
+        **({} if model.uses_history else {"uses_history": np.zeros(1, dtype=np.uint8)}),
     }
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / "model.safetensors")
     (folder / "model.json").write_text(json.dumps(asdict(about), indent=2) + "\n", encoding="utf-8")
@@ -85,6 +86,7 @@ def load_model(folder: Path) -> tuple[Factors, About]:
             seen=seen,
             in_release=arrays["in_release"].astype(bool),
             interaction=_unpack_interaction(arrays),
+            uses_history="uses_history" not in arrays,
         )
     except (
         SafetensorError,

@@ -63,7 +63,7 @@ def test_evaluating_reports_both_rankings_and_strata(models, capsys, tmp_path):
     content = json.loads(out.read_text())
     assert set(content) == {"sampled", "full"}
     for figures in content.values():
-        assert set(figures) == {"all", "warm", "cold"}
+        assert set(figures) == {"all", "warm", "few", "cold"}
         for stratum in figures.values():
             assert {"HR@5", "NDCG@5", "MRR@5", "HR@10", "NDCG@10", "MRR@10"} <= set(stratum)
             assert stratum["HR@10"] >= stratum["NDCG@10"] >= stratum["MRR@10"] >= 0

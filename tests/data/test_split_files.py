@@ -44,7 +44,10 @@ def test_the_folder_holds_what_the_design_says(folder):
     negatives = pl.read_parquet(folder / "negatives.parquet")
     assert negatives.columns == ["user", "item", "for"]
     assert set(negatives["for"]) == {"validation", "test"}
-    assert {"seed", "strata", "fingerprint"} <= set(json.loads((folder / "split.json").read_text()))
+    about = json.loads((folder / "split.json").read_text())
+    assert {"seed", "strata", "fingerprint"} <= set(about)
+    expected = {name: keep.sum() for name, keep in load_split(folder).strata().items() if name != "all"}
+    assert about["strata"] == {**expected, "not_evaluated": load_split(folder).not_evaluated}
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,17 @@ def test_nothing_to_set_aside_is_said():
         set_aside(Ratings.from_triples(["a", "a"], ["x", "y"]), seed=1)
 
 
+@pytest.mark.parametrize("cold", [0.0, 0.3])
+def test_users_with_one_to_three_ratings_are_a_stratum_within_warm(cold):
+    split = leave_one_out(_ratings(most=9), seed=4, cold=cold)
+    strata, left = split.strata(), np.diff(split.train.matrix.indptr)[split.test.users]
+    assert list(strata) == ["all", "warm", "few", "cold"]
+    assert strata["few"].any()
+    assert np.array_equal(strata["few"], (left >= 1) & (left <= 3))
+    assert np.array_equal(strata["warm"], left > 0)
+    assert np.array_equal(strata["cold"], left == 0)
+
+
 def test_the_same_seed_gives_the_same_split_and_another_does_not():
     one, two, other = (leave_one_out(_ratings(), seed=s, cold=0.2) for s in (4, 4, 5))
     for a, b in ((one.test, two.test), (one.validation, two.validation)):

@@ -9,6 +9,7 @@ from pricdr.data.readers import read_ratings, write_ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError
+from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
 from pricdr.experiments.releases import simulate
 from pricdr.experiments.results import Result, mean, read
@@ -60,9 +61,9 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert [r.figures for r in again] == [r.figures for r in first]
     for result in results:
         assert set(result.figures) == {"sampled", "full"}
-        assert result.users["cold"] == round(0.25 * sum(result.users.values()))
+        assert result.users["cold"] == round(0.25 * (result.users["warm"] + result.users["cold"]))
         assert result.figures["sampled"]["cold"]["HR@10"] >= result.figures["full"]["cold"]["HR@10"]
-    warm, cold = tables(SPEC, results)
+    warm, *_, cold = tables(SPEC, results)
     assert [row[0] for row in warm.rows] == [arm.name for arm in ARMS]
     assert "without target history" in cold.title
     values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
@@ -70,6 +71,24 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert "run on cpu." in report(SPEC, results)
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
     assert f"cpu; on cuda: {SPEC.arms[-1].name}." in report(SPEC, elsewhere)
+
+
+def _measured(arm, seed, few):
+    figures = {name: dict.fromkeys(NAMES, 0.25) for name in ("all", "warm", "cold", *(["few"] if few else []))}
+    users = {"warm": 30, "cold": 10} | ({"few": few} if few else {})
+    return Result("toy", arm, "key", seed, {"sampled": figures, "full": figures}, users, 0.1, 3, 1.5, "cpu")
+
+
+def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
+    runs = [(arm.name, seed) for arm in ARMS for seed in (1, 2)]
+    new = [_measured(arm, seed, 4 + seed) for arm, seed in runs]
+    assert [table.title.split(",")[0] for table in tables(SPEC, new)] == [
+        "30 users with target history (warm)",
+        "5 to 6 warm users with 1 to 3 target ratings (few)",
+        "10 users without target history (cold)",
+    ]
+    for old in ([_measured(arm, seed, None) for arm, seed in runs], [_measured(*runs[0], None), *new[1:]]):
+        assert ["(few)" in table.title for table in tables(SPEC, old)] == [False, False]
 
 
 def test_prepared_arrays_are_the_data(root, tmp_path):
@@ -137,6 +156,17 @@ def test_distinct_data_has_no_twins_and_keeps_the_target(root, tmp_path):
     assert SPEC.key(ARMS[0]) != replace(SPEC, data=replace(DATA, distinct=True)).key(ARMS[0])
 
 
+def test_narrow_releases_are_searched_by_their_own_settings():
+    for method in ("hetero", "symmetric"):
+        wide, narrow = draws(method, 12), draws(method, 12, dim=8)
+        assert wide[0] == narrow[0] == {}
+        assert all("release_dropout" in drawn and "narrow_dropout" not in drawn for drawn in wide[1:])
+        assert all("release_dropout" not in drawn and "narrow_dropout" in drawn for drawn in narrow[1:])
+        for drawn in narrow:
+            METHODS[method].configure(drawn)
+    assert draws("dmf", 4, dim=8) == draws("dmf", 4)
+
+
 def test_absent_data_is_named(tmp_path):
     with pytest.raises(InputError, match="no data folder"):
         load_task(DATA, tmp_path)
@@ -199,7 +229,7 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
     kept = draws("conet", 6, {"batch": 512})
     assert kept == [{**drawn, "batch": 512} for drawn in draws("conet", 6)]
     monkeypatch.setattr(
-        searching, "draws", lambda method, trials, fixed: [{**SMALL, "width": 2 + n} for n in range(trials)]
+        searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "width": 2 + n} for n in range(trials)]
     )
     monkeypatch.setattr(Task, "split", lambda self, seed: Blind(leave_one_out(self.pair.target, seed=seed, cold=0.25)))
     place, log = Place(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
@@ -216,7 +246,9 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
 
 
 def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monkeypatch):
-    monkeypatch.setattr(searching, "draws", lambda method, trials, fixed: [{**SMALL, "learning_rate": 1e30}, SMALL])
+    monkeypatch.setattr(
+        searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "learning_rate": 1e30}, SMALL]
+    )
     best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", Place(root, tmp_path, "cpu"))
     failed = next(trial for trial in read_trials(tmp_path / "log.jsonl") if trial.failure)
     assert failed.validation == 0

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
+from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
+from pricdr.models.ease import EASE, EASEConfig
 from pricdr.models.ease_release import EASERelease, EASEReleaseConfig
 from pricdr.models.factors import Basis
 from pricdr.models.popularity import Popularity
@@ -53,6 +55,34 @@ def test_users_of_the_release_alone_are_served_from_it(planted):
     found = model.recommend(list(planted.cold), k=5)
     assert {r.basis for r in found} == {Basis.RELEASE}
     assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+
+
+def test_a_worthless_release_leaves_ease_on_the_target(planted):
+    order = np.random.default_rng(3).permutation(60)
+    model = METHOD.fit(planted.target, Rows(planted.release.matrix[order], planted.release.users))
+    alone = EASE(config=EASEConfig(regularisation=5.0)).fit(planted.target)
+    np.testing.assert_array_equal(model.score(np.arange(60)), alone.score(np.arange(60)))
+    assert not model.in_release.any()
+
+
+@pytest.mark.parametrize("side", ["dense", "sparse"])
+def test_cold_users_get_what_is_popular_where_their_rows_mislead(planted, side):
+    """The rows of cold users say the opposite of what they like."""
+    spoilt = planted.release.matrix.copy()
+    spoilt[48:] = -spoilt[48:]
+    target = planted.target if side == "dense" else planted.target.select(items=planted.target.items[:30])
+    release = Rows(spoilt, planted.release.users)
+    good = planted.validation.negatives[:, :10] < 30
+    assert side == "dense" or good.all()
+    held_out = HeldOut(planted.validation.users, planted.validation.items, planted.validation.negatives[:, :10])
+    model = METHOD.fit(target, release, validation=held_out)
+    ungated = METHOD.fit(target, release)
+    assert {model.basis(at) for at in range(48, 60)} == {Basis.POPULARITY}
+    np.testing.assert_allclose(model.score(np.arange(48)), ungated.score(np.arange(48)), atol=1e-6)
+    popular = Popularity().fit(target).recommend(list(planted.cold), k=5)
+    assert [r.item for r in model.recommend(list(planted.cold), k=5)] == [r.item for r in popular]
+    kept = METHOD.fit(target, planted.release, validation=held_out)
+    assert {kept.basis(at) for at in range(48, 60)} == {Basis.RELEASE}
 
 
 def test_a_release_over_other_users_is_refused(planted):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,10 +15,10 @@ from pricdr.models.networks import AutoEncoder, TwoTowers
 from pricdr.models.paper import PaperCDR, PaperConfig
 from pricdr.models.paper import _Run as PaperRun
 from pricdr.models.popularity import Popularity
-from pricdr.models.source import SourceConfig, SourceRun
+from pricdr.models.source import NARROW, SourceConfig, SourceRun
 from pricdr.models.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Planted, RecommenderContract, Rows
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.training.loop import Choices, Recording, TrainingOptions
 
 SMALL = SourceConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
@@ -65,10 +67,16 @@ def history(planted, kind=TwoTowers):
     return HistoryRun(kind, planted.target, SMALL, QUICK)
 
 
+def wide(planted, dim=NARROW + 8):
+    """The same release with more numbers per row, none of which says anything new."""
+    return Rows(np.tile(planted.release.matrix, (1, dim // 8)), planted.release.users)
+
+
 RUNS = {
     "dmf": history,
     "symmetric": lambda p: history(p, AutoEncoder),
     "release": lambda p: SourceRun(history(p), Inputs.of(p.target, p.release), SMALL),
+    "wide release": lambda p: SourceRun(history(p), Inputs.of(p.target, wide(p)), SMALL),
     "plaintext": lambda p: SourceRun(history(p), Inputs.plaintext(p.domains), SMALL),
     "paper": lambda p: PaperRun(Inputs.of(p.target, p.release), PAPER.config, QUICK),
 }
@@ -155,6 +163,68 @@ def test_a_worthless_release_leaves_the_target_only_model_number_for_number(plan
     assert not model.user_vectors[48:].any()  # cold users are left with what is popular
 
 
+def test_shuffled_rows_leave_the_target_only_model_with_or_without_validation(planted):
+    order = np.random.default_rng(3).permutation(60)
+    shuffled = Rows(planted.release.matrix[order], planted.release.users)
+    for validation in (planted.validation, None):
+        for method in (HETERO, SymmetricCDR(config=SMALL, options=QUICK)):
+            choices = Choices()
+            told = {"validation": validation, "recording": Recording(choices=choices)}
+            assert not method.fit(planted.target, shuffled, **told).in_release.any()
+            assert choices.gates == (None if validation is None else (0.0, 0.0))
+
+
+def test_the_plaintext_source_needs_no_evidence(planted, monkeypatch):
+    monkeypatch.setattr("pricdr.models.source.has_evidence", lambda inputs: False)
+    assert HETERO.fit_plaintext(planted.domains, validation=planted.validation).in_release.any()
+    assert not HETERO.fit(planted.target, planted.release, validation=planted.validation).in_release.any()
+
+
+def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(planted):
+    narrow, broad = planted.release, wide(planted)
+    other = {
+        "release_dropout": replace(SMALL, release_dropout=0.5),
+        "reconstruction": replace(SMALL, reconstruction=9.0),
+        "alignment": replace(SMALL, alignment=9.0),
+        "narrow_dropout": replace(SMALL, narrow_dropout=0.5),
+    }
+
+    def vectors(release, config):
+        finished = history(planted)
+        finished.network.eval()
+        run = SourceRun(finished, Inputs.of(planted.target, release), config)
+        run.train(None, Recording())
+        return run.factors("hetero", (1.0, 1.0)).user_vectors
+
+    for name, config in other.items():
+        unchanged = np.array_equal(vectors(narrow, config), vectors(narrow, SMALL))
+        assert unchanged == (name != "narrow_dropout"), name
+        unchanged = np.array_equal(vectors(broad, config), vectors(broad, SMALL))
+        assert unchanged == (name == "narrow_dropout"), name
+
+
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_one_far_row_does_not_flatten_the_others(planted, far):
+    spoilt = planted.release.matrix.copy()
+    spoilt[7] = far
+    found = Inputs.of(planted.target, Rows(spoilt, planted.release.users)).source
+    straight = Inputs.of(planted.target, planted.release).source
+    others = np.arange(60) != 7
+    lengths = np.linalg.norm(found, axis=1)
+    assert lengths[7] < 12 * np.median(lengths)
+    assert np.linalg.norm(found[others], axis=1).mean() > 0.7
+    correlation = np.corrcoef(found[others].ravel(), straight[others].ravel())[0, 1]
+    assert correlation > 0.9
+
+
+def test_ordinary_rows_are_centred_and_scaled_and_nothing_else(planted):
+    rows = planted.release.matrix.copy()
+    rows[:5] *= 8  # five users who rated a lot
+    centred = rows - rows.mean(axis=0)
+    expected = centred / np.linalg.norm(centred, axis=1).mean()
+    assert np.array_equal(Inputs.of(planted.target, Rows(rows, planted.release.users)).source, expected)
+
+
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     order = np.random.default_rng(2).permutation(60)
     users = tuple(planted.release.users[i] for i in order)
@@ -222,7 +292,7 @@ def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
         TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
 
 
-@pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "plaintext_dropout"])
+@pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "narrow_dropout", "plaintext_dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
 def test_impossible_shares_are_refused(name, value):
     with pytest.raises(ParameterError, match=name):

@@ -8,6 +8,7 @@ from pricdr.models.ease import EASE
 from pricdr.models.ease_source import EASESource
 from pricdr.models.itemknn import ItemKNN
 from pricdr.models.neumf import NeuMF, NeuMFConfig
+from pricdr.models.ridge_release import RidgeRelease
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 
@@ -18,6 +19,7 @@ KINDS = {
     "both sparse": (ItemKNN().fit, "target"),
     "sparse users": (EASE().fit, "target"),
     "sparse items": (EASESource().fit_plaintext, "domains"),
+    "no history": (lambda release: RidgeRelease().fit(Planted.pair().target, release), "release"),
     "interaction": (DEEP.fit, "target"),
     "interaction of one layer": (SHALLOW.fit, "target"),
 }

@@ -29,7 +29,9 @@ def evaluate(
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the figures here.")] = None,
     per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
 ) -> None:
-    """Rank every user's held-out item and report HR, NDCG and MRR at 5 and 10, warm and cold users apart.
+    """Rank every user's held-out item and report HR, NDCG and MRR at 5 and 10, by kind of user.
+
+    Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none.
 
     With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
     """

@@ -42,8 +42,8 @@ def split(
             else read_official(official, ratings)
         )
         save_split(made, staging)
-    newcomers = int(made.cold.sum())
-    say(f"evaluated: {len(made.test) - newcomers:,} warm and {newcomers:,} cold users")
+    users = {name: int(keep.sum()) for name, keep in made.strata().items()}
+    say(f"evaluated: {users['warm']:,} warm ({users['few']:,} with 1 to 3 ratings) and {users['cold']:,} cold users")
     say(f"ratings to train on: {len(made.train):,}")
     if made.not_evaluated:
         say(f"not evaluated: {made.not_evaluated:,} users with fewer than 3 ratings, who are trained on")

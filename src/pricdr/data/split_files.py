@@ -27,12 +27,11 @@ def save_split(split: Split, folder: Path) -> None:
         content = {"user": _named(train.users, rows), "item": _named(train.items, part.negatives.ravel())}
         negatives.append(pl.DataFrame(content).with_columns(pl.lit(name).alias("for")))
     pl.concat(negatives).write_parquet(folder / "negatives.parquet")
-    evaluated = len(split.test)
-    cold = int(split.cold.sum())
+    strata = {name: int(keep.sum()) for name, keep in split.strata().items() if name != "all"}
     about = {
         "schema_version": 1,
         "seed": split.seed,
-        "strata": {"warm": evaluated - cold, "cold": cold, "not_evaluated": split.not_evaluated},
+        "strata": {**strata, "not_evaluated": split.not_evaluated},
         "fingerprint": train.fingerprint(),
         "users": train.users,
         "items": train.items,

@@ -19,6 +19,8 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 NEGATIVES: Final = 99
 FEWEST: Final = 3
 """Ratings a user needs to be evaluated: one to test, one to validate, one to train on."""
+FEW: Final = 3
+"""The most training ratings of a user who counts as having few."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,9 +61,15 @@ class Split:
             raise InputError("a cold user has ratings to train on")
 
     def strata(self) -> dict[str, BoolArray]:
-        """Which test items count for all users, for those with history and for those without."""
+        """Return which test items count for each kind of user, as masks over ``test``.
+
+        ``warm`` users have ratings to train on and ``cold`` users have none. ``few`` users have 1 to 3: they are warm
+        users too, counted once more because a source should help them most.
+        """
         cold = self.cold[self.test.users]
-        return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "cold": cold}
+        ratings = np.diff(self.train.matrix.indptr)[self.test.users]
+        few = ~cold & (ratings > 0) & (ratings <= FEW)
+        return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "few": few, "cold": cold}
 
 
 def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:

@@ -11,7 +11,7 @@ import numpy as np
 from pricdr.errors import InputError
 
 Figures: TypeAlias = dict[str, dict[str, dict[str, float]]]
-"""sampled|full → all|warm|cold → metric → mean over users."""
+"""sampled|full → all|warm|few|cold → metric → mean over users; results from before there was ``few`` lack it."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Result:
     seed: int
     figures: Figures
     users: dict[str, int]
-    """Evaluated users, warm and cold."""
+    """How many users were evaluated, by stratum; ``few`` are among ``warm``."""
     validation: float
     """NDCG@10 on the validation items, all users."""
     epochs: int

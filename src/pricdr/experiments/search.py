@@ -20,6 +20,7 @@ from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import Place, spread
 from pricdr.models.catalogue import METHODS, Sees
+from pricdr.models.source import NARROW
 from pricdr.randomness import Simulation
 
 SEED = 0
@@ -44,22 +45,24 @@ class Trial:
     failure: str = ""
 
 
-def space(method: str) -> Mapping[str, tuple[Any, ...]]:
-    """What a method declares to be worth trying; nothing where it has no settings."""
+def space(method: str, dim: int) -> Mapping[str, tuple[Any, ...]]:
+    """Return what a method declares to be worth trying with ``dim`` numbers per release row.
+
+    Nothing where it has no settings. Some methods have other settings for narrow releases.
+    """
     module, _, name = METHODS[method].home.partition(":")
-    declared: Mapping[str, tuple[Any, ...]] = getattr(
-        getattr(import_module(f"pricdr.models.{module}"), name), "space", {}
-    )
-    return declared
+    kind = getattr(import_module(f"pricdr.models.{module}"), name)
+    declared: Mapping[str, tuple[Any, ...]] = getattr(kind, "space", {})
+    return getattr(kind, "narrow_space", declared) if dim <= NARROW else declared
 
 
-def draws(method: str, trials: int, fixed: Mapping[str, Any] = NONE) -> list[dict[str, Any]]:
+def draws(method: str, trials: int, fixed: Mapping[str, Any] = NONE, *, dim: int = RELEASE.dim) -> list[dict[str, Any]]:
     """The settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
 
     >>> draws("popularity", 8)
     [{}]
     """
-    declared = space(method)
+    declared = space(method, dim)
     rng = Simulation(SEED).generator(f"search {method}")
     found: list[dict[str, Any]] = [dict(fixed)]
     for _ in range(50 * trials):
@@ -87,7 +90,9 @@ def search(
     """
     done = {_key(trial.method, trial.settings): trial for trial in read_trials(log) if trial.data == data.name}
     planned = [
-        (method, n, drawn) for method in methods for n, drawn in enumerate(draws(method, trials, fixed.get(method, {})))
+        (method, n, drawn)
+        for method in methods
+        for n, drawn in enumerate(draws(method, trials, fixed.get(method, {}), dim=RELEASE.dim))
     ]
     missing = [plan for plan in planned if _key(plan[0], plan[2]) not in done]
     for trial in spread(attempt, data, place, [(data.name, *plan) for plan in missing]):

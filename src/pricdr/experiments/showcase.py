@@ -59,7 +59,7 @@ class Outcome:
     @classmethod
     def of(cls, found: Mapping[str, Metrics], split: Split) -> "Outcome":
         """From every method's values of every evaluated user."""
-        parts = {name: keep for name, keep in split.strata().items() if name != "all"}
+        parts = {name: keep for name, keep in split.strata().items() if name in STRATA}
         return cls(
             users={name: int(keep.sum()) for name, keep in parts.items()},
             figures={

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.results import Result, mean
@@ -9,6 +10,11 @@ from pricdr.experiments.spec import Spec
 
 DECISIVE = "NDCG@10"
 """The metric that is also compared seed by seed, and reported for full ranking."""
+_USERS: Final = {
+    "warm": "users with target history (warm)",
+    "few": "warm users with 1 to 3 target ratings (few)",
+    "cold": "users without target history (cold)",
+}
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,13 @@ class Table:
 
 
 def tables(spec: Spec, results: Sequence[Result]) -> list[Table]:
-    """One table for each kind of user the spec has."""
+    """Return one table for each kind of user that was evaluated.
+
+    Results from before there was ``few`` have no figures for it; a table needs them from every run.
+    """
     by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
-    users = results[0].users
-    strata = [name for name in ("warm", "cold") if users[name]]
-    return [_table(spec, by_arm, stratum, users[stratum]) for stratum in strata]
+    strata = [name for name in _USERS if all(result.users.get(name) for result in results)]
+    return [_table(spec, by_arm, name, _counted([result.users[name] for result in results])) for name in strata]
 
 
 def report(spec: Spec, results: Sequence[Result]) -> str:
@@ -55,7 +63,13 @@ def _devices(spec: Spec, results: Sequence[Result]) -> str:
     return most + "".join(f"; on {device}: {' · '.join(arms[device])}" for device in others)
 
 
-def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: int) -> Table:
+def _counted(counts: Sequence[int]) -> str:
+    """Return how many users there were: how many have few ratings differs between splits."""
+    least, most = min(counts), max(counts)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: str) -> Table:
     full = all("full" in result.figures for results in by_arm.values() for result in results)
     header = ["", *NAMES]
     if spec.baseline is not None:
@@ -63,8 +77,7 @@ def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, use
     if full:
         header.append(f"{DECISIVE}, full ranking")
     rows = [_row(spec, name, by_arm, stratum, full=full) for name in by_arm]
-    what = "users with target history (warm)" if stratum == "warm" else "users without target history (cold)"
-    return Table(f"{users:,} {what}, ranked among 99 negatives", tuple(header), tuple(rows))
+    return Table(f"{users} {_USERS[stratum]}, ranked among 99 negatives", tuple(header), tuple(rows))
 
 
 def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum: str, *, full: bool) -> tuple[str, ...]:

@@ -92,5 +92,6 @@ _ENTRIES = (
     Entry("ease", "linear item-item model in closed form", TARGET, "ease:EASE"),
     Entry("ease-source", "EASE on target and source ratings together", PLAINTEXT, "ease_source:EASESource"),
     Entry("ease-release", "EASE on target ratings and release rows together", RELEASE, "ease_release:EASERelease"),
+    Entry("ridge-release", "linear decoder of release rows in closed form", RELEASE, "ridge_release:RidgeRelease"),
 )
 METHODS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

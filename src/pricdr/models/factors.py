@@ -59,6 +59,8 @@ class Factors:
     in_release: npt.NDArray[np.bool_]
     """Which users have a row of the source (a release's, or plaintext) that the model used."""
     interaction: Interaction | None = None
+    uses_history: bool = True
+    """False where a user's scores do not depend on the user's own ratings."""
 
     def __post_init__(self) -> None:
         shapes = (self.user_vectors.shape[0], self.item_vectors.shape[0], self.item_bias.shape[0])
@@ -98,7 +100,7 @@ class Factors:
         """What the recommendations of the user at this position rest on."""
         if not self.user_vectors.shape[1] and self.interaction is None:
             return Basis.POPULARITY
-        history = bool(self.seen.indptr[user + 1] > self.seen.indptr[user])
+        history = self.uses_history and bool(self.seen.indptr[user + 1] > self.seen.indptr[user])
         if self.in_release[user]:
             return Basis.BOTH if history else Basis.RELEASE
         return Basis.HISTORY if history else Basis.POPULARITY

@@ -32,6 +32,15 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
         "reconstruction": (0.0, 0.1, 1.0),
         "alignment": (0.0, 0.01, 0.1),
     }
+    narrow_space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "learning_rate": (2e-4, 5e-4, 1e-3),
+        "weight_decay": (1e-4, 1e-2, 1e-1),
+        "batch": (128, 256, 512),
+        "dropout": (0.3, 0.5, 0.7),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "narrow_dropout": (0.0, 0.1, 0.2),
+    }
+    """What a search tries with a release of at most 32 numbers per row."""
 
     config: SourceConfig = field(default_factory=SourceConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)

@@ -14,6 +14,9 @@ from pricdr.errors import InputError
 Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
+_LONGEST = 10.0
+"""In median lengths: a longer release row is shortened to this, so that a few cannot flatten all others."""
+
 
 class ReleaseRows(Protocol):
     """What a model needs of a :class:`pricdr.Release`: the noisy rows and whose they are."""
@@ -50,7 +53,7 @@ class Inputs:
     def of(cls, target: Ratings, release: ReleaseRows) -> "Inputs":
         """The target's users first, then the release's others; post-processing a release costs no privacy.
 
-        Release rows are centred, and scaled to norm 1 on average.
+        Release rows are centred, and scaled to norm 1 on average; one that is far longer than the others is shortened.
         """
         matrix, users = release.matrix, release.users
         at = {user: position for position, user in enumerate(target.users)}
@@ -64,7 +67,7 @@ class Inputs:
         everyone = target.users + newcomers
         places = np.array([at[user] for user in users])
         rows = np.zeros((len(everyone), matrix.shape[1]), dtype=np.float32)
-        centred = matrix - matrix.mean(axis=0)
+        centred = _shortened(matrix)
         rows[places] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
         present = np.zeros(len(everyone), dtype=bool)
         present[places] = True
@@ -77,3 +80,23 @@ class Inputs:
         """NOT PRIVATE: the source's ratings as they are."""
         source = pair.source.matrix
         return cls(pair.users, pair.target.items, pair.target.matrix, source, np.diff(source.indptr) > 0)
+
+
+def unit_rows(rows: Float32Array) -> Float32Array:
+    """Return each row at length 1, and rows of zeros as they are.
+
+    The length of a release row is mostly how much its user rated; what the user likes is in its direction.
+    """
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0), dtype=np.float32)
+
+
+def _shortened(matrix: Float32Array) -> Float32Array:
+    """Return the rows centred, none of them longer than ten times the median length."""
+    # Measured from the median: a single far row moves the mean, and then every row is far from it.
+    around = matrix - np.median(matrix, axis=0)
+    lengths = np.linalg.norm(around, axis=1)
+    longest = _LONGEST * float(np.median(lengths))
+    if lengths.max(initial=0.0) > longest > 0:
+        matrix = around * np.minimum(1.0, longest / np.maximum(lengths, 1e-12)).astype(np.float32)[:, None]
+    return np.asarray(matrix - matrix.mean(axis=0), dtype=np.float32)

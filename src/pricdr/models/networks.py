@@ -123,6 +123,11 @@ class SourceNetwork(nn.Module):
         return cls(dense_tower(dim, hidden, width, dropout), dense_tower(width, hidden, dim, 0.0))
 
     @classmethod
+    def of_narrow_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
+        """For dense rows of few numbers: nothing is restored."""
+        return cls(dense_tower(dim, hidden, width, dropout), None)
+
+    @classmethod
     def of_ratings(cls, n: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
         """For plaintext ratings: nothing is restored."""
         return cls(SparseTower(n, hidden, width, dropout), None)

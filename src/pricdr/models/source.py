@@ -1,13 +1,13 @@
 """Part two: a row of the source to a user vector, trained against the items as part one left them.
 
-The target's own network is finished and frozen by now. So a source that is worth nothing costs little: where
-validation closes the gates, what is left is the target-only model, number for number.
+The target's own network is finished and frozen by now. So a release that is worth nothing costs nothing: where the
+evidence test or validation closes the gates, what is left is the target-only model, number for number.
 
 total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError, require_not_negative, require_share
 from pricdr.evaluation.compare import standard_error
+from pricdr.models.evidence import has_evidence
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
 from pricdr.models.history import HistoryConfig, HistoryRun
@@ -29,6 +30,9 @@ from pricdr.training.rows import Bags, SparseRows
 
 GATES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """How far a source row may be trusted; validation decides, for users with and without history apart."""
+NARROW: Final = 32
+"""The most numbers per row of a narrow release. They are few because each was chosen: none is left out, restored or
+aligned, which is what a wide release of poor numbers needs against overfitting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +40,23 @@ class SourceConfig(HistoryConfig):
     """What both networks are, and what the source's minimises."""
 
     release_dropout: float = 0.5
-    """Share of a release row's numbers left out in each batch."""
+    """Share of a wide release row's numbers left out in each batch."""
+    narrow_dropout: float = 0.0
+    """Share of a narrow release row's numbers left out in each batch."""
     plaintext_dropout: float = 0.7
     """Share of a plaintext source row's ratings left out in each batch."""
     reconstruction: float = 0.1
-    """ρ: weight of the auto-encoder's squared error."""
+    """ρ: weight of the auto-encoder's squared error; a narrow release is not reconstructed."""
     alignment: float = 0.01
-    """α: weight of the squared distance between the two user vectors."""
+    """α: weight of the squared distance between the two user vectors; not for a narrow release."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_share(release_dropout=self.release_dropout, plaintext_dropout=self.plaintext_dropout)
+        require_share(
+            release_dropout=self.release_dropout,
+            narrow_dropout=self.narrow_dropout,
+            plaintext_dropout=self.plaintext_dropout,
+        )
         require_not_negative(reconstruction=self.reconstruction, alignment=self.alignment)
 
 
@@ -84,9 +94,14 @@ class SourceRun:
         self.own = torch.nn.functional.pad(history.vectors(), (0, 0, 0, newcomers))
         self.source = _source(inputs, self.device)
         assert inputs.source is not None
-        make = SourceNetwork.of_ratings if isinstance(self.source, SparseRows) else SourceNetwork.of_release
+        self.narrow = isinstance(self.source, Tensor) and self.source.shape[1] <= NARROW
+        sizes = (inputs.source.shape[1], config.hidden, config.width, config.dropout)
         with seeded(history.options.seed, self.device):
-            self.encoder = make(inputs.source.shape[1], config.hidden, config.width, config.dropout).to(self.device)
+            if isinstance(self.source, SparseRows):
+                encoder = SourceNetwork.of_ratings(*sizes)
+            else:
+                encoder = (SourceNetwork.of_narrow_release if self.narrow else SourceNetwork.of_release)(*sizes)
+        self.encoder = encoder.to(self.device)
 
     def train(self, validation: HeldOut | None, recording: Recording) -> None:
         """Train the source's network; users without history pick the epoch, or everybody where all have one."""
@@ -110,6 +125,8 @@ class SourceRun:
         bags = self.rows.batch(users)
         vectors = self.encoder(self._source_rows(users, training=True))
         loss = all_items(self.network.logits(vectors, self.items), bags.dense(self.rows.shape[1]))
+        if self.narrow:
+            return loss
         total = self.config.alignment * alignment(vectors, self.own[users])
         if self.encoder.decoder is not None:
             assert isinstance(self.source, Tensor)
@@ -158,23 +175,32 @@ class SourceRun:
         return ~self.warm.cpu().numpy()[held_out.users]
 
     def gates(self, validation: HeldOut | None, choices: Choices | None = None) -> tuple[float, float]:
-        """How far to trust the source for warm and for cold users: as far as their validation items show a gain.
+        """Return how far to trust the source for warm and for cold users: as far as validation items show a gain.
 
-        The best of several gates is better on validation by chance alone, so it has to be better than a closed one by
-        more than a standard error. Without validation what was chosen before holds; where nothing was, cold users trust
-        it fully, and warm users their own history.
+        A release without evidence (:mod:`pricdr.models.evidence`) is not trusted at all. The best of several gates is
+        better on validation by chance alone, so it has to be better than a closed one by more than a standard error.
+        Without validation what was chosen before holds; where nothing was, cold users trust the source fully, and warm
+        users their own history.
         """
-        if validation is None:
-            return choices.gates if choices is not None and choices.gates is not None else (0.0, 1.0)
+        if validation is None and choices is not None and choices.gates is not None:
+            return choices.gates
+        if isinstance(self.source, Tensor) and not has_evidence(self.inputs):
+            found = (0.0, 0.0)
+        elif validation is None:
+            found = (0.0, 1.0)
+        else:
+            found = self._validated_gates(validation)
+        if choices is not None and validation is not None:
+            choices.gates = found
+        return found
+
+    def _validated_gates(self, validation: HeldOut) -> tuple[float, float]:
         cold = self._cold(validation)
-        found = (
+        return (
             self._gate(validation.only(~cold), lambda gate: self._users((gate, 0.0))),
             # one user tells nothing, and nobody even less
             self._gate(validation.only(cold), lambda gate: self._users((0.0, gate))) if cold.sum() > 1 else 1.0,
         )
-        if choices is not None:
-            choices.gates = found
-        return found
 
     def _gate(self, held_out: HeldOut, users: Any) -> float:  # noqa: ANN401 - a gate to user vectors
         if not len(held_out):
@@ -187,7 +213,8 @@ class SourceRun:
     def _source_rows(self, users: Tensor, *, training: bool = False) -> Tensor | Bags:
         if isinstance(self.source, SparseRows):
             return self.source.batch(users).keep(1 - self.config.plaintext_dropout if training else 1.0)
-        return torch.nn.functional.dropout(self.source[users], self.config.release_dropout, training)
+        left_out = self.config.narrow_dropout if self.narrow else self.config.release_dropout
+        return torch.nn.functional.dropout(self.source[users], left_out, training)
 
     def _identity(self) -> str:
         """SHA-256 of what part two is trained on, the frozen network included."""

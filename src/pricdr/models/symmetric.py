@@ -27,6 +27,15 @@ class SymmetricCDR(ReleaseMethod):
         "reconstruction": (0.0, 0.1, 1.0),
         "alignment": (0.0, 0.01, 0.1),
     }
+    narrow_space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "learning_rate": (5e-4, 1e-3, 2e-3, 5e-3),
+        "weight_decay": (1e-4, 1e-2, 1e-1),
+        "batch": (128, 256, 512),
+        "dropout": (0.1, 0.3, 0.5),
+        "entry_dropout": (0.3, 0.5, 0.7),
+        "narrow_dropout": (0.0, 0.1, 0.2),
+    }
+    """What a search tries with a release of at most 32 numbers per row."""
 
     config: SourceConfig = field(default_factory=lambda: SourceConfig(dropout=0.3, entry_dropout=0.3))
     options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=128))

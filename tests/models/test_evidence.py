@@ -1,0 +1,93 @@
+"""The evidence test refuses what says nothing, at its stated rate, and lets weak signals through."""
+
+import numpy as np
+import pytest
+
+from pricdr.data.ratings import Ratings
+from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE, has_evidence, p_value
+from pricdr.models.inputs import Inputs
+from pricdr.testing.contracts import Planted, Rows
+
+USERS, ITEMS, TASTES = 200, 80, 3
+
+
+@pytest.fixture(scope="module")
+def tastes():
+    return np.random.default_rng(5).standard_normal((USERS, TASTES))
+
+
+@pytest.fixture(scope="module")
+def target(tastes):
+    """Popular items and taste: both decide what is rated, three to twelve items per user."""
+    rng = np.random.default_rng(6)
+    scores = 1.5 * tastes @ rng.standard_normal((TASTES, ITEMS)) + 2 * rng.standard_normal(ITEMS)
+    scores += rng.gumbel(size=scores.shape)
+    pairs = [(u, i) for u in range(USERS) for i in np.argsort(-scores[u])[: rng.integers(3, 13)]]
+    users, items = (tuple(f"{name}{n:03d}" for n in range(count)) for name, count in (("u", USERS), ("i", ITEMS)))
+    return Ratings.from_triples([users[u] for u, _ in pairs], [items[i] for _, i in pairs]).select(users, items)
+
+
+def inputs(target, matrix):
+    return Inputs.of(target, Rows(matrix.astype(np.float32), target.users))
+
+
+def released(tastes, rng, *, noise, dim=6):
+    return tastes @ rng.standard_normal((TASTES, dim)) + noise * rng.standard_normal((USERS, dim))
+
+
+def accepted(target, releases):
+    return np.mean([has_evidence(inputs(target, matrix)) for matrix in releases])
+
+
+@pytest.mark.parametrize("dim", [2, 8, 60])
+def test_noise_is_refused_at_the_stated_rate(target, dim):
+    rng = np.random.default_rng(dim)
+    # 200 draws at a rate of 1/200: five or more have a chance of 0.4 %, and seeds are fixed
+    assert accepted(target, [rng.standard_normal((USERS, dim)) for _ in range(200)]) <= 4 / 200
+
+
+def test_p_values_of_noise_are_uniform(target):
+    rng = np.random.default_rng(8)
+    found = [p_value(inputs(target, rng.standard_normal((USERS, 6))), permutations=19) for _ in range(400)]
+    shares = np.array([np.mean(np.array(found) <= level) for level in (0.05, 0.25, 0.5, 0.75)])
+    np.testing.assert_allclose(shares, (0.05, 0.25, 0.5, 0.75), atol=0.08)
+
+
+def test_noise_whose_length_is_heavy_tailed_is_refused_too(target):
+    """Rows of very different lengths: a few users must not decide."""
+    rng = np.random.default_rng(9)
+    releases = [rng.standard_normal((USERS, 6)) * rng.pareto(1, (USERS, 1)) for _ in range(200)]
+    assert accepted(target, releases) <= 4 / 200
+
+
+def test_shuffled_rows_are_refused_and_the_same_rows_in_their_place_are_not(target, tastes):
+    rng = np.random.default_rng(10)
+    releases = [released(tastes, rng, noise=0.5) for _ in range(100)]
+    assert accepted(target, releases) == 1
+    assert accepted(target, [rng.permutation(matrix) for matrix in releases]) <= 3 / 100
+
+
+def test_weak_signals_are_let_through(target, tastes):
+    """Noise of three and of four times the signal, from 200 users."""
+    rng = np.random.default_rng(11)
+    assert accepted(target, [released(tastes, rng, noise=3 * np.sqrt(TASTES)) for _ in range(50)]) > 0.95
+    assert accepted(target, [released(tastes, rng, noise=4 * np.sqrt(TASTES)) for _ in range(50)]) > 0.75
+
+
+def test_rows_without_content_are_no_evidence(target):
+    assert p_value(inputs(target, np.zeros((USERS, 4)))) == 1
+    assert p_value(inputs(target, np.ones((USERS, 4)))) == 1
+
+
+def test_too_few_users_are_no_evidence():
+    """Three users have six pairings: none can be rare."""
+    planted = Planted.pair()
+    few = Rows(planted.release.matrix[:3], planted.release.users[:3])
+    assert not has_evidence(Inputs.of(planted.target, few))
+    nobody = Rows(planted.release.matrix[48:], planted.release.users[48:])
+    assert p_value(Inputs.of(planted.target, nobody)) == 1
+
+
+def test_it_repeats_and_its_level_can_be_reached(target, tastes):
+    given = inputs(target, released(tastes, np.random.default_rng(12), noise=1))
+    assert p_value(given) == p_value(given) == 1 / (1 + PERMUTATIONS) == SIGNIFICANCE

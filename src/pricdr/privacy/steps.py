@@ -91,8 +91,8 @@ class Step:
         """Grid steps that rounding adds to the sensitivity: at most one for each number that can move.
 
         Vectors are rounded down to 2^-bits grid steps, so that a sum is off by one of these for each unit of ratings;
-        then it is rounded down itself. So a number's difference between two inputs is off by less than
-        1 + spread · 2^-bits.
+        then it is rounded down itself. So a number's difference between two inputs grows by less
+        than 1 + spread · 2^-bits.
         """
         if self.spread is None:
             return 0.0

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from pricdr.blocks import Progress, each_block, silent
 from pricdr.data.ratings import CSR
+from pricdr.errors import ParameterError
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.run import Secrets
@@ -38,6 +39,8 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
     [[9830, 13107], [0, -8191]]
     """
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    if not np.isfinite(norms).all():
+        raise ParameterError("a guide must consist of finite numbers whose squares are finite too")
     shortened = rows * (_SHRINK / np.maximum(norms, 1.0))[:, None]
     whole: IntegerArray = np.trunc(shortened * GUIDE_STEPS).astype(np.int64)
     return whole

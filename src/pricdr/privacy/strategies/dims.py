@@ -2,14 +2,27 @@
 
 from typing import Final
 
+from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.guarantee import Guarantee
 
 FEW: Final = 4
 MANY: Final = 8
 ENOUGH_FOR_MANY: Final = 4.0
 """The ε from which on eight numbers per user are the default."""
-_STAIRS: Final = ((1.5, 4), (3.0, 5), (6.0, 7))
-"""Below each ε, the dimension that served cold users best on two real pairs (validation)."""
+_STAIRS: Final = ((1.5, 4), (3.0, 5))
+"""Below each ε, the dimension that served cold users best on two real pairs (by validation)."""
+MOST_LEARNT: Final = 256
+"""Columns of a learnt release: beyond a handful they carry noise alone."""
+
+
+def require_learnt_dim(dim: int | None) -> int | None:
+    """Refuse what is no number of columns of a learnt release."""
+    if dim is None:
+        return None
+    require_count(dim=dim)
+    if dim > MOST_LEARNT:
+        raise ParameterError(f"a learnt release may have at most {MOST_LEARNT} numbers per user, got {dim:,}")
+    return int(dim)
 
 
 def dim_for(guarantee: Guarantee) -> int:
@@ -25,6 +38,6 @@ def auto_dim(guarantee: Guarantee) -> int:
     """What ``--dim auto`` takes: a finer staircase than the default. It reads ε alone, and so costs nothing.
 
     >>> [auto_dim(Guarantee(epsilon=epsilon, delta=1e-6)) for epsilon in (0.5, 1, 2, 4, 8, 16)]
-    [4, 4, 5, 7, 8, 8]
+    [4, 4, 5, 8, 8, 8]
     """
     return next((dim for below, dim in _STAIRS if guarantee.epsilon < below), MANY)

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ratings import Ids
-from pricdr.errors import InputError, ParameterError, require_count
+from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import dim_for
+from pricdr.privacy.strategies.dims import dim_for, require_learnt_dim
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
@@ -67,9 +67,7 @@ class Guided:
     """Listed users whom the guide lacks get a row of zeros in it; otherwise they are an error."""
 
     def __post_init__(self) -> None:
-        if self.dim is not None:
-            require_count(dim=self.dim)
-            object.__setattr__(self, "dim", int(self.dim))
+        object.__setattr__(self, "dim", require_learnt_dim(self.dim))
         self._rounds(self.dim or 1)
 
     def with_dim(self, dim: int | None) -> "Guided":

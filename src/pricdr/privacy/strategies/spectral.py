@@ -7,13 +7,13 @@ from typing import ClassVar, Final
 import numpy as np
 
 from pricdr.data.ratings import CSR, Ids
-from pricdr.errors import ParameterError, require_count, require_probability
+from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
 from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import dim_for
+from pricdr.privacy.strategies.dims import dim_for, require_learnt_dim
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -23,6 +23,7 @@ SHARES: Final = (0.1, 0.1, 0.2, 0.6)
 WIDE: Final = 16
 """Columns of the first rounds: a random start needs some room to find what matters."""
 MEDIUM: Final = 8
+_LEAST_FLOOR: Final = 1e-6
 
 
 class LearnFrom(Enum):
@@ -60,13 +61,12 @@ class Spectral:
     floor: float = 0.02
 
     def __post_init__(self) -> None:
-        if self.dim is not None:
-            require_count(dim=self.dim)
-            object.__setattr__(self, "dim", int(self.dim))
+        object.__setattr__(self, "dim", require_learnt_dim(self.dim))
         require_count(buckets=self.buckets)
         if self.buckets > MOST_ITEMS:
             raise ParameterError(f"at most {MOST_ITEMS:,} buckets, got {self.buckets:,}")
-        require_probability(floor=self.floor)
+        if not _LEAST_FLOOR <= self.floor < 1:
+            raise ParameterError(f"floor must lie in [{_LEAST_FLOOR:g}, 1), got {self.floor!r}")
         self._model(self.dim or 1)
         self._rounds(self.dim or 1)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 
 import pricdr.privacy.strategies as strategies  # first: item_model and it import each other
 from pricdr.data.ratings import CSR, Ratings
@@ -19,7 +20,7 @@ from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Settled, settle
 from pricdr.privacy.strategies.learnt import InnerRows
 from pricdr.privacy.sums import whole_guide
-from pricdr.randomness import Simulation
+from pricdr.randomness import Randomness, Simulation
 from pricdr.testing.sensitivity import FloatArray, Neighbours
 
 Distance: TypeAlias = Callable[[Neighbours], float]
@@ -51,10 +52,12 @@ class WholeSums:
         strategy = strategies.Spectral(dim=dim, buckets=self.buckets or 1, count_weight=self.count_weight)
         return settle(strategy.steps(declared), guarantee, self.bounds)[0]
 
-    def sums(self, pair: Neighbours, ratings: FloatArray, settled: Settled) -> FloatArray:
-        """What the code gives for one input, in whole grid steps, without noise."""
+    def sums(
+        self, pair: Neighbours, ratings: FloatArray | CSR, settled: Settled, randomness: Randomness | None = None
+    ) -> FloatArray:
+        """What the code gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
-        run = Run([settled], Simulation(0), noisy=False)
+        run = Run([settled], randomness or Simulation(0), noisy=randomness is not None)
         guide = whole_guide(pair.guide)
         name = settled.step.name
         with erasing() as secrets:
@@ -81,12 +84,12 @@ class WholeSums:
         claimed = settled.step.sensitivity / settled.grid.step + settled.step.rounding(settled.grid)
         return float(np.linalg.norm(two - one)) / claimed
 
-    def entries(self, ratings: FloatArray) -> Entries:
+    def entries(self, ratings: FloatArray | CSR) -> Entries:
         """Ratings as ``publish`` forces them into what is declared."""
-        rows, columns = np.nonzero(ratings)
-        users = tuple(f"u{at}" for at in range(ratings.shape[0]))
-        items = tuple(f"i{at}" for at in range(ratings.shape[1]))
-        given = Ratings.from_codes(rows, columns, ratings[rows, columns].astype(np.float64), users, items)
+        cells = sp.coo_array(ratings)
+        cells.eliminate_zeros()
+        users, items = (tuple(f"{at}" for at in range(size)) for size in cells.shape)
+        given = Ratings.from_codes(cells.row, cells.col, cells.data.astype(np.float64), users, items)
         return Entries.of(given, self.bounds, summed=True, universe_declared=self.buckets is None)
 
     def _hashed(self, entries: Entries, run: Run) -> CSR:

@@ -100,16 +100,21 @@ class WholeSums:
         return into_buckets(entries.listed, entries.items, self.buckets, stream, cap=cap)
 
 
-def rounding_error(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:
-    """The largest deviation of a number's change from its exact value, over what :meth:`Step.rounding` allows it.
+def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:
+    """By how many grid steps rounding lengthens a number's change, at most, over what :meth:`Step.rounding` allows it.
 
-    ``exact`` computes the sums of one input without any rounding, in the ratings' own scale.
+    ``exact`` computes the sums of one input without any rounding, in the ratings' own scale. Truncation can take more
+    than that off a change (where a direction changes its sign), but not add it.
     """
     settled = way.settled(pair)
-    changes = [
-        way.sums(pair, ratings, settled) - exact(ratings) / settled.grid.step for ratings in (pair.before, pair.after)
-    ]
+    whole, smooth = (
+        np.abs(after - before)
+        for before, after in (
+            [way.sums(pair, ratings, settled) for ratings in (pair.before, pair.after)],
+            [exact(ratings) / settled.grid.step for ratings in (pair.before, pair.after)],
+        )
+    )
     spread = settled.step.spread
     assert spread is not None
     allowed = 1 + spread * 2.0 ** -settled.step.fine_bits(settled.grid)
-    return float(np.abs(changes[1] - changes[0]).max()) / allowed
+    return float((whole - smooth).max()) / allowed

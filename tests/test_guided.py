@@ -97,3 +97,13 @@ def test_a_guide_that_is_not_private_can_be_allowed_and_is_disclosed():
 def test_missing_users_can_be_filled_in_and_are_counted():
     strategy = Guided(guide=_with_rows(OTHER.matrix[:15], USERS[:15]), dim=4, allow_missing=True)
     assert publish(RATINGS, PROMISE, strategy=strategy, users=USERS).certificate.guide.missing_users == 5
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(reason="FINDINGS.md, 5: a width that no guide may have is noticed after the spend", strict=True)
+def test_a_dimension_that_cannot_be_guided_is_refused_before_the_spend(tmp_path):
+    ledger = pricdr.Ledger.create(tmp_path / "ledger", PROMISE)
+    items = tuple(f"i{at}" for at in range(8))
+    with pytest.raises(PriCDRError, match="columns"):
+        publish(RATINGS, PROMISE, strategy=Spectral(dim=4097), users=USERS, items=items, ledger=ledger)
+    assert ledger.read().spends == ()

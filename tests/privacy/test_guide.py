@@ -164,8 +164,8 @@ def test_the_last_gate_lets_no_row_through_that_is_not_finite(bad):
 @pytest.mark.xfail(
     reason="FINDINGS.md, 6: a floor of 1e-310 is accepted and gives rows that are not finite", strict=True
 )
-def test_item_rows_are_finite_for_every_floor_that_is_accepted(rng):
+def test_item_rows_are_finite_for_every_floor_that_is_accepted():
     strategy = Spectral(dim=4, floor=1e-310)
     model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=strategy.floor)
-    sums = rng.standard_normal((40, 5))
-    assert np.isfinite(model._rows(sums, 1.5, last=False)).all()
+    sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
+    assert np.isfinite(model._rows(sums, 1.0, last=False)).all()

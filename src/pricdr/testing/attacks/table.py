@@ -194,7 +194,7 @@ def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
     seen = _sum(transcript.transcript_ours(target, trials=200, rng=rng) for target in steps)
     cheating = replace(steps[2], noise_scale=0.5, first_share=0.7)
     caught = transcript.transcript_ours(cheating, trials=600, rng=rng)
-    name, flaw = "every step of spectral shown", "half of the noise"
+    name, flaw = "every step of spectral shown", "half of the noise (and first_share 0.7)"
     return [*rows, AttackRow(name, flaw, caught, steps[0].mu, seen, steps[0].mu)]
 
 

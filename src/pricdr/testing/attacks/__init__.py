@@ -2,7 +2,8 @@
 
 ``projection``, ``rows``, ``reconstruction`` and ``metadata`` hold the attacks, plain functions on arrays and folders;
 ``evidence`` counts guesses and compares them with a guarantee; ``target`` is our mechanism as something to attack;
-``trials``, ``row_trials`` and ``table`` run the attacks on the variants of ``testing.flawed`` and on ours.
+``trials``, ``row_trials`` and ``table`` run the attacks on the variants of ``testing.flawed`` and on ours; ``learnt``
+and ``transcript`` do so for directions that are learnt from the ratings.
 """
 
 from pricdr.testing.attacks.evidence import Tally, contest, decide, guess_bound, power_bound, refutation_power

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from pricdr.privacy.calibration import mu_of
-from pricdr.testing.attacks import row_trials, trials
+from pricdr.testing.attacks import learnt, row_trials, transcript, trials
 from pricdr.testing.attacks.evidence import Tally, guess_bound
 from pricdr.testing.attacks.target import Setting, settings
 
@@ -27,7 +27,7 @@ class AttackRow:
     claimed: float
     """The μ that the flawed variant is held to."""
     ours: Tally
-    """All eight settings together: jlt and sjlt, rating and user, fewer items than users and more."""
+    """All settings together: jlt and sjlt, rating and user, fewer items than users and more; or all learnt targets."""
     mu: float
     """The μ that our mechanism certifies, with what the integer noise adds."""
 
@@ -58,7 +58,13 @@ def attack_table(seed: int) -> list[AttackRow]:
     ``seed`` decides the inputs, the coins and the flawed variants; the noise of ours is secret and differs each time.
     """
     rng = np.random.default_rng(seed)
-    return [*_projection_rows(rng), *_reconstruction_rows(rng), *_release_rows(rng), *_membership_rows(rng)]
+    return [
+        *_projection_rows(rng),
+        *_reconstruction_rows(rng),
+        *_release_rows(rng),
+        *_membership_rows(rng),
+        *_learnt_rows(rng),
+    ]
 
 
 def as_markdown(rows: Sequence[AttackRow]) -> str:
@@ -171,6 +177,25 @@ def _membership_rows(rng: np.random.Generator) -> list[AttackRow]:
         AttackRow(name, "reference code's ε per column, called the total", per_column, claimed, ours, mu),
         AttackRow(name, "ours with 0.7 times the noise", weak, mu, ours, mu),
     ]
+
+
+def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
+    """Learnt directions: the whole matrix, everything known but one rating or user."""
+    targets = [target for target in learnt.targets() if not target.way.exchanged]
+    mu, tight = targets[0].mu, [target for target in targets if target.tight]
+    ours = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng) for target in targets)
+    weak = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng, noise_scale=0.7) for target in tight)
+    name = "learnt rows, the whole matrix, all else and the guide known"
+    flawed = [(flaw.name, learnt.whole_matrix_flawed(flaw, mu=mu, trials=400, rng=rng)) for flaw in learnt.FLAWS]
+    flawed.append(("directions published too", learnt.directions_published_flawed(mu=mu, trials=400, rng=rng)))
+    flawed.append(("ours with 0.7 times the noise", weak))
+    rows = [AttackRow(name, flaw, tally, mu, ours, mu) for flaw, tally in flawed]
+    steps = list(transcript.spectral_targets().values())
+    seen = _sum(transcript.transcript_ours(target, trials=200, rng=rng) for target in steps)
+    cheating = replace(steps[2], noise_scale=0.5, first_share=0.7)
+    caught = transcript.transcript_ours(cheating, trials=600, rng=rng)
+    name, flaw = "every step of spectral shown", "half of the noise (and first_share 0.7)"
+    return [*rows, AttackRow(name, flaw, caught, steps[0].mu, seen, steps[0].mu)]
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

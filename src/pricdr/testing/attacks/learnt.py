@@ -1,0 +1,187 @@
+"""Attacks on learnt directions. One rating moves the rows of all who rated the item, so they look at the whole matrix.
+
+The adversary knows the guide, both candidate inputs and everything else; only the noise is secret. It computes what
+either input would give and runs the likelihood ratio test on all rows at once: no test is better. Many copies of one
+small input stand side by side in one matrix, each a trial of its own: no item is shared between copies.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from pricdr.data.ratings import CSR
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import LATTICE_FACTOR
+from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.steps import Settled
+from pricdr.randomness import Secret
+from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from pricdr.testing.attacks.rows import likelihood_ratio
+from pricdr.testing.sensitivity import (
+    Formula,
+    Neighbours,
+    cancelling,
+    distance_ratio,
+    learnt_sums,
+    one_more_item,
+    own_taste,
+    random_item,
+    replaced_user,
+    self_guided_sums,
+    sharing,
+    unit_norm_sums,
+    without_squares_sums,
+)
+from pricdr.testing.whole_sums import WholeSums
+
+
+@dataclass(frozen=True)
+class LearntTarget:
+    """A rating, or a user, that the adversary is after: two inputs, and how they are published."""
+
+    name: str
+    pair: Neighbours
+    way: WholeSums
+    tight: bool = False
+    """Whether the two inputs are (nearly) as far apart as the claimed sensitivity."""
+
+    @property
+    def mu(self) -> float:
+        """The parameter that bounds every attack on it, with what the integer noise adds."""
+        return self.way.settled(self.pair).mu * LATTICE_FACTOR
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def targets(raters: int = 60, *, seed: int = 0) -> tuple[LearntTarget, ...]:
+    """The ratings and users that learnt directions could be feared to expose."""
+    plain, values = WholeSums(), WholeSums(bounds=Bounds(rating_bound=5))
+    user = WholeSums(bounds=Bounds(clip=2.0), unit=Unit.USER)
+    popular = random_item(raters, 2, np.random.default_rng(seed))
+    return (
+        LearntTarget("the first rating of an item", sharing(1), plain),
+        LearntTarget("the second rating of an item", sharing(2), plain),
+        LearntTarget("a popular item", popular, plain),
+        LearntTarget("raters who share everything", sharing(raters), plain, tight=True),
+        LearntTarget("raters who cancel", cancelling(2 * raters + 1), plain, tight=True),
+        LearntTarget("values, 0 to b", sharing(raters, bound=5.0), values, tight=True),
+        LearntTarget("values, 2 to b", sharing(raters, bound=5.0, before=2.0), values),
+        LearntTarget("a user replaced by its opposite", replaced_user(2, raters, 2.0), user, tight=True),
+        LearntTarget(
+            "sums over raters", one_more_item(2 * raters), WholeSums(exchanged=True, epsilon=30.0), tight=True
+        ),
+    )
+
+
+def whole_matrix_ours(
+    target: LearntTarget, *, trials: int, rng: np.random.Generator, noise_scale: float = 1.0
+) -> Tally:
+    """The likelihood ratio over all rows of our release; a ``noise_scale`` below 1 cheats."""
+    way, pair = target.way, target.pair
+    settled = _with_noise(way.settled(pair), noise_scale)
+    side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
+    truth = rng.random(trials) < 0.5
+    with Secret() as secret:
+        published = way.sums(side_by_side, _copies(pair, truth), settled, secret)
+    absent, present = (np.tile(way.sums(pair, ratings, settled), (trials, 1)) for ratings in (pair.before, pair.after))
+    by_row = likelihood_ratio(published, absent, present)
+    return Tally.of(truth, decide(by_row.reshape(trials, -1).sum(axis=1), rng))
+
+
+def only_own_row_ours(target: LearntTarget, *, trials: int, rng: np.random.Generator) -> Tally:
+    """The same test on the changed user's row alone, its last: what an attack on single rows would see."""
+    way, pair = target.way, target.pair
+    settled = way.settled(pair)
+    truth = rng.random(trials) < 0.5
+    side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
+    with Secret() as secret:
+        published = way.sums(side_by_side, _copies(pair, truth), settled, secret)
+    last = published.reshape(trials, -1, published.shape[1])[:, -1]
+    absent, present = (way.sums(pair, ratings, settled)[-1:] for ratings in (pair.before, pair.after))
+    return Tally.of(truth, decide(likelihood_ratio(last, absent, present), rng))
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A variant of learnt directions with one flaw, and the neighbours it gives away."""
+
+    name: str
+    formula: Formula
+    pair: Neighbours
+
+
+CROWD: Final = 101
+FLAWS: Final = (
+    Flaw("unit directions Q/|Q|: one rating turns the rows of all raters", unit_norm_sums, cancelling(CROWD)),
+    Flaw("the sum of squares left out under the root", without_squares_sums, cancelling(CROWD)),
+    Flaw(
+        "guide rows not clipped",
+        learnt_sums,
+        replace(cancelling(CROWD), guide=4 * cancelling(CROWD).guide, longest=4.0),
+    ),
+    Flaw("the guide computed inside, from the user's own ratings", self_guided_sums, own_taste(64)),
+)
+
+
+def whole_matrix_flawed(flaw: Flaw, *, mu: float, trials: int, rng: np.random.Generator) -> Tally:
+    """The same attack on a flawed variant whose noise is calibrated to a sensitivity of 1."""
+    pair = flaw.pair
+    signals = np.stack([flaw.formula(pair.guide, ratings, pair.prior) for ratings in (pair.before, pair.after)])
+    truth = rng.random(trials) < 0.5
+    published = signals[truth.astype(np.int64)] + rng.standard_normal((trials, *signals[0].shape)) / mu
+    scores = likelihood_ratio(published.reshape(trials, -1), signals[0].reshape(1, -1), signals[1].reshape(1, -1))
+    return Tally.of(truth, decide(scores, rng))
+
+
+def directions_published_flawed(*, mu: float, trials: int, rng: np.random.Generator, raters: int = 60) -> Tally:
+    """Our rows with the right noise, and the item's direction beside them, as if it were a public projection.
+
+    Wrong because the direction is computed from the very ratings, and nothing was added to it.
+    """
+    pair = random_item(raters, 2, rng)
+    directions = [_direction(pair, ratings) for ratings in (pair.before, pair.after)]
+
+    def published(world: int) -> FloatArray:
+        rows = learnt_sums(pair.guide, (pair.before, pair.after)[world], pair.prior)
+        return np.vstack([rows + rng.standard_normal(rows.shape) / mu, directions[world]])
+
+    def attack(release: FloatArray) -> float:
+        seen = release[-1]
+        return float(np.linalg.norm(seen - directions[0]) - np.linalg.norm(seen - directions[1]))
+
+    return _guessed(published, attack, trials, rng)
+
+
+def true_ratio(flaw: Flaw) -> float:
+    """How far apart the flawed variant puts its neighbours, over what it claims."""
+    return distance_ratio(flaw.formula, flaw.pair)
+
+
+def _guessed(
+    publish: Callable[[int], FloatArray], attack: Callable[[FloatArray], float], trials: int, rng: np.random.Generator
+) -> Tally:
+    truth = rng.random(trials) < 0.5
+    return Tally.of(truth, decide([attack(publish(int(world))) for world in truth], rng))
+
+
+def _direction(pair: Neighbours, ratings: FloatArray) -> FloatArray:
+    total = ratings[:, 0] @ pair.guide
+    direction: FloatArray = total / np.sqrt(total @ total + (ratings**2).sum() + pair.prior)
+    return direction
+
+
+def _copies(pair: Neighbours, truth: BoolArray) -> CSR:
+    """One copy of the input per trial along the diagonal, ``before`` or ``after`` as the truth says."""
+    parts = ((~truth, pair.before), (truth, pair.after))
+    placed = [sp.kron(sp.diags_array(chosen.astype(np.float64)), sp.coo_array(ratings)) for chosen, ratings in parts]
+    return (placed[0] + placed[1]).tocsr()
+
+
+def _with_noise(settled: Settled, scale: float) -> Settled:
+    grid = settled.grid
+    return Settled(settled.step, Grid(grid.sigma * scale, grid.step * scale, grid.refinement))

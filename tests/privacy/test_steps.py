@@ -1,0 +1,166 @@
+"""What several steps cost together, against an independent accountant; it never exceeds what is promised."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from dp_accounting import get_epsilon_gaussian
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import Bounds, Guarantee, Unit
+from pricdr.errors import ParameterError
+from pricdr.privacy.calibration import LATTICE_FACTOR, MAX_REFINEMENT, composed_epsilon, grid_steps
+from pricdr.privacy.steps import Declared, Payer, Settled, settle, total_mu, total_numbers
+from pricdr.privacy.strategies import JLT, Features, Guided, LearnFrom, Spectral
+
+WAYS = {
+    "spectral": Spectral(dim=8),
+    "spectral, three rounds": Spectral(dim=4, rounds=3, item_share=0.4, first_share=0.1),
+    "spectral, everybody": Spectral(dim=8, learn_from=LearnFrom.ALL),
+    "guided": Guided(dim=8),
+    "refine": Guided(dim=16, refine=True),
+    "features": Features(dim=8),
+    "jlt": JLT(dim=64),
+}
+UNITS = {
+    "rating": (Unit.RATING, Bounds()),
+    "values": (Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
+    "user": (Unit.USER, Bounds(clip=10.0)),
+}
+
+
+def _settled(way, unit, *, epsilon=4.0, users=20_000, items=None, delta=1e-6):
+    kind, bounds = UNITS[unit]
+    declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
+    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=kind)
+    return settle(WAYS[way].steps(declared), guarantee, bounds)
+
+
+def _reach(one: Settled) -> float:
+    """Sensitivity over σ from first principles: whole grid steps that a change can move, over grid steps in one σ."""
+    step, grid = one.step, one.grid
+    moved = step.sensitivity / grid.step
+    if step.spread is not None:
+        moved += math.sqrt(step.moved) * (1 + step.spread * 2.0 ** -step.fine_bits(grid))
+    return moved / grid_steps(grid.refinement)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0, 16.0])
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_total_is_the_independent_accountants(way, unit, epsilon):
+    """Gaussian mechanisms compose to one with the squares of sensitivity/σ added; per payer, and the dearer decides."""
+    settled = _settled(way, unit, epsilon=epsilon)
+    per_payer = [
+        math.sqrt(math.fsum(_reach(one) ** 2 for one in settled if one.step.payer is payer))
+        for payer in {one.step.payer for one in settled}
+    ]
+    mu = max(per_payer)
+    assert total_mu(settled) == pytest.approx(mu, rel=1e-8)
+    ours = composed_epsilon([(total_mu(settled), total_numbers(settled))], 1e-6)
+    independent = get_epsilon_gaussian(1 / (mu * LATTICE_FACTOR), 1e-6)
+    assert ours == pytest.approx(independent, rel=1e-6)
+    assert ours == pytest.approx(epsilon, rel=1e-6)
+    assert ours <= epsilon * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("way", ["spectral", "refine"])
+def test_an_accountant_of_losses_agrees_on_the_composition(way):
+    from dp_accounting import dp_event
+    from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
+
+    accountant = PLDAccountant()
+    for one in _settled(way, "rating"):
+        accountant.compose(dp_event.GaussianDpEvent(1 / _reach(one)))
+    assert accountant.get_epsilon(1e-6) == pytest.approx(4, rel=2e-3)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("way", WAYS)
+def test_shares_add_up_for_every_payer(way, unit):
+    steps = [one.step for one in _settled(way, unit)]
+    for payer in {step.payer for step in steps}:
+        assert math.fsum(step.share for step in steps if step.payer is payer) == pytest.approx(1, abs=1e-12)
+    assert steps[-1].name == "rows"
+    assert len({step.name for step in steps}) == len(steps)
+
+
+def test_the_two_payers_pay_apart_and_both_the_whole_budget():
+    settled = _settled("spectral, everybody", "rating")
+    by_payer = {payer: [one for one in settled if one.step.payer is payer] for payer in Payer}
+    costs = {payer: total_mu(group) for payer, group in by_payer.items()}
+    assert costs[Payer.LISTED] == pytest.approx(costs[Payer.UNLISTED], rel=1e-9)
+    assert total_mu(settled) == max(costs.values())
+    assert all("item sums" in one.step.name and not one.step.published for one in by_payer[Payer.UNLISTED])
+
+
+def test_no_step_is_cheaper_than_its_share():
+    """μ² divides by the shares: no step takes what belongs to another."""
+    settled = _settled("spectral", "rating")
+    for one in settled:
+        assert one.mu**2 == pytest.approx(one.step.share * total_mu(settled) ** 2, rel=1e-8)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("way", ["spectral", "spectral, everybody", "guided", "refine"])
+def test_rounding_is_a_small_part_of_the_budget_at_real_sizes(way, unit, record_property):
+    shares = {}
+    for one in _settled(way, unit, items=20_000):
+        shares[one.step.name] = one.step.rounding(one.grid) / (one.step.sensitivity / one.grid.step)
+    record_property("rounding", {name: f"{share:.3%}" for name, share in shares.items()})
+    assert max(share for name, share in shares.items() if "rows" in name) < 0.01
+    assert max(shares.values()) < 0.015
+
+
+@pytest.mark.parametrize("way", ["spectral", "guided"])
+def test_rounding_is_counted_where_it_can_happen(way):
+    """One rating moves the rows of all who rated the item: all of them are rounded."""
+    for one in _settled(way, "rating", users=1000, items=300):
+        expected = {"rows": 1000 * 8, "first rows": 8}.get(one.step.name, 300 * 9)
+        assert one.step.moved == expected
+        assert one.step.rounding(one.grid) >= expected**0.5
+        assert one.grid.refinement == MAX_REFINEMENT
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(sorted(set(WAYS) - {"features", "jlt"})),
+    st.sampled_from(sorted(UNITS)),
+    st.floats(0.01, 100),
+    st.integers(1, 3_000_000),
+    st.one_of(st.none(), st.integers(1, 1_000_000)),
+    st.integers(1, 64),
+    st.sampled_from([1e-12, 1e-6, 1e-2]),
+    st.floats(0.01, 300),
+)
+def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, delta, clip):
+    kind, bounds = UNITS[unit]
+    bounds = replace(bounds, clip=clip) if kind is Unit.USER else bounds
+    strategy = WAYS[way].with_dim(2 * dim if way == "refine" else dim)
+    declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
+    try:
+        settled = settle(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=delta, unit=kind), bounds)
+    except ParameterError:
+        return
+    cost = max(
+        math.hypot(*(_reach(one) for one in settled if one.step.payer is payer))
+        for payer in {one.step.payer for one in settled}
+    )
+    assert total_mu(settled) >= cost * (1 - 1e-12)
+    assert composed_epsilon([(cost, total_numbers(settled))], delta) <= epsilon * (1 + 1e-10)
+    for one in settled:
+        assert one.step.sensitivity / one.grid.step > 0
+        assert one.grid.sigma == pytest.approx(one.grid.step * grid_steps(one.grid.refinement), rel=1e-12)
+
+
+@pytest.mark.parametrize("shares", [(0.5, 0.4), (0.7, 0.7)])
+def test_shares_that_do_not_add_up_are_refused(shares):
+    steps = [replace(one.step, share=share) for one, share in zip(_settled("refine", "rating"), shares, strict=True)]
+    with pytest.raises(ParameterError, match="add up to"):
+        settle(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
+
+
+def test_a_budget_that_rounding_would_eat_is_refused():
+    with pytest.raises(ParameterError, match="rounding alone"):
+        _settled("guided", "rating", epsilon=0.001, users=1_000_000)

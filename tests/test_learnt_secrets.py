@@ -1,0 +1,189 @@
+"""What learnt strategies compute on the way is a secret: overwritten, shown nowhere, and no trace of it leaves."""
+
+import io
+import json
+import logging
+import traceback
+from functools import partial
+
+import numpy as np
+import pytest
+
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
+from pricdr.data.features import ItemFeatures
+from pricdr.privacy import run as run_module
+from pricdr.privacy import sums
+from pricdr.privacy.run import Entries, Secrets, erasing
+from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
+
+USERS = tuple(f"u{at}" for at in range(30))
+OTHERS = tuple(f"x{at}" for at in range(12))
+ITEMS = tuple(f"i{at}" for at in range(20))
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+TO_USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
+
+
+def _ratings(changed=None):
+    """Ratings of most users and of some others; ``changed``, (user, item, value or None), makes a neighbour."""
+    rng = np.random.default_rng(0)
+    cells = {
+        (u, i): float(rng.integers(1, 6)) for u in (*USERS[:-3], *OTHERS) for i in ITEMS[:-2] if rng.random() < 0.3
+    }
+    if changed is not None:
+        user, item, value = changed
+        cells.pop((user, item), None)
+        if value is not None:
+            cells[user, item] = value
+    users, items = zip(*cells, strict=True)
+    return Ratings.from_triples(users, items, list(cells.values()))
+
+
+GUIDE = publish(_ratings(), PROMISE, strategy=Spectral(dim=6, buckets=64), users=USERS)
+TABLE = ItemFeatures(ITEMS, np.random.default_rng(1).standard_normal((20, 5)))
+WAYS = {
+    "spectral, buckets": (Spectral(dim=4, buckets=64), None),
+    "spectral, catalogue": (Spectral(dim=4), ITEMS),
+    "spectral, everybody": (Spectral(dim=4, buckets=64, learn_from=LearnFrom.ALL), None),
+    "guided": (Guided(guide=GUIDE, dim=4), None),
+    "guided, catalogue": (Guided(guide=GUIDE, dim=4), ITEMS),
+    "refine": (Guided(guide=GUIDE, dim=4, refine=True), None),
+    "features": (Features(features=TABLE, dim=4), ITEMS),
+}
+UNITS = {
+    "rating": (PROMISE, Bounds()),
+    "values": (PROMISE, Bounds(rating_bound=5)),
+    "user": (TO_USER, Bounds(clip=3.0)),
+}
+LEARNING = sorted(set(WAYS) - {"features"})
+
+
+def _publish(way, unit, ratings, **more):
+    strategy, items = WAYS[way]
+    guarantee, bounds = UNITS[unit]
+    return publish(ratings, guarantee, strategy=strategy, users=USERS, items=items, bounds=bounds, **more)
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Every array that is kept for erasing, and a copy of what it held."""
+    arrays = []
+    original = Secrets.keep
+
+    def keep(self, array):
+        arrays.append((array, np.array(array, copy=True)))
+        return original(self, array)
+
+    monkeypatch.setattr(run_module.Secrets, "keep", keep)
+    return arrays
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("way", LEARNING)
+def test_what_was_learnt_is_overwritten(way, unit, kept):
+    _publish(way, unit, _ratings())
+    assert len(kept) >= 5
+    assert any(copy.any() for _, copy in kept)
+    assert not any(array.any() for array, _ in kept)
+
+
+def test_item_rows_and_sums_are_among_what_is_overwritten(kept):
+    _publish("guided", "rating", _ratings())
+    shapes = [copy.shape for _, copy in kept]
+    n_items = len(_ratings().select(users=USERS).items)
+    assert shapes.count((n_items, 4)) >= 3  # sums, directions, directions in whole numbers
+    assert (n_items,) in shapes  # what is under the root
+
+
+@pytest.mark.parametrize("way", LEARNING)
+def test_what_was_learnt_is_overwritten_when_something_fails(way, kept, monkeypatch):
+    original = sums.noisy_sums
+
+    def failing(*args, **rest):
+        if rest["step"].name == "rows":
+            raise RuntimeError("disk full")
+        return original(*args, **rest)
+
+    monkeypatch.setattr("pricdr.privacy.strategies.learnt.noisy_sums", failing)
+    with pytest.raises(RuntimeError, match="disk full"):
+        _publish(way, "rating", _ratings())
+    assert kept
+    assert not any(array.any() for array, _ in kept)
+
+
+def _numbers(kept) -> set[str]:
+    """Learnt numbers as they would be printed, rounded in several ways."""
+    found = set()
+    for _, copy in kept:
+        for value in np.unique(copy)[:200].tolist():
+            if isinstance(value, float) and 1e-6 < abs(value) < 1:
+                found |= {text for text in (repr(value), f"{value:.6f}", f"{value:.8f}") if len(text) > 7}
+    return found
+
+
+def test_nothing_learnt_is_logged_or_shown(kept, caplog, capsys, tmp_path):
+    caplog.set_level(logging.DEBUG)
+    release = _publish("spectral, catalogue", "rating", _ratings())
+    folder = release.save(tmp_path / "release")
+    said = capsys.readouterr()
+    texts = [caplog.text, said.out, said.err, repr(release)]
+    texts += [(folder / name).read_text() for name in ("certificate.json", "README.md")]
+    numbers = _numbers(kept)
+    assert len(numbers) > 50
+    assert not [number for number in numbers for text in texts if number in text]
+
+
+def test_nothing_learnt_is_in_a_traceback(kept, monkeypatch):
+    def failing(*args, **rest):
+        raise RuntimeError("disk full")
+
+    monkeypatch.setattr("pricdr.privacy.strategies.learnt.noisy_sums", failing)
+    try:
+        _publish("guided", "rating", _ratings())
+    except RuntimeError:
+        shown = io.StringIO()
+        traceback.print_exc(file=shown)
+    numbers = _numbers(kept)
+    assert "disk full" in shown.getvalue()
+    assert numbers
+    assert not [number for number in numbers if number in shown.getvalue()]
+
+
+def test_secrets_and_entries_show_nothing():
+    with erasing() as secrets:
+        held = secrets.keep(np.array([0.123456, 7.0]))
+        assert repr(secrets) == str(secrets) == "Secrets(<hidden>)"
+    assert not held.any()
+    entries = Entries.of(_ratings(), Bounds(rating_bound=5), summed=True)
+    assert repr(entries) == f"Entries({len(_ratings().users)} listed users x {len(_ratings().items)} items)"
+
+
+def _left(folder):
+    """Everything that leaves but the matrix and its hash."""
+    files = {path.name: path for path in folder.iterdir()}
+    certificate = json.loads(files["certificate.json"].read_text())
+    assert len(certificate["files"].pop("release.parquet")) == 64
+    del certificate["digest"]  # it covers the matrix's hash
+    sizes = {name: path.stat().st_size for name, path in files.items()}
+    return repr((sorted(files), json.dumps(certificate), files["README.md"].read_bytes(), sizes))
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("way", WAYS)
+def test_neighbours_leave_identical_folders_but_for_the_matrix(tmp_path, way, unit):
+    """Byte for byte: one rating less, the first of its item or user, an item nobody has heard of, other people's."""
+    first = next(iter(_ratings().items))
+    neighbours = {
+        "base": _ratings(),
+        "removed": _ratings(("u0", first, None)),
+        "added to an unrated user": _ratings((USERS[-1], "i3", 5.0)),
+        "first of its item": _ratings(("u1", ITEMS[-1], 1.0)),
+        "outside the catalogue": _ratings(("u1", "unheard of", 1.0)),
+        "another value": _ratings(("u1", first, 2.0)),
+        "outside the list": _ratings((OTHERS[0], ITEMS[-1], 4.0)),
+        "somebody new outside the list": _ratings(("stranger", "i2", 4.0)),
+    }
+    make = partial(_publish, way, unit)
+    left = {}
+    for at, (name, ratings) in enumerate(neighbours.items()):
+        left[name] = _left(make(ratings).save(tmp_path / str(at)))
+    assert [name for name in left if left[name] != left["base"]] == []

@@ -45,18 +45,20 @@ class Trial:
     failure: str = ""
 
 
-def space(method: str, dim: int) -> Mapping[str, tuple[Any, ...]]:
-    """Return what a method declares to be worth trying with ``dim`` numbers per release row.
+def space(method: str, dim: int | None) -> Mapping[str, tuple[Any, ...]]:
+    """Return what a method declares to be worth trying with ``dim`` numbers per release row (a few, where None).
 
     Nothing where it has no settings. Some methods have other settings for narrow releases.
     """
     module, _, name = METHODS[method].home.partition(":")
     kind = getattr(import_module(f"pricdr.models.{module}"), name)
     declared: Mapping[str, tuple[Any, ...]] = getattr(kind, "space", {})
-    return getattr(kind, "narrow_space", declared) if dim <= NARROW else declared
+    return declared if dim is not None and dim > NARROW else getattr(kind, "narrow_space", declared)
 
 
-def draws(method: str, trials: int, fixed: Mapping[str, Any] = NONE, *, dim: int = RELEASE.dim) -> list[dict[str, Any]]:
+def draws(
+    method: str, trials: int, fixed: Mapping[str, Any] = NONE, *, dim: int | None = RELEASE.dim
+) -> list[dict[str, Any]]:
     """The settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
 
     >>> draws("popularity", 8)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pricdr.errors import PriCDRError
 from pricdr.experiments.runner import run
-from pricdr.experiments.search import search, tuned_table
-from pricdr.experiments.spec import read_search, read_spec
+from pricdr.experiments.search import RELEASE, search, tuned_table
+from pricdr.experiments.spec import STRATEGIES, ReleaseSpec, read_search, read_spec
 from pricdr.experiments.workers import Place
 from pricdr.models.catalogue import METHODS
 
@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--tuned", type=Path, help="folder of chosen settings, one TOML per data set")
     parser.add_argument("--trials", type=int, help="search instead: so many settings per method, on validation")
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS, help="the methods to search")
+    parser.add_argument("--strategy", choices=STRATEGIES, help="search with a release of this strategy, epsilon 4")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
@@ -38,10 +39,13 @@ def main() -> None:
             run(spec, given.out / f"{spec.name}.jsonl", place, progress=tell)
             continue
         data, fixed = read_search(path)
-        log = given.out / "search" / f"{data.name}.jsonl"
-        best = search(data, given.methods, given.trials, log, place, fixed=fixed, progress=tell)
-        heading = f"best of {given.trials} trials each on the validation items of {data.name}"
-        (given.out / f"{data.name}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
+        name, release = data.name, RELEASE
+        if given.strategy is not None:
+            name, release = f"{data.name}_{given.strategy}", ReleaseSpec(strategy=given.strategy, epsilon=4.0)
+        log = given.out / "search" / f"{name}.jsonl"
+        best = search(data, given.methods, given.trials, log, place, release=release, fixed=fixed, progress=tell)
+        heading = f"best of {given.trials} trials each on the validation items of {name}"
+        (given.out / f"{name}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
 
 
 if __name__ == "__main__":

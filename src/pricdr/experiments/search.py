@@ -83,21 +83,23 @@ def search(
     log: Path,
     place: Place,
     *,
+    release: ReleaseSpec = RELEASE,
     fixed: Mapping[str, Mapping[str, Any]] = NONE,
     progress: Progress = silent,
 ) -> dict[str, dict[str, Any]]:
     """The best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
 
-    ``fixed`` has settings that are not searched, by method.
+    Methods that read a release see ``release``; a log is for one. ``fixed`` has settings that are not searched, by
+    method.
     """
     done = {_key(trial.method, trial.settings): trial for trial in read_trials(log) if trial.data == data.name}
     planned = [
         (method, n, drawn)
         for method in methods
-        for n, drawn in enumerate(draws(method, trials, fixed.get(method, {}), dim=RELEASE.dim))
+        for n, drawn in enumerate(draws(method, trials, fixed.get(method, {}), dim=release.dim))
     ]
     missing = [plan for plan in planned if _key(plan[0], plan[2]) not in done]
-    for trial in spread(attempt, data, place, [(data.name, *plan) for plan in missing]):
+    for trial in spread(attempt, data, place, [(data.name, release, *plan) for plan in missing]):
         append_line(log, json.dumps(asdict(trial)))
         done[_key(trial.method, trial.settings)] = trial
         progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")
@@ -142,11 +144,15 @@ def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:
     return "\n".join(parts)
 
 
-def attempt(task: Task, device: str, folder: str, method: str, number: int, settings: dict[str, Any]) -> Trial:
+def attempt(
+    task: Task, device: str, folder: str, release: ReleaseSpec, method: str, number: int, settings: dict[str, Any]
+) -> Trial:
     """Train with these settings and look at validation; a diverging trial counts as 0."""
     sees = METHODS[method].sees
-    release = replace(RELEASE, delta=1 / len(task.pair.users)) if Sees.RELEASE in sees else None
-    arm = Arm(name=method, method=method, release=release, plaintext=sees == (Sees.PLAINTEXT,), settings=settings)
+    if release == RELEASE:
+        release = replace(release, delta=1 / len(task.pair.users))
+    given = release if Sees.RELEASE in sees else None
+    arm = Arm(name=method, method=method, release=given, plaintext=sees == (Sees.PLAINTEXT,), settings=settings)
     split = task.split(SEED)
     started = time.perf_counter()
     try:

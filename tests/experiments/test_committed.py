@@ -7,10 +7,10 @@ from statistics import fmean
 
 import pytest
 
-from pricdr.experiments.results import read
+from pricdr.experiments.results import Result, mean, read
 from pricdr.experiments.search import draws, read_trials
-from pricdr.experiments.spec import read_search, read_spec
-from pricdr.experiments.tables import report
+from pricdr.experiments.spec import Spec, read_search, read_spec
+from pricdr.experiments.tables import report, share
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "specs").glob("*.toml"))
@@ -82,3 +82,50 @@ def test_what_was_timed_is_what_the_spec_says_and_fits_in_six_gibibytes(path):
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert sorted(line["key"] for line in lines) == sorted(spec.key(arm) for arm in spec.arms)
     assert all(line["GiB"] < 6 for line in lines)
+
+
+BARS = {  # share of DDTCDR's gain that cold users keep, in per cent: what a release must reach
+    ("movie_music", "guided"): {8: 65, 4: 55, 2: 30},
+    ("electronics_cell", "guided"): {8: 65, 4: 52, 2: 38},
+    ("movie_music", "spectral"): {8: 52, 4: 40, 2: 12},
+    ("electronics_cell", "spectral"): {8: 60, 4: 55, 2: 33},
+    ("movie_music", "guide in the clear"): {1: 22},
+    ("electronics_cell", "guide in the clear"): {1: 35},
+}
+
+
+def frontier(data: str) -> tuple[Spec, dict[str, list[Result]]]:
+    spec = read_spec(ROOT / "specs" / f"frontier_{data}.toml", TUNED)
+    results = read(ROOT / "results" / f"frontier_{data}.jsonl")
+    by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
+    return spec, by_arm
+
+
+@pytest.mark.parametrize(("data", "strategy"), BARS, ids=str)
+def test_the_frontier_reaches_its_bars(data, strategy):
+    spec, by_arm = frontier(data)
+    for epsilon, least in BARS[data, strategy].items():
+        assert 100 * share(spec, by_arm, f"{strategy}, ε = {epsilon}").value >= least
+
+
+@pytest.mark.parametrize("data", ["movie_music", "electronics_cell", "douban_book_music"])
+@pytest.mark.parametrize("stratum", ["warm", "cold"])
+def test_a_worthless_release_does_no_harm(data, stratum):
+    """Shuffled and noisy releases all leave one model, the target-only one; cold users get what is popular."""
+    _, by_arm = frontier(data)
+    controls = [name for name in by_arm if name.endswith("(control)")]
+    assert len(controls) == 4
+    found = {tuple(r.figures["sampled"][stratum]["NDCG@10"] for r in by_arm[name]) for name in controls}
+    assert len(found) == 1
+    if stratum == "cold":
+        base = [r.figures["sampled"]["cold"]["NDCG@10"] for r in by_arm["popularity"]]
+        lost = mean(own - popular for own, popular in zip(*found, base, strict=True))
+        assert lost.value >= -mean(base).error
+
+
+def test_hetero_is_not_below_the_ridge():
+    for data in ("movie_music", "electronics_cell", "douban_book_music"):
+        spec, by_arm = frontier(data)
+        for name in [name for name in by_arm if name.endswith("decoded by ridge")]:
+            plain = name.removesuffix(", decoded by ridge")
+            assert share(spec, by_arm, plain).value >= share(spec, by_arm, name).value

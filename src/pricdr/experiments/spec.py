@@ -144,6 +144,8 @@ class Spec:
     """What the reader of the table should know."""
     baseline: str | None = None
     """The arm that the others are compared with, seed by seed."""
+    ceiling: str | None = None
+    """The arm whose gain over the baseline counts as all there is to gain."""
     search: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What a search on this data keeps fixed, by method: on large data larger batches."""
 
@@ -176,8 +178,9 @@ def read_spec(path: Path, tuned: Path | None = None) -> Spec:
         if len(set(names)) != len(names) or not names:
             raise ParameterError("arms need different names, and there must be one at least")
         spec = _build(Spec, {"name": path.stem, "data": data, "arms": arms, **table})
-        if spec.baseline is not None and spec.baseline not in names:
-            raise ParameterError(f"baseline {spec.baseline!r} is none of the arms")
+        for role in ("baseline", "ceiling"):
+            if getattr(spec, role) not in (None, *names):
+                raise ParameterError(f"{role} {getattr(spec, role)!r} is none of the arms")
         if not spec.seeds or len(set(spec.seeds)) != len(spec.seeds):
             raise ParameterError(f"seeds must be one or more, all different, got {list(spec.seeds)}")
     except PriCDRError as error:

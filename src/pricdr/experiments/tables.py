@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.results import Result, mean
+from pricdr.experiments.results import Mean, Result, mean
 from pricdr.experiments.spec import Spec
 
 DECISIVE = "NDCG@10"
@@ -53,6 +53,28 @@ def report(spec: Spec, results: Sequence[Result]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def share(spec: Spec, by_arm: Mapping[str, Sequence[Result]], name: str) -> Mean:
+    """Return what an arm keeps, for cold users, of the ceiling's gain over the baseline.
+
+    The error is that of the arm's gain, seed by seed; the ceiling's own gain is taken as it is.
+    """
+    assert spec.baseline is not None
+    assert spec.ceiling is not None
+
+    def gain(arm: str) -> Mean:
+        pairs = zip(by_arm[arm], by_arm[spec.baseline or ""], strict=True)
+        values = (tuple(r.figures["sampled"]["cold"][DECISIVE] for r in pair) for pair in pairs)
+        return mean(own - base for own, base in values)
+
+    whole, own = gain(spec.ceiling), gain(name)
+    return Mean(own.value / whole.value, own.error / whole.value, own.seeds)
+
+
+def _has_shares(spec: Spec, stratum: str) -> bool:
+    """Warm users have a history that no ceiling is needed for: shares are of what cold users gain."""
+    return spec.ceiling is not None and spec.baseline is not None and stratum == "cold"
+
+
 def _devices(spec: Spec, results: Sequence[Result]) -> str:
     """Where, and which arms elsewhere: differences between devices are no differences of methods."""
     arms: dict[str, list[str]] = {}
@@ -74,6 +96,8 @@ def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, use
     header = ["", *NAMES]
     if spec.baseline is not None:
         header.append(f"{DECISIVE} − {spec.baseline}")
+    if _has_shares(spec, stratum):
+        header.append(f"share of the gain of {spec.ceiling}")
     if full:
         header.append(f"{DECISIVE}, full ranking")
     rows = [_row(spec, name, by_arm, stratum, full=full) for name in by_arm]
@@ -87,6 +111,9 @@ def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum:
         base = [r.figures["sampled"][stratum][DECISIVE] for r in by_arm[spec.baseline]]
         own = [r.figures["sampled"][stratum][DECISIVE] for r in results]
         cells.append("" if name == spec.baseline else str(mean(a - b for a, b in zip(own, base, strict=True))))
+    if _has_shares(spec, stratum):
+        found = share(spec, by_arm, name)
+        cells.append(f"{100 * found.value:.0f} ± {100 * found.error:.0f} %")
     if full:
         cells.append(str(mean(r.figures["full"][stratum][DECISIVE] for r in results)))
     return tuple(cells)

@@ -15,14 +15,16 @@ from pricdr.cli.console import progress_bar, say
 
 if TYPE_CHECKING:
     from pricdr.blocks import Progress
+    from pricdr.data.ratings import Ratings
     from pricdr.data.splits import Split
     from pricdr.data.synthetic import SyntheticConfig
     from pricdr.experiments.showcase import Outcome
     from pricdr.models.factors import Factors
+    from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
     from pricdr.training.loop import Recording
 
-EPSILON = 8.0
+EPSILON = 4.0
 DELTA = 1e-6
 COLD = 0.3
 """The share of users whose history is hidden: some 1,200 newcomers to measure by."""
@@ -37,6 +39,8 @@ SETTINGS: Mapping[str, int | float] = {
     "patience": 12,
 }
 """Networks small enough for a laptop to train in seconds, the same for all; the defaults are made for real data."""
+GUIDE = "music.release"
+RELEASE_FOLDER = "movies.release"
 PROMISE = ("What is promised", "What it means for a whole user", "What is not protected")
 
 
@@ -45,10 +49,11 @@ def demo(
         "pricdr-demo"
     ),
 ) -> None:
-    """Show the whole path on synthetic data: two companies, one release folder between them.
+    """Show the whole path on synthetic data: two companies, one release folder each way.
 
-    The source publishes its ratings against a budget and signs the release. The target verifies what it received,
-    trains with it and without, and measures what it gained. Ends with a table and a page, report.html.
+    The target publishes its ratings first, as a guide to what it can use. The source publishes its own along that
+    guide. Each has a budget and signs its release; each verifies what it receives. The target trains with the source's
+    release and without, and measures what it gained. Ends with a table and a page, report.html.
     """
     play(out)
 
@@ -61,14 +66,16 @@ def play(out: Path, data: "SyntheticConfig | None" = None, settings: Mapping[str
     with new_folder(out) as folder:
         say("1. Two companies share users and nothing else (synthetic data, with strongly shared taste).")
         source, target = set_up(folder, data or STRONGLY_SHARED)
-        say(f"2. The source opens a budget and publishes at epsilon {EPSILON:g}.")
-        publish_as_source(source)
-        say("3. It hands over the release folder and its public key; the target verifies both.")
-        hand_over(source, target)
-        received = verify_as_target(target)
-        say("4. The target holds items out to measure by, and hides the whole history of some users: newcomers.")
+        say("2. The target holds items out to measure by, and hides the whole history of some users: newcomers.")
         split = split_as_target(target)
-        say("5. It trains with the release and without.")
+        say(f"3. It publishes what is left at epsilon {EPSILON:g}, as a guide, and hands it over with its public key.")
+        publish_as_target(target, split)
+        hand_over(target / GUIDE, target / "key.pub", to=source)
+        say(f"4. The source verifies the guide and publishes its own ratings along it, at epsilon {EPSILON:g} too.")
+        publish_as_source(source)
+        hand_over(source / RELEASE_FOLDER, source / "key.pub", to=target)
+        received = verify_as_target(target)
+        say("5. The target trains with the release and without.")
         with _one_thread():
             models = train_as_target(target, split, received, settings)
             say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
@@ -96,12 +103,27 @@ def set_up(folder: Path, data: "SyntheticConfig") -> tuple[Path, Path]:
     return parties
 
 
+def publish_as_target(folder: Path, split: "Split") -> None:
+    """The target's own stage one: a release of what it trains on, so that nothing held out comes back to it."""
+    from pricdr.privacy.strategies import Spectral
+
+    _publish(folder, split.train, Spectral(), GUIDE)
+
+
 def publish_as_source(folder: Path) -> None:
-    """Stage one: all it sees is the source's folder."""
-    from pricdr.data.readers import read_ids, read_ratings
+    """Stage one: all it sees is the source's folder, the target's guide in it."""
+    from pricdr.data.readers import read_ratings
+    from pricdr.privacy.strategies import Guided
+    from pricdr.release import verify
+
+    guide = verify(folder / GUIDE, public_key=folder / "target.pub")
+    _publish(folder, read_ratings(folder / "ratings.parquet"), Guided(guide=guide), RELEASE_FOLDER)
+
+
+def _publish(folder: Path, ratings: "Ratings", strategy: "Strategy", name: str) -> None:
+    from pricdr.data.readers import read_ids
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Ledger
-    from pricdr.privacy.strategies import JLT
     from pricdr.publish import publish
     from pricdr.signing import create_keys
 
@@ -109,23 +131,23 @@ def publish_as_source(folder: Path) -> None:
     ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=2 * EPSILON, delta=DELTA))
     with progress_bar() as progress:
         release = publish(
-            read_ratings(folder / "ratings.parquet"),
+            ratings,
             Guarantee(epsilon=EPSILON, delta=DELTA),
-            strategy=JLT(dim=200),
+            strategy=strategy,
             users=read_ids(folder / "users.txt"),
             ledger=ledger,
             progress=progress,
         )
-    release.save(folder / "movies.release", signing_key=private)
+    release.save(folder / name, signing_key=private)
     say(f"   {release!r}")
 
 
-def hand_over(source: Path, target: Path) -> None:
-    """All that ever passes between the parties."""
+def hand_over(release: Path, public_key: Path, *, to: Path) -> None:
+    """All that ever passes between the parties: one folder each way, and the keys to check them with."""
     import shutil
 
-    shutil.copytree(source / "movies.release", target / "movies.release")
-    shutil.copy(source / "key.pub", target / "source.pub")
+    shutil.copytree(release, to / release.name)
+    shutil.copy(public_key, to / f"{release.parent.name}.pub")
 
 
 def verify_as_target(folder: Path) -> "Release":
@@ -133,7 +155,7 @@ def verify_as_target(folder: Path) -> "Release":
     from pricdr.disclosure import statement
     from pricdr.release import verify
 
-    received = verify(folder / "movies.release", public_key=folder / "source.pub")
+    received = verify(folder / RELEASE_FOLDER, public_key=folder / "source.pub")
     for section in statement(received.certificate)[:2]:
         for line in section.lines:
             say(textwrap.fill(line, 110, initial_indent="   ", subsequent_indent="     "))

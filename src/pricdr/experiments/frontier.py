@@ -22,7 +22,7 @@ LINES: Final = {
     "jlt": ("jlt, as in the paper", "#1f7a4d"),
 }
 _WIDTH, _HEIGHT = 330, 230
-_LEFT, _TOP, _GAP, _FOOT = 44, 34, 34, 84
+_LEFT, _TOP, _GAP, _FOOT = 48, 34, 62, 100
 _EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 
 
@@ -50,13 +50,11 @@ def figure(panels: Sequence[tuple[str, Mapping[str, Mapping[float, Mean]]]]) -> 
     ]
     for number, (title, lines) in enumerate(panels):
         parts += _panel(title, lines, _LEFT + number * (_WIDTH + _GAP))
-    at = _LEFT
-    for key, (label, colour) in LINES.items():
-        if any(key in lines for _, lines in panels):
-            y = _TOP + _HEIGHT + 62
-            parts.append(f'<line x1="{at}" y1="{y}" x2="{at + 18}" y2="{y}" stroke="{colour}" stroke-width="2.5"/>')
-            parts.append(f'<text x="{at + 23}" y="{y + 4}" fill="#1c2024">{escape(label)}</text>')
-            at += 32 + 6.1 * len(label)
+    shown = [key for key in LINES if any(key in lines for _, lines in panels)]
+    for number, key in enumerate(shown):  # two columns, so that no label runs out of the picture
+        (label, colour), at, y = LINES[key], _LEFT + number % 2 * 300, _TOP + _HEIGHT + 64 + number // 2 * 20
+        parts.append(f'<line x1="{at}" y1="{y}" x2="{at + 18}" y2="{y}" stroke="{colour}" stroke-width="2.5"/>')
+        parts.append(f'<text x="{at + 23}" y="{y + 4}" fill="#1c2024">{escape(label)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 

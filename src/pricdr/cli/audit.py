@@ -23,9 +23,9 @@ def audit(
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
     dim: Annotated[
-        str | None, typer.Option(help="Without a folder: numbers per user.  [default: as publish has it]")
+        str | None, typer.Option(help="Without a folder: numbers per user, as in publish.  [default: publish's]")
     ] = None,
-    users: Annotated[int, typer.Option(help="Without a folder: listed users.")] = 1000,
+    users: Annotated[int, typer.Option(help="Without a folder: how many users are listed.")] = 1000,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
@@ -52,7 +52,7 @@ def audit(
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
-        subject = _from_options(parse_strategy(strategy, dim, density, guarantee), dim, guarantee, clip, users)
+        subject = _from_options(parse_strategy(strategy, dim, density, guarantee), guarantee, clip, users)
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
@@ -86,14 +86,13 @@ def _from_release(folder: Path) -> "Subject":
     )
 
 
-def _from_options(
-    strategy: "Strategy", dim: str | None, guarantee: "Guarantee", clip: float | None, users: int
-) -> "Subject":
+def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.strategies import Features
     from pricdr.privacy.strategies.dims import dim_for
 
-    if strategy.dim is None and dim is None:
+    if isinstance(strategy, Features) and strategy.dim is None:  # no table to count columns of
         strategy = strategy.with_dim(dim_for(guarantee))
     return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 

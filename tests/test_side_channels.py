@@ -207,6 +207,16 @@ def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch
     assert next(iter(counts))[2] == ((40 * 5 * 16, (30, 16)),)
 
 
+def _counted(work, products):
+    """The same work, with its multiply-adds and its shape noted."""
+
+    def counting(matrix, vectors, **options):
+        products.append((matrix.nnz * vectors.shape[1], vectors.shape))
+        return work(matrix, vectors, **options)
+
+    return counting
+
+
 def _guided():
     return Guided(guide=publish(_five_each(3, 1.0), PROMISE, strategy=JLT(dim=8), users=USERS))
 
@@ -238,21 +248,14 @@ def test_the_amount_of_work_of_learning_depends_on_how_many_ratings_not_on_which
         monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
         for module in (rounds, item_model):
             for name in ("directions", "noisy_sums"):
-                monkeypatch.setattr(
-                    module,
-                    name,
-                    lambda m, v, p=products, f=getattr(module, name), **k: (
-                        p.append((m.nnz * v.shape[1], v.shape)),
-                        f(m, v, **k),
-                    )[1],
-                )
+                monkeypatch.setattr(module, name, _counted(getattr(module, name), products))
         publish(_five_each(seed, value), PROMISE, strategy=strategy, users=listed, items=ITEMS)
         counts.add((tuple(drawn), tuple(products)))
         monkeypatch.undo()
     assert len(counts) == 1
     drawn, products = next(iter(counts))
     assert list(drawn) == sums
-    assert max(cells for cells, _ in products) == len(listed) * 5 * 16 or strategy.name == "guided"
+    assert len(products) > len(sums), "every step adds up vectors, and most learn directions before"
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["to its end", "until it fails"])

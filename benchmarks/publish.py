@@ -220,6 +220,16 @@ def side_by_side(times: int, ratings: Ratings, strategies: Mapping[str, JLT | Sp
     return found
 
 
+def resident(process: psutil.Process) -> float:
+    """MiB that a process holds, or the most it ever held where the system keeps count of that."""
+    status = Path(f"/proc/{process.pid}/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 2**10
+    return float(process.memory_info().rss) / 2**20
+
+
 def run_command(arguments: list[object]) -> tuple[float, float]:
     """Seconds and peak resident MiB of one command, process start included."""
     start = time.perf_counter()
@@ -233,8 +243,8 @@ def run_command(arguments: list[object]) -> tuple[float, float]:
         seen = psutil.Process(process.pid)
         while process.poll() is None:
             try:
-                peak = max(peak, seen.memory_info().rss / 2**20)
-            except psutil.NoSuchProcess:
+                peak = max(peak, resident(seen))
+            except (psutil.NoSuchProcess, OSError):
                 return
             time.sleep(0.01)
 

@@ -172,7 +172,8 @@ def ten_million(folder: Path) -> None:
     pair = synthetic_pair(config)
     ratings = pair.source
     write_ratings(folder / "many.parquet", ratings)
-    (folder / "many.txt").write_text("".join(f"{user}\n" for user in ratings.users))
+    # An agreed list is never the source's own order, so the command holds the ratings twice, as it would for anybody.
+    (folder / "many.txt").write_text("".join(f"{user}\n" for user in reversed(ratings.users)))
     publish(pair.target, PROMISE, strategy=JLT(dim=8), users=ratings.users).save(folder / "guide.release")
     print(f"\n{len(ratings):,} ratings, {len(ratings.users):,} users, the whole command")
     print(f"{'':20}{'seconds':>9}{'x jlt':>9}{'peak MiB':>10}{'bar':>8}")

@@ -250,6 +250,7 @@ def test_public_features_are_used_as_they_are(here, learn, features, pricdr):
     outcome = learn("--strategy", "features", "--item-features", features)
     assert (outcome.code, outcome.err) == (0, "")
     assert "learnt" not in outcome.out
+    assert "items with features: 8; 0 others are left out" in outcome.out
     certificate = certificate_of(here / "release")
     assert (certificate["dim"], certificate["items"], len(certificate["steps"])) == (3, 8, 1)
     assert certificate["input"]["item_universe"] == "declared"
@@ -258,6 +259,16 @@ def test_public_features_are_used_as_they_are(here, learn, features, pricdr):
     assert certificate_of(here / "two")["dim"] == 2
     assert learn("--strategy", "features", "--item-features", features, "--dim", "auto", out="auto").code == 0
     assert certificate_of(here / "auto")["dim"] == 3
+
+
+def test_items_without_features_are_left_out_and_the_screen_says_so(here, learn, features):
+    features.write_text("".join(features.read_text().splitlines(keepends=True)[:-2]))
+    assert "items with features: 6; 2 others are left out" in (
+        learn("--strategy", "features", "--item-features", features).out
+    )
+    outcome = learn("--strategy", "features", "--item-features", features, "--items", "items.txt", out="listed")
+    assert "listed items: 9; 0 others are left out" in outcome.out
+    assert certificate_of(here / "listed")["items"] == 9
 
 
 def test_features_that_cannot_be_used_are_refused(here, refused_learn, features):
@@ -365,6 +376,13 @@ def test_an_audit_without_a_release_takes_publishs_dimension(here, pricdr, strat
     outcome = pricdr("audit", *fixed, "--draws", 5000, "--canaries", 500, *options)
     assert outcome.code == 0, outcome.err
     assert f"{strategy}, dim {dim}, unit rating" in outcome.out
+
+
+def test_an_audit_takes_users_without_a_folder_alone(refused, learn):
+    fixed = ("--strategy", "spectral", "--epsilon", 2, "--delta", 1e-6)
+    refused("audit", *fixed, "--users", 0, says=("users", "at least 1", "0"))
+    assert learn().code == 0
+    refused("audit", "release", "--users", 50, says="a release folder states its own parameters")
 
 
 def test_an_audit_of_a_projection_needs_a_number_of_columns(refused):

@@ -137,6 +137,8 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
 
 
 def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+    from pricdr.privacy.strategies import Features
+
     ratings = reading.ratings
     say(reading.summary())
     say("ids are kept as text, byte for byte")
@@ -148,7 +150,10 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
             f"{len(set(ratings.users) - set(listed)):,} users of the ratings are not listed and {_others(strategy)}"
         )
-    if universe is not None:
+    if universe is None and isinstance(strategy, Features) and strategy.features is not None:
+        universe = strategy.features.items
+        say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,13 @@ import pricdr.randomness
 from pricdr import JLT, SJLT, Guarantee, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
+from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 
 RARE_ITEM = "the-one-book-nobody-may-know-of"
 RARE_USER = "unlisted-user-7731"
 SEED = 918273645
+OPTIONS = (("--strategy", "spectral"), ("--strategy", "spectral", "--learn-from", "all"), ("--strategy", "jlt"))
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
 
 
 class _Keys(list):
@@ -63,9 +67,10 @@ def _everything(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def test_neither_folder_nor_screen_holds_a_key_or_a_rated_item(files, keys, capfd):
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_neither_folder_nor_screen_holds_a_key_or_a_rated_item(files, keys, capfd, options):
     run(["ledger", "init", str(files / "ledger"), "--epsilon", "9", "--delta", "1e-6", "--unit", "rating"])
-    assert _publish(files, "--ledger", files / "ledger") == 0
+    assert _publish(files, "--ledger", files / "ledger", *options) == 0
     captured = capfd.readouterr()
     left = _everything(files / "out") + (files / "ledger").read_bytes() + (captured.out + captured.err).encode()
     assert keys, "the test must see the keys it looks for"
@@ -86,14 +91,16 @@ def test_no_temporary_file_is_left_anywhere(files, monkeypatch):
     assert not list(scratch.iterdir())
 
 
-def test_keys_are_erased_when_publish_returns(files, keys):
-    assert _publish(files) == 0
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_keys_are_erased_when_publish_returns(files, keys, options):
+    assert _publish(files, *options) == 0
     assert keys
     assert not any(any(key._bytes) for key in keys.objects)
 
 
-def test_a_seed_is_in_no_file_of_a_seeded_release(files, capfd):
-    assert _publish(files, "--insecure-seed", SEED) == 0
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_a_seed_is_in_no_file_of_a_seeded_release(files, capfd, options):
+    assert _publish(files, "--insecure-seed", SEED, *options) == 0
     captured = capfd.readouterr()
     left = _everything(files / "out") + (captured.out + captured.err).encode()
     assert str(SEED).encode() not in left
@@ -107,14 +114,22 @@ def test_errors_name_values_of_the_files_but_never_keys(files, keys, capfd):
     assert all(key.hex() not in error for key in keys)
 
 
-def test_an_exception_inside_the_mechanism_shows_no_secret(keys, monkeypatch):
+@pytest.mark.parametrize(
+    ("strategy", "inside"),
+    [
+        (JLT(dim=16), "pricdr.privacy.strategies.fixed.release_rows"),
+        (Spectral(), "pricdr.privacy.strategies.rounds.noisy_sums"),
+    ],
+    ids=["jlt", "spectral"],
+)
+def test_an_exception_inside_the_mechanism_shows_no_secret(keys, monkeypatch, strategy, inside):
     def broken(*_args, **_kwargs):
         raise PriCDRError("the disk is on fire")
 
-    monkeypatch.setattr("pricdr.privacy.mechanism.release_rows", broken)
+    monkeypatch.setattr(inside, broken)
     ratings = Ratings.from_triples(["a"], ["x"])
     with pytest.raises(PriCDRError) as caught:
-        publish(ratings, Guarantee(epsilon=1, delta=1e-6))
+        publish(ratings, Guarantee(epsilon=1, delta=1e-6), strategy=strategy)
     assert any("publish" in frame.f_code.co_filename for frame in _frames(caught.tb))
     shown = repr(caught.value) + "".join(repr(v) for frame in _frames(caught.tb) for v in frame.f_locals.values())
     assert keys
@@ -141,7 +156,11 @@ def test_permissions_of_secrets(files):
     assert private.encode() not in _everything(files / "out")
 
 
-@pytest.mark.parametrize("strategy", [JLT(dim=16), SJLT(dim=16)], ids=str)
+@pytest.mark.parametrize(
+    "strategy",
+    [JLT(dim=16), SJLT(dim=16), Spectral(), Spectral(learn_from=LearnFrom.ALL)],
+    ids=lambda strategy: strategy.name,
+)
 def test_size_depends_on_the_lists_alone(tmp_path, strategy):
     """No ratings to speak of, or every item rated: the same sizes, file by file."""
     users, items = [f"u{i}" for i in range(40)], [f"i{i}" for i in range(30)]
@@ -155,32 +174,117 @@ def test_size_depends_on_the_lists_alone(tmp_path, strategy):
     assert sizes[0] == sizes[1]
 
 
+USERS, ITEMS = [f"u{i}" for i in range(40)], [f"i{i}" for i in range(30)]
+
+
+def _five_each(seed, value):
+    """Five ratings for every user, of one value: only which items they are differs."""
+    rng = np.random.default_rng(seed)
+    cells = [(u, i) for u in USERS for i in rng.choice(ITEMS, 5, replace=False)]
+    return Ratings.from_triples(*zip(*cells, strict=True), [value] * len(cells))
+
+
 @pytest.mark.parametrize("strategy", [JLT(dim=16), SJLT(dim=16)], ids=str)
 def test_the_amount_of_work_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy):
     """What time is made of: item rows drawn, multiply-adds in the product, noise drawn."""
-    import pricdr.privacy.mechanism as mechanism
+    import pricdr.privacy.strategies.fixed as fixed
+    from pricdr.privacy.noise import DiscreteGaussian
 
-    users, items = [f"u{i}" for i in range(40)], [f"i{i}" for i in range(30)]
     counts = set()
     for seed, value in ((0, 1.0), (1, 5.0), (2, 3.0)):
-        rng = np.random.default_rng(seed)
-        cells = [(u, i) for u in users for i in rng.choice(items, 5, replace=False)]
-        ratings = Ratings.from_triples(*zip(*cells, strict=True), [value] * len(cells))
         drawn, products = [], []
-        draw, run = mechanism.DiscreteGaussian.draw, mechanism.release_rows
+        draw, run = DiscreteGaussian.draw, fixed.release_rows
+        monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
         monkeypatch.setattr(
-            mechanism.DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1]
-        )
-        monkeypatch.setattr(
-            mechanism,
+            fixed,
             "release_rows",
             lambda e, r, p=products, f=run, **k: (p.append((e.nnz * r.shape[1], r.shape)), f(e, r, **k))[1],
         )
-        publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=strategy, users=users, items=items)
+        publish(_five_each(seed, value), PROMISE, strategy=strategy, users=USERS, items=ITEMS)
         counts.add((sum(drawn), len(drawn), tuple(products)))
         monkeypatch.undo()
     assert len(counts) == 1
     assert next(iter(counts))[2] == ((40 * 5 * 16, (30, 16)),)
+
+
+def _counted(work, products):
+    """The same work, with its multiply-adds and its shape noted."""
+
+    def counting(matrix, vectors, **options):
+        products.append((matrix.nnz * vectors.shape[1], vectors.shape))
+        return work(matrix, vectors, **options)
+
+    return counting
+
+
+def _guided():
+    return Guided(guide=publish(_five_each(3, 1.0), PROMISE, strategy=JLT(dim=8), users=USERS))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "listed", "sums"),
+    [
+        (Spectral(), USERS, [17, 40 * 16, 17, 40 * 16, 9, 40 * 8, 9, 40 * 8]),
+        (_guided, USERS, [9, 40 * 8, 9, 40 * 8, 9, 40 * 8]),
+        (
+            Spectral(learn_from=LearnFrom.ALL),
+            USERS[:30],
+            [30 * 17, 30 * 17, 30 * 16, 17, 30 * 16, 9, 30 * 8, 9, 30 * 8],
+        ),
+    ],
+    ids=["spectral", "guided", "spectral from all"],
+)
+def test_the_amount_of_work_of_learning_depends_on_how_many_ratings_not_on_which(monkeypatch, strategy, listed, sums):
+    """Multiply-adds of every sum and the noise of every step: the same for other items, and for other values."""
+    import pricdr.privacy.strategies.item_model as item_model
+    import pricdr.privacy.strategies.rounds as rounds
+    from pricdr.privacy.noise import DiscreteGaussian
+
+    strategy = strategy() if callable(strategy) else strategy
+    counts = set()
+    for seed, value in ((0, 1.0), (1, 5.0), (2, 3.0)):
+        drawn, products = [], []
+        draw = DiscreteGaussian.draw
+        monkeypatch.setattr(DiscreteGaussian, "draw", lambda s, a, n, d=drawn, f=draw: (d.append(n), f(s, a, n))[1])
+        for module in (rounds, item_model):
+            for name in ("directions", "noisy_sums"):
+                monkeypatch.setattr(module, name, _counted(getattr(module, name), products))
+        publish(_five_each(seed, value), PROMISE, strategy=strategy, users=listed, items=ITEMS)
+        counts.add((tuple(drawn), tuple(products)))
+        monkeypatch.undo()
+    assert len(counts) == 1
+    drawn, products = next(iter(counts))
+    assert list(drawn) == sums
+    assert len(products) > len(sums), "every step adds up vectors, and most learn directions before"
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["to its end", "until it fails"])
+@pytest.mark.parametrize("strategy", [Spectral(), _guided, Spectral(learn_from=LearnFrom.ALL)])
+def test_what_was_learnt_is_erased_when_publish_returns(monkeypatch, strategy, fails):
+    """Sums and directions would tell more than was paid for: nothing of them stays in memory, whatever happens."""
+    import pricdr.privacy.run as run_module
+    import pricdr.privacy.strategies.rounds as rounds
+
+    strategy = strategy() if callable(strategy) else strategy
+    kept, held = [], []
+    keep, sums = run_module.Secrets.keep, rounds.noisy_sums
+
+    def keeping(self, array):
+        kept.append(array)
+        held.append(bool(np.any(array)))
+        return keep(self, array)
+
+    def failing(*arguments, step, **options):
+        if fails and step.name == "rows":
+            raise PriCDRError("the disk is on fire")
+        return sums(*arguments, step=step, **options)
+
+    monkeypatch.setattr(run_module.Secrets, "keep", keeping)
+    monkeypatch.setattr(rounds, "noisy_sums", failing)
+    with pytest.raises(PriCDRError) if fails else nullcontext():
+        publish(_five_each(0, 1.0), PROMISE, strategy=strategy, users=USERS[:30], items=ITEMS)
+    assert sum(held) > 8, "the test must see the arrays it looks for"
+    assert not any(np.any(array) for array in kept)
 
 
 def test_the_parquet_file_holds_no_metadata_of_the_input(files):

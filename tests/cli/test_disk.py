@@ -99,8 +99,8 @@ runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
 @pytest.mark.parametrize("limit", [0, 1000, 4000, 9000], ids=lambda limit: f"{limit} bytes")
 def test_a_file_that_may_not_grow_is_refused(here, ratings, limit):
     (here / "users.txt").write_text("alice\nbob\n")
-    arguments = ("publish", ratings, *ARGUMENTS, "--dim", "1000", "--out", "release", "--users", "users.txt")
-    command = [sys.executable, "-c", LIMITED, str(limit), *arguments]
+    arguments = ("publish", ratings, *ARGUMENTS, "--strategy", "jlt", "--dim", "1000", "--out", "release")
+    command = [sys.executable, "-c", LIMITED, str(limit), *arguments, "--users", "users.txt"]
     outcome = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=False)
     if (here / "release").exists():
         assert limit == 9000

@@ -50,7 +50,7 @@ ON_A_TERMINAL = """
 import os, pty, sys
 child, terminal = pty.fork()
 if child == 0:
-    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--dim", "800"]
+    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--strategy", "jlt", "--dim", "800"]
     os.execv(sys.executable, [sys.executable, "-m", "pricdr", "publish", "many.parquet", *fixed])
 seen, pressed = b"", False
 try:
@@ -106,8 +106,10 @@ def test_a_termination_leaves_nothing_behind(here, stalled, sent, code):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "terminate"])
-def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, until, sent):
-    child = start("publish", many, "--epsilon", 4, "--delta", 1e-6, "--out", "release", "--dim", 800)
+@pytest.mark.parametrize(("strategy", "dim"), [("spectral", 256), ("jlt", 800)])
+def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, until, strategy, dim, sent):
+    fixed = ("--epsilon", 4, "--delta", 1e-6, "--out", "release")
+    child = start("publish", many, *fixed, "--strategy", strategy, "--dim", dim)
     assert "60,000 rows" in child.stdout.readline()
     until(lambda: bool(partials(here)), child)
     time.sleep(0.05)

@@ -38,7 +38,7 @@ def test_show_tells_budget_spends_and_what_is_left(ratings, ledger, publish, pri
     lines = pricdr("ledger", "show", ledger).out.splitlines()
     assert lines[0] == "budget: (8, 1e-06)-differential privacy for one rating"
     assert lines[1].split()[0] == "1"
-    assert "jlt" in lines[1]
+    assert "spectral" in lines[1]
     assert lines[2].startswith("spent: epsilon 2 ")
     assert "in 1 releases; room for one more release of epsilon 7.58995" in lines[2]
     room = lines[2].split("epsilon ")[-1].split()[0]
@@ -53,11 +53,11 @@ def test_show_refuses_what_is_no_ledger(here, refused, content):
 
 
 def test_a_release_is_recorded_once_and_its_certificate_states_the_account(here, ratings, ledger, publish, pricdr):
-    for number, strategy in enumerate(["jlt", "sjlt"], 1):
+    for number, strategy in enumerate(["spectral", "jlt", "sjlt"], 1):
         out = here / f"release{number}"
         assert publish(ratings, "--ledger", ledger, "--epsilon", 2, "--strategy", strategy, out=out).code == 0
         balance = Ledger(ledger).read()
-        assert [spend.strategy for spend in balance.spends] == ["jlt", "sjlt"][:number]
+        assert [spend.strategy for spend in balance.spends] == ["spectral", "jlt", "sjlt"][:number]
         account = json.loads((out / "certificate.json").read_text())["ledger"]
         assert account["releases"] == number
         assert account["epsilon_total"] == pytest.approx(balance.epsilon)
@@ -84,7 +84,7 @@ def test_an_overspend_is_refused_before_anything_is_drawn(here, ratings, ledger,
         raise AssertionError("something was drawn")
 
     module = sys.modules["pricdr.publish"]
-    for name in ("Secret", "Simulation", "draw"):
+    for name in ("Secret", "Simulation", "Run"):
         monkeypatch.setattr(module, name, drawn)
     monkeypatch.setattr("secrets.token_bytes", drawn)
     monkeypatch.setattr("os.urandom", drawn)
@@ -125,7 +125,7 @@ def test_spending_through_the_command_keeps_the_file_private(ratings, ledger, pu
 
 
 def test_an_automatic_dim_is_paid_for_too(here, ratings, ledger, publish):
-    assert publish(ratings, "--ledger", ledger, "--epsilon", 4, "--dim", "auto").code == 0
+    assert publish(ratings, "--ledger", ledger, "--epsilon", 4, "--dim", "auto", "--strategy", "jlt").code == 0
     certificate = json.loads((here / "release" / "certificate.json").read_text())
     (spend,) = Ledger(ledger).read().spends
     assert spend.mu == pytest.approx(certificate["mu"])
@@ -136,9 +136,10 @@ def test_an_automatic_dim_is_paid_for_too(here, ratings, ledger, publish):
     ("unit", "options"),
     [
         ("user", ("--epsilon", 1, "--unit", "user", "--clip", 1e-300)),
-        ("rating", ("--epsilon", 1e-9, "--dim", "auto")),
+        ("rating", ("--epsilon", 1e-9, "--dim", "auto", "--strategy", "jlt")),
         ("rating", ("--epsilon", 1e9)),
-        ("rating", ("--epsilon", 1, "--calibration", "paper", "--dim", "auto")),
+        ("rating", ("--epsilon", 1, "--calibration", "paper")),
+        ("rating", ("--epsilon", 1, "--calibration", "paper", "--dim", "auto", "--strategy", "jlt")),
         ("user", ("--epsilon", 1, "--unit", "user", "--clip", 1e300)),
         ("rating", ("--epsilon", 1, "--values", "--rating-bound", 1e300, "--rating-step", 1e296)),
     ],

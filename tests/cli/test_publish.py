@@ -38,7 +38,7 @@ def certificate_of(folder) -> dict:
 def test_a_release_folder_is_complete_and_verifies(here, ratings, publish, pricdr):
     outcome = publish(ratings)
     assert outcome.code == 0
-    assert "published Release(3 users x 8, jlt, epsilon=4, delta=1e-06 per rating)" in outcome.out
+    assert "published Release(3 users x 8, spectral, epsilon=4, delta=1e-06 per rating)" in outcome.out
     assert "pricdr verify release" in outcome.out
     assert sorted(p.name for p in (here / "release").iterdir()) == ["README.md", "certificate.json", "release.parquet"]
     assert sorted(p.name for p in here.iterdir()) == ["ratings.csv", "release"]
@@ -48,16 +48,22 @@ def test_a_release_folder_is_complete_and_verifies(here, ratings, publish, pricd
 def test_the_defaults_are_the_designs(here, ratings, pricdr):
     assert pricdr("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--out", "release").code == 0
     certificate = certificate_of(here / "release")
-    assert (certificate["strategy"]["name"], certificate["dim"], certificate["unit"]) == ("jlt", 200, "rating")
+    assert (certificate["strategy"]["name"], certificate["dim"], certificate["unit"]) == ("spectral", 8, "rating")
     assert (certificate["calibration"], certificate["private"]) == ("exact", True)
-    assert pricdr("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--out", "s", "--strategy", "sjlt").code == 0
-    assert certificate_of(here / "s")["strategy"]["parameters"] == {"density": 0.5}
+    assert "learn_from_all" not in certificate["strategy"]["parameters"]
+    assert pricdr("publish", ratings, "--epsilon", 3.9, "--delta", 1e-6, "--out", "few").code == 0
+    assert certificate_of(here / "few")["dim"] == 4
+    for strategy, parameters in (("jlt", {}), ("sjlt", {"density": 0.5})):
+        fixed = ("--epsilon", 4, "--delta", 1e-6, "--out", strategy, "--strategy", strategy)
+        assert pricdr("publish", ratings, *fixed).code == 0
+        certificate = certificate_of(here / strategy)
+        assert (certificate["dim"], certificate["strategy"]["parameters"]) == (200, parameters)
 
 
 def test_duplicate_rows_are_counted_and_the_largest_value_counts(here, publish):
     (here / "r.csv").write_text("user,item,rating\na,x,2\na,x,5\nb,x,1\na,x,3\n")
     bound = ("--values", "--rating-bound", 5, "--rating-step", 1, "--insecure-no-noise", "--insecure-seed", 1)
-    outcome = publish("r.csv", *bound)
+    outcome = publish("r.csv", *bound, "--strategy", "jlt")
     assert outcome.code == 0
     assert "duplicates: 2 rows repeat a (user, item) pair; the largest value counts" in outcome.out
     _, rows = rows_of(here / "release")
@@ -66,7 +72,7 @@ def test_duplicate_rows_are_counted_and_the_largest_value_counts(here, publish):
 
 def test_duplicates_without_ratings_count_once(here, publish):
     (here / "r.csv").write_text("user,item\na,x\na,x\nb,x\n")
-    outcome = publish("r.csv", "--insecure-no-noise", "--insecure-seed", 1)
+    outcome = publish("r.csv", "--insecure-no-noise", "--insecure-seed", 1, "--strategy", "jlt")
     assert "duplicates: 1 rows" in outcome.out
     assert "each row counts as 1" in outcome.out
     assert np.linalg.norm(rows_of(here / "release")[1], axis=1) == pytest.approx([1, 1], rel=1e-3)
@@ -139,7 +145,7 @@ def test_one_over_the_listed_users_is_what_counts(here, publish):
 
 def test_listed_items_bound_the_universe(here, ratings, publish):
     (here / "items.txt").write_text("emma\nnever rated\n")
-    outcome = publish(ratings, "--items", "items.txt", "--insecure-no-noise")
+    outcome = publish(ratings, "--items", "items.txt", "--insecure-no-noise", "--strategy", "jlt")
     assert "listed items: 2; 2 others are left out" in outcome.out
     users, rows = rows_of(here / "release")
     assert dict(zip(users, np.abs(rows).max(axis=1) > 0, strict=True)) == {"alice": True, "bob": False, "carol": True}
@@ -176,7 +182,7 @@ def test_a_listed_user_below_the_threshold_gets_a_row(here, publish):
 def test_values_are_rounded_to_the_step_and_forced_into_the_bound(here, publish):
     (here / "r.csv").write_text("user,item,rating\na,x,99\nb,x,-3\nc,x,2.2\nd,x,0.5\n")
     bound = ("--values", "--rating-bound", 5, "--rating-step", 0.5)
-    assert publish("r.csv", *bound, "--insecure-no-noise").code == 0
+    assert publish("r.csv", *bound, "--insecure-no-noise", "--strategy", "jlt").code == 0
     assert np.linalg.norm(rows_of(here / "release")[1], axis=1) == pytest.approx([5, 0, 2, 0.5], rel=1e-3)
     assert publish("r.csv", *bound, out="noisy").code == 0
     certificate = certificate_of(here / "noisy")
@@ -197,7 +203,7 @@ def test_a_dim_above_the_number_of_items_is_said(ratings, publish):
 
 
 def test_an_automatic_dim_is_chosen_and_its_cost_stated(here, ratings, publish, pricdr):
-    outcome = publish(ratings, "--dim", "auto")
+    outcome = publish(ratings, "--dim", "auto", "--strategy", "jlt")
     assert outcome.code == 0
     certificate = certificate_of(here / "release")
     assert 16 <= certificate["dim"] <= 800
@@ -207,7 +213,7 @@ def test_an_automatic_dim_is_chosen_and_its_cost_stated(here, ratings, publish, 
 
 
 def test_paper_calibration_states_the_nominal_and_the_exact_epsilon(here, ratings, publish, pricdr):
-    outcome = publish(ratings, "--calibration", "paper")
+    outcome = publish(ratings, "--calibration", "paper", "--strategy", "jlt")
     certificate = certificate_of(here / "release")
     exact = epsilon_for(paper_sigma(4, 1e-6, dim=8), 1e-6, sensitivity=1, dim=8)
     assert certificate["nominal_epsilon"] == 4
@@ -222,7 +228,7 @@ def test_exact_calibration_states_no_nominal_epsilon(here, ratings, publish):
     assert "nominal_epsilon" not in certificate_of(here / "release")
 
 
-@pytest.mark.parametrize("strategy", ["jlt", "sjlt"])
+@pytest.mark.parametrize("strategy", ["spectral", "jlt", "sjlt"])
 def test_a_seed_gives_the_same_bytes_twice_and_no_privacy(here, ratings, publish, strategy):
     for out in ("one", "two"):
         outcome = publish(ratings, "--insecure-seed", 42, "--strategy", strategy, out=out)

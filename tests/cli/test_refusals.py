@@ -193,8 +193,8 @@ def test_a_density_outside_its_range_is_refused(ratings, refused_publish, densit
 
 
 def test_a_density_is_checked_for_jlt_too(ratings, refused_publish, publish):
-    refused_publish(ratings, "--density", 1.5, says=("density", "(0, 1]", "1.5"))
-    assert publish(ratings, "--density", 0.5).code == 0
+    refused_publish(ratings, "--strategy", "jlt", "--density", 1.5, says=("density", "(0, 1]", "1.5"))
+    assert publish(ratings, "--strategy", "jlt", "--density", 0.5).code == 0
 
 
 @pytest.mark.parametrize("clip", ["0", "-1", "nan", "inf"])
@@ -220,9 +220,10 @@ def test_a_clip_with_the_rating_unit_is_refused(ratings, refused_publish):
         (("--values", "--rating-bound", -5, "--rating-step", 1), ("rating_bound", "above 0", "-5")),
         (("--values", "--rating-bound", 5, "--rating-step", 0), ("rating_step", "above 0", "0")),
         (("--values", "--rating-bound", 5, "--rating-step", 1, "--threshold", 3), ("--threshold", "--values")),
-        (("--calibration", "paper", "--dim", "auto"), ("paper", "--dim")),
+        (("--calibration", "paper"), ("paper", "not for spectral", "--strategy jlt")),
+        (("--calibration", "paper", "--dim", "auto", "--strategy", "jlt"), ("paper", "--dim")),
         (
-            ("--calibration", "paper", "--values", "--rating-bound", 5, "--rating-step", 1),
+            ("--calibration", "paper", "--strategy", "jlt", "--values", "--rating-bound", 5, "--rating-step", 1),
             ("paper", "unit rating"),
         ),
         (("--insecure-no-noise",), ("not private", "ledger")),
@@ -271,8 +272,8 @@ def test_folders_made_on_the_way_to_a_refused_output_are_removed_again(refused_p
 
 
 def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish):
-    refused_publish(ratings, "--dim", 10**13, says=("needs", "MB", "free"))
-    refused_publish(ratings, "--dim", 10**400, says=("needs", "MB", "free"))
+    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**13, says=("needs", "MB", "free"))
+    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**400, says=("needs", "MB", "free"))
 
 
 def test_the_file_is_named_as_it_is_spelled(refused_publish):

@@ -82,8 +82,9 @@ def test_help_answers_for_every_command(pricdr, command):
 @pytest.mark.parametrize(
     ("command", "defaults"),
     [
-        ("publish", {"--strategy": "jlt", "--dim": "200", "--density": "0.5", "--unit": "rating"}),
-        ("publish", {"--calibration": "exact"}),
+        ("publish", {"--strategy": "spectral", "--dim": "8, or 4 below epsilon 4; jlt, sjlt: 200"}),
+        ("publish", {"--density": "0.5", "--unit": "rating", "--calibration": "exact"}),
+        ("publish", {"--refine": "refine", "--learn-from": "listed", "--buckets": "65536"}),
         ("prepare", {"--threshold": "3"}),
         ("demo", {"--out": "pricdr-demo"}),
     ],

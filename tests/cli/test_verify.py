@@ -53,7 +53,7 @@ def test_keygen_never_overwrites(refused, keys, gone):
 def test_a_good_release_verifies_with_exit_0(release, pricdr):
     outcome = pricdr("verify", release)
     assert (outcome.code, outcome.err) == (0, "")
-    assert outcome.out.startswith("ok: Release(3 users x 8, jlt, epsilon=4, delta=1e-06 per rating)")
+    assert outcome.out.startswith("ok: Release(3 users x 8, spectral, epsilon=4, delta=1e-06 per rating)")
     assert "not signed" in outcome.out
 
 
@@ -121,8 +121,8 @@ def test_a_folder_that_is_no_release_is_exit_1(here, release, refused, command):
 
 def test_an_unknown_schema_version_is_exit_1(release, refused):
     certificate = json.loads((release / "certificate.json").read_text())
-    (release / "certificate.json").write_text(json.dumps({**certificate, "schema_version": 2}))
-    refused("verify", release, says=("schema_version 2", "knows 1"), code=1)
+    (release / "certificate.json").write_text(json.dumps({**certificate, "schema_version": 3}))
+    refused("verify", release, says=("schema_version 3", "knows 1 to 2"), code=1)
 
 
 def test_a_certificate_that_promises_more_is_exit_1(release, refused):

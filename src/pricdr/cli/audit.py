@@ -9,7 +9,7 @@ import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.options import StrategyName, UnitName, parse_strategy
-from pricdr.errors import ParameterError
+from pricdr.errors import ParameterError, require_count
 
 if TYPE_CHECKING:
     from pricdr.privacy.audit import Finding, Subject
@@ -23,9 +23,11 @@ def audit(
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
     dim: Annotated[
-        str | None, typer.Option(help="Without a folder: numbers per user.  [default: as publish has it]")
+        str | None, typer.Option(help="Without a folder: numbers per user, as in publish.  [default: publish's]")
     ] = None,
-    users: Annotated[int, typer.Option(help="Without a folder: listed users.")] = 1000,
+    users: Annotated[
+        int | None, typer.Option(help="Without a folder: how many users are listed.  [default: 1000]")
+    ] = None,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
@@ -43,7 +45,7 @@ def audit(
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.guarantee import Guarantee, Unit
 
-    given = [option for option in (strategy, epsilon, delta, dim, density, unit, clip) if option is not None]
+    given = [option for option in (strategy, epsilon, delta, dim, users, density, unit, clip) if option is not None]
     if folder is not None:
         if given:
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
@@ -52,7 +54,9 @@ def audit(
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
-        subject = _from_options(parse_strategy(strategy, dim, density, guarantee), dim, guarantee, clip, users)
+        subject = _from_options(
+            parse_strategy(strategy, dim, density, guarantee), guarantee, clip, 1000 if users is None else users
+        )
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
@@ -86,14 +90,14 @@ def _from_release(folder: Path) -> "Subject":
     )
 
 
-def _from_options(
-    strategy: "Strategy", dim: str | None, guarantee: "Guarantee", clip: float | None, users: int
-) -> "Subject":
+def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.strategies import Features
     from pricdr.privacy.strategies.dims import dim_for
 
-    if strategy.dim is None and dim is None:
+    require_count(users=users)
+    if isinstance(strategy, Features) and strategy.dim is None:  # no table to count columns of
         strategy = strategy.with_dim(dim_for(guarantee))
     return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 

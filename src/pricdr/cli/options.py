@@ -48,14 +48,16 @@ class UnitName(StrEnum):
 
 
 def _parse_dim(name: StrategyName, dim: str | None, guarantee: "Guarantee") -> int | None:
-    """A number of columns; None leaves the choice to the strategy: by a part of the budget for jlt and sjlt."""
-    from pricdr.privacy.strategies.dims import auto_dim
+    """A number of columns; None leaves it open: jlt and sjlt then pay for the choice, features look at their table."""
+    from pricdr.privacy.strategies.dims import auto_dim, dim_for
 
     projection = name in (StrategyName.JLT, StrategyName.SJLT)
-    if dim is None:
-        return 200 if projection else None
-    if dim == "auto":
-        return None if projection or name is StrategyName.FEATURES else auto_dim(guarantee)
+    if dim is None and projection:
+        return 200
+    if dim in (None, "auto"):
+        if projection or name is StrategyName.FEATURES:
+            return None
+        return dim_for(guarantee) if dim is None else auto_dim(guarantee)
     try:
         return int(dim)
     except ValueError as error:
@@ -67,12 +69,14 @@ def parse_strategy(name: StrategyName, dim: str | None, density: float | None, g
     from pricdr.privacy.strategies import JLT, SJLT, Features, Guided, Spectral
 
     columns = _parse_dim(name, dim, guarantee)
-    if density is not None and name is not StrategyName.SJLT:
+    if name in (StrategyName.JLT, StrategyName.SJLT):
+        sparse = SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
+        return sparse if name is StrategyName.SJLT else JLT(dim=columns)  # a density is checked either way
+    if density is not None:
         raise ParameterError(f"--density belongs to --strategy sjlt, not to {name.value}")
-    if name is StrategyName.SJLT:
-        return SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
-    plain = {StrategyName.JLT: JLT, StrategyName.SPECTRAL: Spectral, StrategyName.GUIDED: Guided}
-    return plain[name](dim=columns) if name in plain else Features(dim=columns)
+    if name is StrategyName.FEATURES:
+        return Features(dim=columns)
+    return Guided(dim=columns) if name is StrategyName.GUIDED else Spectral(dim=columns)
 
 
 def read_ratings(path: Path, columns: str | None, threshold: float | None = None) -> "Reading":

@@ -36,7 +36,7 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.errors import InputError, OutputError
+from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ids
@@ -55,7 +55,7 @@ def publish(
     strategy: StrategyOption = StrategyName.SPECTRAL,
     dim: DimOption = None,
     guide: GuideOption = None,
-    refine: RefineOption = False,
+    refine: RefineOption = None,
     fill_guide: FillGuideOption = False,
     allow_not_private_guide: AllowNotPrivateGuideOption = False,
     item_features: ItemFeaturesOption = None,
@@ -92,10 +92,12 @@ def publish(
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-    learning = Learning(guide, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets)
-    plan = learning.added_to(parse_strategy(strategy, dim, density, guarantee))
+    plan = parse_strategy(strategy, dim, density, guarantee)
+    _require_paper(calibration, plan)
     bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
+    learning = Learning(guide, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items)
+    plan = learning.added_to(plan)
     key = None if sign is None else read_private_key(sign)
     account = None if ledger is None else Ledger(ledger)
     if account is not None:
@@ -124,28 +126,47 @@ def publish(
                 progress=progress,
             )
         release.write_into(staging, signing_key=key)
-    _say_result(release, out)
+    _say_result(release, out, learnt=plan.learns)
+
+
+def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
+    if calibration is CalibrationName.PAPER and not strategy.rows_cancel:
+        raise ParameterError(
+            f"--calibration paper is for the paper's own jlt and sjlt, not for {strategy.name}: add --strategy jlt"
+        )
 
 
 def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+    from pricdr.privacy.strategies import Features
+
     ratings = reading.ratings
     say(reading.summary())
     say("ids are kept as text, byte for byte")
+    if listed is None and _learns_from_all(strategy):
+        warn("--learn-from all without --users: all users are listed, so there is nobody else to learn from")
     if listed is not None:
         absent = len(set(listed) - set(ratings.users))
         say(
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
             f"{len(set(ratings.users) - set(listed)):,} users of the ratings are not listed and {_others(strategy)}"
         )
-    if universe is not None:
+    if universe is None and isinstance(strategy, Features) and strategy.features is not None:
+        universe = strategy.features.items
+        say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
 
 
+def _learns_from_all(strategy: "Strategy") -> bool:
+    return bool(strategy.parameters().get("learn_from_all"))
+
+
 def _others(strategy: "Strategy") -> str:
-    everybody = strategy.parameters().get("learn_from_all")
-    return "only help to learn which way items point" if everybody else "left out"
+    if not _learns_from_all(strategy):
+        return "left out"
+    return "get no row; directions are learnt from them first, and one promise holds for them too"
 
 
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
@@ -158,7 +179,7 @@ def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
         raise OutputError(f"the release needs {needed // 10**6:,} MB, {free // 10**6:,} MB are free on {folder.parent}")
 
 
-def _say_result(release: "Release", out: Path) -> None:
+def _say_result(release: "Release", out: Path, *, learnt: bool) -> None:
     certificate = release.certificate
     if certificate.input.user_list != "declared":
         warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
@@ -172,5 +193,9 @@ def _say_result(release: "Release", out: Path) -> None:
         warn("this release is NOT PRIVATE and must not leave the source")
     if certificate.nominal_epsilon is not None:
         say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
+    if certificate.guide is not None and certificate.guide.missing_users:
+        say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
+    if learnt:
+        say(f"learnt in {len(certificate.steps)} steps, all within the promise; item directions are erased")
     say(f"published {release!r}")
     say(f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")

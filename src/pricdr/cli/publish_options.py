@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from pricdr.cli.options import StrategyName, UnitName
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError, VerificationError
 
 if TYPE_CHECKING:
     from pricdr.privacy.bounds import Bounds
     from pricdr.privacy.strategies import Strategy
+    from pricdr.release import Release
 
 
 class LearnFromName(StrEnum):
@@ -39,34 +40,44 @@ StrategyOption: TypeAlias = Annotated[
 DimOption: TypeAlias = Annotated[
     str | None,
     typer.Option(
-        help="Numbers per user, or auto (jlt, sjlt: costs 1 % of the budget).  [default: 8, or 4 below epsilon 4; "
-        "jlt, sjlt: 200]"
+        help="Numbers per user, or auto (jlt, sjlt: for 1 % of the budget; others: by epsilon, free).  "
+        "[default: 8, or 4 below epsilon 4; jlt, sjlt: 200]"
     ),
 ]
 GuideOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="guided: a release folder of the other party, over the same users.")
 ]
 RefineOption: TypeAlias = Annotated[
-    bool, typer.Option("--refine", help="guided: two matrices, the first a guide to the second.")
+    bool | None,
+    typer.Option(
+        "--refine/--no-refine",
+        help="guided: three rounds, each one's rows a guide to the next, or one round.  [default: refine]",
+    ),
 ]
 FillGuideOption: TypeAlias = Annotated[
     bool, typer.Option("--fill-guide", help="guided: listed users whom the guide lacks get a row of zeros in it.")
 ]
 AllowNotPrivateGuideOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--allow-not-private-guide", help="guided: take a guide that protects nobody on the other side."),
+    typer.Option("--allow-not-private-guide", help="guided: take a guide that is NOT PRIVATE; it is disclosed."),
 ]
 ItemFeaturesOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="features: a public table, csv, tsv or parquet: item, and numeric columns or one named tags."),
+    typer.Option(
+        help="features: a public table of items (csv, tsv, parquet) with a column item, and numeric columns or one "
+        "called tags (war|history)."
+    ),
 ]
 LearnFromOption: TypeAlias = Annotated[
     LearnFromName | None,
-    typer.Option(help="spectral: whose ratings item directions are learnt from.  [default: listed]"),
+    typer.Option(
+        help="spectral: learn directions from listed users alone, or first from all others; these are protected "
+        "alike, and get no rows.  [default: listed]"
+    ),
 ]
 BucketsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="spectral without --items: hash items into so many buckets.  [default: 65536]"),
+    typer.Option(help="learn-from all without --items: hash items into so many buckets.  [default: 65536]"),
 ]
 DensityOption: TypeAlias = Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")]
 UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
@@ -107,38 +118,42 @@ class Learning:
     """The options of strategies that learn, or that are told something about items."""
 
     guide: Path | None
-    refine: bool
+    refine: bool | None
     fill_guide: bool
     allow_not_private_guide: bool
     item_features: Path | None
     learn_from: LearnFromName | None
     buckets: int | None
+    items: Path | None
 
     def added_to(self, strategy: "Strategy") -> "Strategy":
         """The strategy with its guide, its features, its learners; options of another strategy are refused."""
         from pricdr.data.feature_files import read_features
         from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
-        from pricdr.release import verify
 
         self._refuse_strangers(strategy)
         if isinstance(strategy, Guided):
             if self.guide is None:
                 raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
-            release = verify(self.guide)
-            return replace(strategy, guide=release, refine=self.refine, allow_missing=self.fill_guide)
+            rounds = strategy.refine if self.refine is None else self.refine
+            return replace(strategy, guide=_verified(self.guide), refine=rounds, allow_missing=self.fill_guide)
         if isinstance(strategy, Features):
             if self.item_features is None:
                 raise ParameterError("--strategy features needs --item-features: a public table of items")
             return replace(strategy, features=read_features(self.item_features))
         if isinstance(strategy, Spectral):
             learners = LearnFrom(self.learn_from.value) if self.learn_from else strategy.learn_from
-            return replace(strategy, learn_from=learners, buckets=self.buckets or strategy.buckets)
+            if self.buckets is None:
+                return replace(strategy, learn_from=learners)
+            if learners is not LearnFrom.ALL or self.items is not None:
+                raise ParameterError("--buckets belongs to --learn-from all without --items: nothing else is hashed")
+            return replace(strategy, learn_from=learners, buckets=self.buckets)
         return strategy
 
     def _refuse_strangers(self, strategy: "Strategy") -> None:
         owners = {
             "--guide": ("guided", self.guide is not None),
-            "--refine": ("guided", self.refine),
+            "--no-refine" if self.refine is False else "--refine": ("guided", self.refine is not None),
             "--fill-guide": ("guided", self.fill_guide),
             "--allow-not-private-guide": ("guided", self.allow_not_private_guide),
             "--item-features": ("features", self.item_features is not None),
@@ -148,6 +163,18 @@ class Learning:
         for option, (owner, given) in owners.items():
             if given and strategy.name != owner:
                 raise ParameterError(f"{option} belongs to --strategy {owner}, not to {strategy.name}")
+
+
+def _verified(guide: Path) -> "Release":
+    """The guide, with its name in front of what is wrong with it: publish is told of more than one folder."""
+    from pricdr.release import verify
+
+    try:
+        return verify(guide)
+    except VerificationError as error:
+        raise VerificationError(f"--guide {guide}: {error}") from error
+    except InputError as error:
+        raise InputError(f"--guide {error}") from error
 
 
 def parse_bounds(

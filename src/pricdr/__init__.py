@@ -1,7 +1,7 @@
 """Privacy-preserving cross-domain recommendation: two parties, one folder between them.
 
     source = pricdr.read_ratings("movies.csv").positives(threshold=3)
-    release = pricdr.publish(source, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=200))
+    release = pricdr.publish(source, pricdr.Guarantee(epsilon=4, delta=1e-6))
     release.save("movies.release")
 
 Names load when they are first used, so that importing one part does not import the others' dependencies.
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pricdr.data.domains import DomainPair as DomainPair
+    from pricdr.data.feature_files import read_features as read_features
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
     from pricdr.data.readers import read_ratings as read_ratings
@@ -27,18 +28,23 @@ if TYPE_CHECKING:
     from pricdr.privacy.ledger import Ledger as Ledger
     from pricdr.privacy.strategies import JLT as JLT
     from pricdr.privacy.strategies import SJLT as SJLT
+    from pricdr.privacy.strategies import Features as Features
+    from pricdr.privacy.strategies import Guided as Guided
+    from pricdr.privacy.strategies import Spectral as Spectral
     from pricdr.publish import publish as publish
     from pricdr.release import Release as Release
     from pricdr.release import verify as verify
     from pricdr.transfer import transfer as transfer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Bounds": "pricdr.privacy.bounds",
     "Calibration": "pricdr.privacy.calibration",
     "DomainPair": "pricdr.data.domains",
+    "Features": "pricdr.privacy.strategies",
     "Guarantee": "pricdr.privacy.guarantee",
+    "Guided": "pricdr.privacy.strategies",
     "HeteroCDR": "pricdr.models.hetero",
     "JLT": "pricdr.privacy.strategies",
     "Ledger": "pricdr.privacy.ledger",
@@ -46,9 +52,11 @@ _HOME = {
     "Ratings": "pricdr.data.ratings",
     "Release": "pricdr.release",
     "SJLT": "pricdr.privacy.strategies",
+    "Spectral": "pricdr.privacy.strategies",
     "Unit": "pricdr.privacy.guarantee",
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr.publish",
+    "read_features": "pricdr.data.feature_files",
     "read_ratings": "pricdr.data.readers",
     "synthetic_pair": "pricdr.data.synthetic",
     "transfer": "pricdr.transfer",

@@ -92,8 +92,7 @@ def _whole_user(c: Certificate) -> tuple[str, ...]:
 def _made(c: Certificate) -> tuple[str, ...]:
     parameters = "".join(f", {name} {value:g}" for name, value in c.strategy.parameters.items())
     lines = [
-        f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
-        f" ({c.strategy.name}{parameters}); {_entries(c)}.",
+        f"{_rows(c)} ({c.strategy.name}{parameters}); {_entries(c)}.",
         *_steps(c),
         *_guide(c),
         f"Noise: {c.noise.law}, sigma {c.sigma:.6g}; sensitivity {c.sensitivity:g}"
@@ -116,6 +115,21 @@ def _made(c: Certificate) -> tuple[str, ...]:
     if c.input.filtered_by is not None:
         lines.append(f"The ratings had gone through a filter before: {c.input.filtered_by}.")
     return (*lines, f"Made by {c.software}.")
+
+
+def _rows(c: Certificate) -> str:
+    """What a user's numbers are."""
+    if any(step.rounding for step in c.steps):
+        return (
+            f"Each user's {c.dim:,} numbers are a sum over the items it rated, along directions of norm below 1 that "
+            "the ratings themselves gave to items, inside the steps below; those directions were erased"
+        )
+    if c.strategy.name == "features":
+        return (
+            f"Each user's ratings were projected to {c.dim:,} numbers by PUBLIC item features, declared as such and "
+            "scaled to norm 1"
+        )
+    return f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
 
 
 def _steps(c: Certificate) -> list[str]:

@@ -41,14 +41,19 @@ def test_the_demo_publishes_and_verifies(played, pricdr):
     assert f"pricdr inspect '{folder}/target/movies.release'" in said
     received = verify(folder / "target" / "movies.release", public_key=folder / "target" / "source.pub")
     assert received.certificate.private
-    assert (received.certificate.epsilon, received.certificate.delta) == (pytest.approx(8, rel=1e-3), 1e-6)
+    assert (received.certificate.epsilon, received.certificate.delta) == (pytest.approx(4, rel=1e-3), 1e-6)
+    guide = verify(folder / "source" / "music.release", public_key=folder / "source" / "target.pub")
+    assert guide.certificate.private
+    assert received.certificate.guide.sha256 == guide.certificate.files["release.parquet"]
+    assert received.certificate.guide.private
     assert received.users == tuple((folder / "target" / "users.txt").read_text().splitlines())
-    assert len(Ledger(folder / "source" / "ledger.jsonl").read().spends) == 1
-    assert stat.S_IMODE((folder / "source" / "key").stat().st_mode) == 0o600
+    for party in ("source", "target"):
+        assert len(Ledger(folder / party / "ledger.jsonl").read().spends) == 1
+        assert stat.S_IMODE((folder / party / "key").stat().st_mode) == 0o600
     assert pricdr("inspect", folder / "target" / "movies.release").code == 0
 
 
-def test_the_parties_share_nothing_but_the_release_and_the_public_key(played):
+def test_the_parties_share_nothing_but_a_release_each_way_and_the_public_keys(played):
     folder, _ = played
     assert {path.name for path in folder.iterdir()} == {"source", "target", "comparison", "report.html"}
     contents = {
@@ -56,16 +61,37 @@ def test_the_parties_share_nothing_but_the_release_and_the_public_key(played):
         for party in ("source", "target")
     }
     shared = {str(contents["target"][content]) for content in contents["source"].keys() & contents["target"].keys()}
-    release = {f"movies.release/{p.name}" for p in (folder / "target" / "movies.release").iterdir()}
-    assert shared == release | {"source.pub", "users.txt"}
+    releases = {
+        f"{name}/{p.name}" for name in ("movies.release", "music.release") for p in (folder / "target" / name).iterdir()
+    }
+    assert shared == releases | {"source.pub", "key.pub", "users.txt"}
+
+
+def exchange(source, target):
+    """One release each way; returns the target's split."""
+    split = demo.split_as_target(target)
+    demo.publish_as_target(target, split)
+    demo.hand_over(target / "music.release", target / "key.pub", to=source)
+    demo.publish_as_source(source)
+    demo.hand_over(source / "movies.release", source / "key.pub", to=target)
+    return split
+
+
+def test_the_guide_holds_nothing_that_was_held_out(tmp_path):
+    """Ratings that are hidden to be measured by must not come back through the guide: it is made of the rest."""
+    _, target = demo.set_up(tmp_path, SMALL)
+    split = demo.split_as_target(target)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "_publish", lambda folder, ratings, strategy, name: seen.append(ratings))
+        demo.publish_as_target(target, split)
+    assert seen == [split.train]
 
 
 def test_the_target_needs_no_folder_but_its_own(tmp_path):
     source, target = demo.set_up(tmp_path, SMALL)
-    demo.publish_as_source(source)
-    demo.hand_over(source, target)
+    split = exchange(source, target)
     shutil.rmtree(source)
-    split = demo.split_as_target(target)
     models = demo.train_as_target(target, split, demo.verify_as_target(target), QUICK)
     assert list(models) == ["popularity", "target only", "with release"]
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
@@ -73,6 +99,8 @@ def test_the_target_needs_no_folder_but_its_own(tmp_path):
 
 def test_the_source_needs_no_folder_but_its_own(tmp_path):
     source, target = demo.set_up(tmp_path, SMALL)
+    demo.publish_as_target(target, demo.split_as_target(target))
+    demo.hand_over(target / "music.release", target / "key.pub", to=source)
     shutil.rmtree(target)
     demo.publish_as_source(source)
     assert verify(source / "movies.release").certificate.private

@@ -40,11 +40,12 @@ def guide(
         present: users who have a row; the others get a row of zeros and count for nothing.
     """
     there = np.ones(len(rows), dtype=bool) if present is None else present
-    if not np.isfinite(rows).all() or np.abs(rows).max(initial=0.0) > _LARGEST or not 0 <= sigma < _LARGEST:
+    largest = max(float(rows.max(initial=0.0)), -float(rows.min(initial=0.0)))  # nan where there is one
+    if not largest <= _LARGEST or not 0 <= sigma < _LARGEST:
         raise InputError("a guide must hold finite numbers below 1e100")
     if not there.any():
         raise InputError("the guide has no row for any listed user")
-    known = rows[there].astype(np.float64)
+    known = rows[there].astype(np.float64, copy=False)  # the selection is a copy already
     known -= known.mean(axis=0)
     values, vectors = np.linalg.eigh(known.T @ known / len(known))
     values, vectors = values[::-1][:dim], vectors[:, ::-1][:, :dim]
@@ -53,7 +54,8 @@ def guide(
         white = known @ (vectors * np.sqrt(_signal(values, sigma) / np.maximum(values, _TINY * values[0])))
         scale = float(np.percentile(np.sqrt(np.einsum("ij,ij->i", white, white)), percentile))
         if scale > 0:
-            out[there, : white.shape[1]] = white / scale
+            white /= scale
+            out[there, : white.shape[1]] = white
     return whole_guide(out)
 
 

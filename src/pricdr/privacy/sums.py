@@ -38,11 +38,17 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
     >>> whole_guide(np.array([[3.0, 4.0], [0.0, -0.5]])).tolist()
     [[9830, 13107], [0, -8191]]
     """
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-    if not np.isfinite(norms).all():
-        raise ParameterError("a guide must consist of finite numbers whose squares are finite too")
-    shortened = rows * (_SHRINK / np.maximum(norms, 1.0))[:, None]
-    whole: IntegerArray = np.trunc(shortened * GUIDE_STEPS).astype(np.int64)
+    whole = np.empty(rows.shape, dtype=np.int64)
+
+    def shorten(part: slice) -> None:
+        norms = np.sqrt(np.einsum("ij,ij->i", rows[part], rows[part]))
+        if not np.isfinite(norms).all():
+            raise ParameterError("a guide must consist of finite numbers whose squares are finite too")
+        short = rows[part] * (_SHRINK / np.maximum(norms, 1.0))[:, None]
+        short *= GUIDE_STEPS
+        whole[part] = np.trunc(short, out=short)
+
+    each_block(len(rows), max(1, _CELLS_PER_BLOCK // rows.shape[1]), shorten)
     return whole
 
 

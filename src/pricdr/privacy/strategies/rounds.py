@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from pricdr.errors import ParameterError, require_not_negative
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.guide import guide
-from pricdr.privacy.run import Entries, Run, Secrets
+from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Step
 from pricdr.privacy.sums import GUIDE_STEPS, Float64Array, IntegerArray, directions, noisy_sums, whole_guide
 
@@ -77,7 +77,7 @@ class Rounds:
         while True:
             last = number == len(self.shares)
             if self.centring:
-                along = _centred(along, number, entries, run, secrets)
+                along = _centred(along, number, entries, run)
             prior = self.item_prior * entries.bounds.largest**2
             items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
             rows = user_rows(_rows(number, last=last), entries, items, run, secrets)
@@ -147,7 +147,7 @@ def _centring_step(number: int, declared: Declared, width: int, share: float) ->
     )
 
 
-def _centred(along: IntegerArray, number: int, entries: Entries, run: Run, secrets: Secrets) -> IntegerArray:
+def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> IntegerArray:
     """The guide less its mean over all ratings, clipped again.
 
     Without it every item's direction would hold what active users have in common, at the cost of what tells items
@@ -155,17 +155,18 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run, secre
     """
     name = f"centre of round {number}"
     # One row: how much each user rated in all. A rating moves one of its entries, whose vector has norm √(1 + c²).
-    totals = secrets.keep(np.asarray(entries.listed.sum(axis=1)).reshape(1, -1))
-    vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
-    found = noisy_sums(
-        sp.csr_array(totals),
-        vectors,
-        step=run.step(name),
-        grid=run.grid(name),
-        value=entries.value,
-        noise=run.noise(name),
-        secrets=secrets,
-    )[0]
+    with erasing() as inner:  # as long as the guide, and of no use afterwards
+        totals = inner.keep(np.asarray(entries.listed.sum(axis=1)).reshape(1, -1))
+        vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
+        found = noisy_sums(
+            sp.csr_array(totals),
+            vectors,
+            step=run.step(name),
+            grid=run.grid(name),
+            value=entries.value,
+            noise=run.noise(name),
+            secrets=inner,
+        )[0]
     count = found[-1] / COUNT_WEIGHT
     if count <= _CLEAR * run.grid(name).sigma / COUNT_WEIGHT:  # too few ratings to tell their mean from noise
         return along

@@ -62,6 +62,7 @@ class Spectral:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", require_learnt_dim(self.dim))
+        object.__setattr__(self, "learn_from", LearnFrom(self.learn_from))  # "all" will do
         require_count(buckets=self.buckets)
         if self.buckets > MOST_ITEMS:
             raise ParameterError(f"at most {MOST_ITEMS:,} buckets, got {self.buckets:,}")

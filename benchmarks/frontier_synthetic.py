@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -31,6 +31,7 @@ from benchmarks.frontier_table import (
     SHUFFLED,
     STRATEGIES,
     TRUE,
+    TRUE_LESS,
     Table,
 )
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
@@ -48,6 +49,7 @@ from pricdr.privacy.run import Entries, Run, without_ratings
 from pricdr.privacy.steps import Declared, noiseless, settle
 from pricdr.privacy.strategies import JLT, Features, Guided, Spectral, Strategy
 from pricdr.privacy.strategies.dims import auto_dim
+from pricdr.privacy.strategies.spectral import SHARES
 from pricdr.randomness import Simulation
 
 Matrix = npt.NDArray[np.float32]
@@ -55,13 +57,15 @@ Matrix = npt.NDArray[np.float32]
 DELTA: Final = 1e-6
 COLD: Final = 0.2
 MOST_EVALUATED: Final = 20_000
-REGULARISATIONS: Final = (0.003, 0.03, 0.3, 3.0)
-REGULARISATIONS_ALL_ITEMS: Final = (0.3, 1.0, 3.0, 10.0)
+REGULARISATIONS: Final = (0.003, 0.03, 0.3, 3.0, 30.0)
+REGULARISATIONS_ALL_ITEMS: Final = (3.0, 10.0, 30.0, 100.0)
 """λ, in mean squares of a column over all users who are fitted."""
 SCALES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2)
 """Standard deviation, over users and items, of what the rows add to the log-odds of popularity."""
 FEATURE_NOISE: Final = 1.0
 """Of the public item features, in standard deviations of the strongest column of the true vectors."""
+LAST_SHARE: Final = SHARES[-1]
+"""Of μ², what the learnt strategies have left for the rows that they publish."""
 TAGGED: Final = 0.15
 """An item has the tag of a taste, one for either end, where it is among this share of the catalogue there."""
 EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
@@ -127,7 +131,7 @@ class Task:
         """What the public knows about source items: true vectors, vectors with noise, or tags."""
         vectors, items = self.drawn.source_vectors.astype(np.float64), self.source.items
         noise = Simulation(self.seed).generator("feature noise").standard_normal(vectors.shape)
-        if kind == TRUE:
+        if kind in (TRUE, TRUE_LESS):
             return ItemFeatures(items, vectors)
         noisy = vectors + FEATURE_NOISE * vectors[:, 0].std() * noise
         if kind == "features: vectors":
@@ -142,13 +146,25 @@ class Task:
 
 
 def publish(
-    ratings: Ratings, strategy: Strategy, guarantee: Guarantee, seed: int, *, noisy: bool = True, rated: bool = True
+    ratings: Ratings,
+    strategy: Strategy,
+    guarantee: Guarantee,
+    seed: int,
+    *,
+    noisy: bool = True,
+    rated: bool = True,
+    share: float = 1.0,
 ) -> SimulatedRelease:
-    """What ``pricdr publish`` computes, with bits that repeat: as in :mod:`pricdr.experiments.releases`."""
+    """What ``pricdr publish`` computes, with bits that repeat: as in :mod:`pricdr.experiments.releases`.
+
+    ``share`` is what a strategy of one step may use of μ²; the rest goes to a step that is never run.
+    """
     bounds = Bounds()
     strategy = strategy.resolved(guarantee, ratings.users)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
     steps = strategy.steps(declared)
+    if share < 1:
+        steps = (replace(steps[-1], name="left out", share=1 - share), replace(steps[-1], share=share))
     settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
     run = Run(settled, Simulation(seed), noisy=noisy)
@@ -276,7 +292,8 @@ def _released(task: Task, arm: Arm) -> tuple[SimulatedRelease, dict[str, float]]
         return release, {"seconds": 0.0, "GiB": 0.0}
     strategy = strategy_of(task, arm, guarantee)
     held, started = _peak(reset=True), time.perf_counter()
-    release = publish(task.source, strategy, guarantee, task.seed, rated=arm.name != NOISE)
+    share = LAST_SHARE if arm.name == TRUE_LESS else 1.0
+    release = publish(task.source, strategy, guarantee, task.seed, rated=arm.name != NOISE, share=share)
     seconds = time.perf_counter() - started
     return release, {"seconds": round(seconds, 3), "GiB": round(_peak() - held, 3)}
 
@@ -300,7 +317,7 @@ def arms(epsilons: tuple[float, ...]) -> list[Arm]:
 
 def key(config: LatentConfig, seed: int, arm: Arm) -> str:
     """Tells a measurement from any other."""
-    constants = [DELTA, COLD, MOST_EVALUATED, REGULARISATIONS, SCALES, FEATURE_NOISE, TAGGED]
+    constants = [DELTA, COLD, MOST_EVALUATED, REGULARISATIONS, REGULARISATIONS_ALL_ITEMS, SCALES, FEATURE_NOISE, TAGGED]
     content = json.dumps([asdict(config), seed, arm, constants])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -58,7 +58,7 @@ DELTA: Final = 1e-6
 COLD: Final = 0.2
 MOST_EVALUATED: Final = 20_000
 REGULARISATIONS: Final = (0.003, 0.03, 0.3, 3.0, 30.0)
-REGULARISATIONS_ALL_ITEMS: Final = (3.0, 10.0, 30.0, 100.0)
+REGULARISATIONS_ALL_ITEMS: Final = (30.0, 100.0, 300.0, 1000.0, 3000.0)
 """λ, in mean squares of a column over all users who are fitted."""
 SCALES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2)
 """Standard deviation, over users and items, of what the rows add to the log-odds of popularity."""
@@ -317,7 +317,8 @@ def arms(epsilons: tuple[float, ...]) -> list[Arm]:
 
 def key(config: LatentConfig, seed: int, arm: Arm) -> str:
     """Tells a measurement from any other."""
-    constants = [DELTA, COLD, MOST_EVALUATED, REGULARISATIONS, REGULARISATIONS_ALL_ITEMS, SCALES, FEATURE_NOISE, TAGGED]
+    grid = REGULARISATIONS_ALL_ITEMS if arm.name == PLAIN_ITEMS else REGULARISATIONS
+    constants = [DELTA, COLD, MOST_EVALUATED, grid, SCALES, FEATURE_NOISE, TAGGED, LAST_SHARE]
     content = json.dumps([asdict(config), seed, arm, constants])
     return hashlib.sha256(content.encode()).hexdigest()[:16]
 

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from pricdr.data.contents import read_text, reading, refusal, shorten
-from pricdr.data.features import ItemFeatures
+from pricdr.data.features import MOST_COLUMNS, ItemFeatures
 from pricdr.data.ratings import Ids
+from pricdr.errors import InputError
 
 _SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
 TAGS: Final = "tags"
@@ -24,23 +26,64 @@ def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
     file = Path(path)
     frame = _frame(file)
     if "item" not in frame.columns:
-        raise refusal(file, f"item features need a column called item, found {', '.join(map(shorten, frame.columns))}")
-    if frame.is_empty() or frame["item"].null_count():
-        raise refusal(file, "every row of item features names its item, and there must be one")
-    items: Ids = tuple(frame["item"].cast(pl.String).to_list())
+        found = shorten(", ".join(frame.columns), 100)
+        raise refusal(file, f"item features need a column called item, found {found}")
+    items = _items(file, frame["item"])
     others = [name for name in frame.columns if name != "item"]
-    if others == [TAGS]:
-        column = frame[TAGS].cast(pl.String).fill_null("").to_list()
-        split = [tuple(tag.strip() for tag in text.split("|") if tag.strip()) for text in column]
-        with reading(file):
-            return ItemFeatures.of_tags(items, split)
     if not others:
         raise refusal(file, f"item features need numeric columns beside item, or one called {TAGS}")
-    for name in others:
-        if not frame[name].dtype.is_numeric() or frame[name].null_count():
-            raise refusal(file, f"column {shorten(name)} must hold a number in every row (or be the only one, {TAGS})")
-    with reading(file):
-        return ItemFeatures(items, np.column_stack([frame[name].cast(pl.Float64).to_numpy() for name in others]))
+    tags = _tags(file, frame[TAGS]) if others == [TAGS] else None
+    if tags is None and len(others) > MOST_COLUMNS:
+        raise refusal(file, f"item features may have at most {MOST_COLUMNS:,} columns, got {len(others):,}")
+    numbers = [] if tags is not None else [_numbers(file, frame[name]) for name in others]
+    try:
+        return ItemFeatures.of_tags(items, tags) if tags is not None else ItemFeatures(items, np.column_stack(numbers))
+    except InputError as error:
+        raise refusal(file, str(error)) from error
+
+
+def _items(file: Path, column: pl.Series) -> Ids:
+    if not len(column):
+        raise refusal(file, "item features need a row at least, and there is only a header")
+    if not (column.dtype == pl.String or column.dtype.is_integer()):
+        raise refusal(file, f"column item must hold ids, text or whole numbers, not {column.dtype}")
+    missing = column.is_null() | (column.cast(pl.String) == "")
+    if missing.any():
+        raise refusal(file, f"row {_first(missing)}: every row of item features names its item")
+    repeated = ~column.is_first_distinct()
+    if repeated.any():
+        at = _first(repeated)
+        raise refusal(file, f"row {at}: item {shorten(column[at - 1])} has a row already")
+    return tuple(column.cast(pl.String).to_list())
+
+
+def _tags(file: Path, column: pl.Series) -> list[tuple[str, ...]]:
+    """The tags of every item, none where the field is empty."""
+    if column.dtype not in (pl.String, pl.Null):
+        raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {column.dtype}")
+    texts = column.cast(pl.String).fill_null("").to_list()
+    return [tuple(tag.strip() for tag in text.split("|") if tag.strip()) for text in texts]
+
+
+def _numbers(file: Path, column: pl.Series) -> npt.NDArray[np.float64]:
+    name = shorten(column.name)
+    if not column.dtype.is_numeric():
+        raise refusal(file, f"column {name} must hold a number in every row (or be the only one, {TAGS})")
+    if column.null_count():
+        raise refusal(file, f"row {_first(column.is_null())}: column {name} is empty, a number is needed in every row")
+    numbers = column.cast(pl.Float64).to_numpy()
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        at = int(bad.argmax())
+        raise refusal(file, f"row {at + 1}: column {name} holds {numbers[at]}, a finite number is needed")
+    return numbers
+
+
+def _first(mask: pl.Series) -> int:
+    """The first row where ``mask`` is true, from 1."""
+    found = mask.arg_max()
+    assert found is not None
+    return found + 1
 
 
 def _frame(file: Path) -> pl.DataFrame:
@@ -52,7 +95,15 @@ def _frame(file: Path) -> pl.DataFrame:
                 return pl.read_parquet(opened)
         if kind in _SEPARATORS:
             text = read_text(file)
-            return pl.read_csv(text, separator=_SEPARATORS[kind], schema_overrides={"item": pl.String, TAGS: pl.String})
+            header = pl.read_csv(text, separator=_SEPARATORS[kind], has_header=False, n_rows=1, infer_schema=False).row(
+                0
+            )
+            repeated = next((name for name in header if header.count(name) > 1), None)
+            if repeated is not None:
+                raise refusal(file, f"the header names {shorten(repeated)} more than once")
+            kinds = {name: pl.String for name in ("item", TAGS) if name in header}
+            # All rows say what a column holds: whole numbers may come first and others later.
+            return pl.read_csv(text, separator=_SEPARATORS[kind], schema_overrides=kinds, infer_schema_length=None)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise refusal(file, f"item features cannot be read: {shorten(error, 100)}") from error
     raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")

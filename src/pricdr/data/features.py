@@ -13,6 +13,8 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 MOST_COLUMNS: Final = 4096
 _LARGEST: Final = 1e100
+_ROUNDING: Final = 1e-12
+"""Of the largest number: a row that is nearer to the mean than this differs from it by rounding alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +60,26 @@ class ItemFeatures:
         return cls(items, rows)
 
     def leading(self, dim: int) -> npt.NDArray[np.float32]:
-        """``dim`` leading principal directions of the centred table, rows at norm 1; zeros stay zeros."""
-        centred = self.rows - self.rows.mean(axis=0)
+        """``dim`` leading principal directions of the centred table, rows at norm 1.
+
+        A row of zeros says that nothing is known of its item: it has no part in the mean and stays a row of zeros. So
+        does one that cannot be told from the mean.
+
+        >>> ItemFeatures(("a", "b", "c"), np.array([[3.0], [5.0], [0.0]])).leading(1).tolist()
+        [[-1.0], [1.0], [0.0]]
+        """
+        known = self.rows.any(axis=1)
+        largest = float(np.abs(self.rows).max()) or 1.0
+        scaled = self.rows[known] / largest  # so that squares neither overflow nor vanish
+        centred = scaled - scaled.mean(axis=0) if len(scaled) else scaled
         if dim < self.rows.shape[1]:
             _, vectors = np.linalg.eigh(centred.T @ centred)
             centred = centred @ vectors[:, ::-1][:, :dim]
-        norms = np.sqrt(np.einsum("ij,ij->i", centred, centred))
-        rows = np.divide(centred, norms[:, None], out=np.zeros_like(centred), where=norms[:, None] > 0)
-        unit: npt.NDArray[np.float32] = rows.astype(np.float32)
-        return unit
+        norms = np.sqrt(np.einsum("ij,ij->i", centred, centred))[:, None]
+        rows = np.zeros((len(self.items), min(dim, self.rows.shape[1])), dtype=np.float32)
+        rows[known] = np.divide(centred, norms, out=np.zeros_like(centred), where=norms > _ROUNDING)
+        return rows
+
+    def tells_apart(self) -> bool:
+        """Whether items differ at all in what is known of them."""
+        return bool(self.leading(self.rows.shape[1]).any())

@@ -8,7 +8,7 @@ import numpy as np
 from pricdr.blocks import Progress
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import InputError, ParameterError, require_count
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
@@ -22,7 +22,8 @@ from pricdr.randomness import Randomness
 class Features:
     """Each item's row is what the public knows about it: genres, tags, a text's embedding, scaled to norm 1.
 
-    Where there are more columns than ``dim``, their leading principal directions over the catalogue are kept.
+    Where there are more columns than ``dim``, their leading principal directions over the catalogue are kept. The
+    promise holds for any table that was not made from these ratings: rows are clipped to norm 1, last of all.
     """
 
     name: ClassVar[str] = "features"
@@ -48,9 +49,11 @@ class Features:
         return replace(self, dim=dim)
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> "Features":
-        """With the dimension that suits ε."""
+        """With the dimension that suits ε; features that are the same for all items are refused."""
         if self.features is None:
             raise ParameterError("strategy features needs item features")
+        if not self.features.tells_apart():
+            raise InputError("the item features are the same for all items: they cannot tell anybody apart")
         return self if self.dim is not None else self.with_dim(min(dim_for(guarantee), self.features.rows.shape[1]))
 
     def parameters(self) -> dict[str, float]:

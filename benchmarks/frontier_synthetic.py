@@ -1,0 +1,357 @@
+"""How much of what plain ratings are worth to cold users is kept, against the number of users, on a synthetic pair.
+
+    python -m benchmarks.frontier_synthetic --users 10000 100000 1000000 --out results/frontier_synthetic.jsonl
+
+Directions that many users share are learnt better from more users; the noise in a user's own row does not shrink. So
+beside the learnt strategies stand the generator's true directions, known to everybody: what perfect directions would
+give. A line of results that is there already is not measured again; ``--table`` prints what there is.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.frontier_table import (
+    CONTROLS,
+    NOISE,
+    NOTE,
+    PLAIN,
+    PLAIN_ITEMS,
+    POPULARITY,
+    SHUFFLED,
+    STRATEGIES,
+    TRUE,
+    TRUE_LESS,
+    Table,
+)
+from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
+from pricdr.data.features import ItemFeatures
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut, leave_one_out
+from pricdr.evaluation.compare import standard_error
+from pricdr.evaluation.metrics import FloatArray, per_user
+from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.experiments.releases import GUIDE_DIM, SimulatedRelease
+from pricdr.experiments.results import append_line, whole_lines
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.run import Entries, Run, without_ratings
+from pricdr.privacy.steps import Declared, noiseless, settle
+from pricdr.privacy.strategies import JLT, Features, Guided, Spectral, Strategy
+from pricdr.privacy.strategies.dims import auto_dim
+from pricdr.privacy.strategies.spectral import SHARES
+from pricdr.randomness import Simulation
+
+Matrix = npt.NDArray[np.float32]
+
+DELTA: Final = 1e-6
+COLD: Final = 0.2
+MOST_EVALUATED: Final = 20_000
+REGULARISATIONS: Final = (0.003, 0.03, 0.3, 3.0, 30.0)
+REGULARISATIONS_ALL_ITEMS: Final = (30.0, 100.0, 300.0, 1000.0, 3000.0)
+"""λ, in mean squares of a column over all users who are fitted."""
+SCALES: Final = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.3, 1.7, 2.2)
+"""Standard deviation, over users and items, of what the rows add to the log-odds of popularity."""
+FEATURE_NOISE: Final = 1.0
+"""Of the public item features, in standard deviations of the strongest column of the true vectors."""
+LAST_SHARE: Final = SHARES[-1]
+"""Of μ², what the learnt strategies have left for the rows that they publish."""
+TAGGED: Final = 0.15
+"""An item has the tag of a taste, one for either end, where it is among this share of the catalogue there."""
+EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
+
+
+class Arm(NamedTuple):
+    """One figure to measure; ``epsilon`` is None where nothing is private."""
+
+    name: str
+    epsilon: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A pair with a split: cold users have no target rating to train on, and at most 20,000 of them are evaluated."""
+
+    config: LatentConfig
+    seed: int
+    drawn: LatentPair
+    train: Ratings
+    validation: HeldOut
+    test: HeldOut
+    known: npt.NDArray[np.bool_] = field(repr=False)
+    """Users with target ratings to train on."""
+
+    @classmethod
+    def of(cls, config: LatentConfig, seed: int) -> "Task":
+        """Held-out items and negatives are the library's, drawn for the evaluated users alone."""
+        drawn = latent_pair(config, seed=seed)
+        target = drawn.pair.target
+        counts = np.diff(target.matrix.indptr)
+        able = Simulation(seed).generator("cold users").permutation(np.flatnonzero(counts >= 3))
+        cold = able[: math.floor(COLD * len(able) + 0.5)]
+        evaluated = np.sort(cold[:MOST_EVALUATED])
+        users = tuple(target.users[at] for at in evaluated)
+        split = leave_one_out(Ratings(target.matrix[evaluated], users, target.items, has_values=False), seed=seed)
+        parts = [HeldOut(evaluated[part.users], part.items, part.negatives) for part in (split.validation, split.test)]
+        known = np.ones(len(counts), dtype=bool)
+        known[cold] = False
+        train = target.only(np.repeat(known, counts))
+        return cls(config, seed, drawn, train, parts[0], parts[1], known & (counts > 0))
+
+    @property
+    def source(self) -> Ratings:
+        """What is released."""
+        return self.drawn.pair.source
+
+    @cached_property
+    def popularity(self) -> FloatArray:
+        """Log-odds of target items."""
+        counts = np.bincount(self.train.matrix.indices, minlength=len(self.train.items)) + 0.5
+        return np.asarray(np.log(counts / (self.known.sum() + 1 - counts)))
+
+    @cached_property
+    def by_item(self) -> Any:  # noqa: ANN401 - a sparse matrix
+        """Target items x known users, every item divided by √popularity."""
+        counts = np.bincount(self.train.matrix.indices, minlength=len(self.train.items))
+        fitted = self.train.matrix[self.known].astype(np.float32)
+        fitted.data = (1 / np.sqrt(counts[fitted.indices] + 1)).astype(np.float32)
+        return fitted.T.tocsr()
+
+    def features(self, kind: str) -> ItemFeatures:
+        """What the public knows about source items: true vectors, vectors with noise, or tags."""
+        vectors, items = self.drawn.source_vectors.astype(np.float64), self.source.items
+        noise = Simulation(self.seed).generator("feature noise").standard_normal(vectors.shape)
+        if kind in (TRUE, TRUE_LESS):
+            return ItemFeatures(items, vectors)
+        noisy = vectors + FEATURE_NOISE * vectors[:, 0].std() * noise
+        if kind == "features: vectors":
+            return ItemFeatures(items, noisy)
+        low, high = np.quantile(noisy, [TAGGED, 1 - TAGGED], axis=0)
+        found = [
+            tuple(f"low{at}" for at in np.flatnonzero(row < low))
+            + tuple(f"high{at}" for at in np.flatnonzero(row > high))
+            for row in noisy
+        ]
+        return ItemFeatures.of_tags(items, found)
+
+
+def publish(
+    ratings: Ratings,
+    strategy: Strategy,
+    guarantee: Guarantee,
+    seed: int,
+    *,
+    noisy: bool = True,
+    rated: bool = True,
+    share: float = 1.0,
+) -> SimulatedRelease:
+    """What ``pricdr publish`` computes, with bits that repeat: as in :mod:`pricdr.experiments.releases`.
+
+    ``share`` is what a strategy of one step may use of μ²; the rest goes to a step that is never run.
+    """
+    bounds = Bounds()
+    strategy = strategy.resolved(guarantee, ratings.users)
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
+    steps = strategy.steps(declared)
+    if share < 1:
+        steps = (replace(steps[-1], name="left out", share=1 - share), replace(steps[-1], share=share))
+    settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
+    entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
+    run = Run(settled, Simulation(seed), noisy=noisy)
+    matrix = strategy.publish(entries if rated else without_ratings(entries), run)
+    return SimulatedRelease(matrix, ratings.users, settled[-1].grid.sigma)
+
+
+def strategy_of(task: Task, arm: Arm, guarantee: Guarantee) -> Strategy:
+    """The strategy of an arm; a guide is the target's own release of its training ratings, by bits of its own."""
+    dim = auto_dim(guarantee)
+    if arm.name == "jlt":
+        return JLT(dim=200)
+    if arm.name in ("spectral", NOISE):
+        return Spectral(dim=dim)
+    if arm.name == "guided":
+        guide = publish(task.train, Spectral(dim=GUIDE_DIM), guarantee, 1_000_000 + task.seed)
+        return Guided(guide=guide, dim=dim)
+    return Features(features=task.features(arm.name), dim=dim)
+
+
+def decode(task: Task, rows: Matrix) -> tuple[FloatArray, str]:
+    """Cold users' NDCG@10 on test of popularity plus ridge regression on the rows, settings chosen on validation.
+
+    Rows are centred and shortened to x/√(|x|² + median²), in place; how long they were stays, as one more column.
+    Popularity alone is what is left where the best choice beats it on validation by less than a standard error.
+    """
+    rows -= rows.mean(axis=0)
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    middle = max(float(np.median(lengths)), 1e-6)
+    rows /= np.sqrt(lengths**2 + np.float32(middle**2))[:, None]
+    rows = np.column_stack([rows, np.log(lengths + np.float32(0.1 * middle))])
+    rows -= rows[task.known].mean(axis=0)
+    fitted = rows[task.known]
+    return _chosen(task, fitted.T @ fitted, task.by_item @ fitted, lambda users: rows[users], REGULARISATIONS)
+
+
+def decode_all_items(task: Task) -> tuple[FloatArray, str]:
+    """The same regression on users' plain ratings of all source items, divided by √popularity and √activity."""
+    matrix = task.source.matrix.astype(np.float32)
+    counts, activity = np.bincount(matrix.indices, minlength=matrix.shape[1]), np.diff(matrix.indptr)
+    matrix.data = (1 / np.sqrt((counts[matrix.indices] + 1) * np.repeat(activity, activity))).astype(np.float32)
+    fitted = matrix[task.known]
+    mean_row = np.asarray(fitted.mean(axis=0)).ravel()
+    gram = (fitted.T @ fitted).toarray() - fitted.shape[0] * np.outer(mean_row, mean_row)
+    products = (task.by_item @ fitted).toarray() - np.outer(np.asarray(task.by_item.sum(axis=1)).ravel(), mean_row)
+    return _chosen(task, gram, products, lambda users: matrix[users].toarray() - mean_row, REGULARISATIONS_ALL_ITEMS)
+
+
+def _chosen(
+    task: Task,
+    gram: npt.NDArray[Any],
+    products: npt.NDArray[Any],
+    rows_of: Callable[[npt.NDArray[np.int64]], Any],
+    regularisations: tuple[float, ...],
+) -> tuple[FloatArray, str]:
+    """Solve for every λ, choose λ and the scale on validation, and score test once."""
+    gram, users = gram.astype(np.float64), int(task.known.sum())
+    popular = _ndcg(task, task.validation)
+    best, label, scale, weights = popular, POPULARITY, 0.0, None
+    for regularisation in regularisations:
+        ridge = regularisation * np.trace(gram) / len(gram) * np.eye(len(gram))
+        solved = np.linalg.solve(gram + ridge, products.T.astype(np.float64))
+        spread = float(np.sqrt(np.einsum("ij,ij->", gram @ solved, solved) / (users * solved.shape[1])))
+        solved = (solved / max(spread, 1e-12)).astype(np.float32)
+        added = _added(task.validation, solved, rows_of)
+        for tried in SCALES:
+            found = _ndcg(task, task.validation, tried * added)
+            if found.mean() > best.mean():
+                best, scale, weights, label = found, tried, solved, f"λ {regularisation:g}, scale {tried:g}"
+    gain = best - popular
+    if weights is None or gain.mean() <= standard_error(gain):
+        return _ndcg(task, task.test), POPULARITY
+    return _ndcg(task, task.test, scale * _added(task.test, weights, rows_of)), label
+
+
+def _added(held: HeldOut, weights: Matrix, rows_of: Callable[[npt.NDArray[np.int64]], Any]) -> Matrix:
+    """What the rows add to the scores of held-out items and their negatives."""
+    candidates = np.column_stack([held.items, held.negatives])
+    found = np.empty(candidates.shape, dtype=np.float32)
+    for start in range(0, len(held), 2048):
+        part = slice(start, start + 2048)
+        found[part] = np.take_along_axis(rows_of(held.users[part]) @ weights, candidates[part], axis=1)
+    return found
+
+
+def _ndcg(task: Task, held: HeldOut, added: Matrix | None = None) -> FloatArray:
+    scores = task.popularity[np.column_stack([held.items, held.negatives])]
+    scores = scores if added is None else scores + added
+    # The library asks for the scores of candidates; here they are columns of a table already.
+    at = np.arange(len(held))
+    columns = HeldOut(at, np.zeros_like(at), np.broadcast_to(np.arange(1, scores.shape[1]), held.negatives.shape))
+    found = sampled_ranks(lambda users, wanted: np.take_along_axis(scores[users], wanted, axis=1), columns)
+    return per_user(found)["NDCG@10"]
+
+
+def measure(task: Task, arm: Arm) -> dict[str, Any]:
+    """One line of results; seconds and memory are those of the publish step alone."""
+    popular, line = _ndcg(task, task.test), {"dim": 0, "sigma": 0.0, "seconds": 0.0, "GiB": 0.0}
+    if arm.name == POPULARITY:
+        found, label = popular, POPULARITY
+    elif arm.name == PLAIN_ITEMS:
+        found, label = decode_all_items(task)
+    else:
+        release, cost = _released(task, arm)
+        line = {"dim": release.matrix.shape[1], "sigma": release.sigma, **cost}
+        found, label = decode(task, release.matrix)
+    gain = found - popular
+    figures = {"ndcg": float(found.mean()), "gain": float(gain.mean()), "gain_error": float(standard_error(gain))}
+    return {**figures, **line, "chosen": label, "evaluated": len(popular)}
+
+
+def _released(task: Task, arm: Arm) -> tuple[SimulatedRelease, dict[str, float]]:
+    guarantee = Guarantee(epsilon=arm.epsilon or 1.0, delta=DELTA)
+    if arm.name in (PLAIN, SHUFFLED):
+        release = publish(
+            task.source,
+            Features(features=task.features(TRUE), dim=task.config.tastes),
+            guarantee,
+            task.seed,
+            noisy=False,
+        )
+        if arm.name == SHUFFLED:
+            order = Simulation(task.seed).generator("shuffled rows").permutation(len(release.matrix))
+            release.matrix[order] = release.matrix[np.roll(order, 1)]
+        return release, {"seconds": 0.0, "GiB": 0.0}
+    strategy = strategy_of(task, arm, guarantee)
+    held, started = _peak(reset=True), time.perf_counter()
+    share = LAST_SHARE if arm.name == TRUE_LESS else 1.0
+    release = publish(task.source, strategy, guarantee, task.seed, rated=arm.name != NOISE, share=share)
+    seconds = time.perf_counter() - started
+    return release, {"seconds": round(seconds, 3), "GiB": round(_peak() - held, 3)}
+
+
+def _peak(*, reset: bool = False) -> float:
+    """Peak resident GiB of this process since the last reset (Linux; elsewhere nan)."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return math.nan
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
+
+
+def arms(epsilons: tuple[float, ...]) -> list[Arm]:
+    """Controls first; noise has the shape and the size of the most generous ``spectral``."""
+    controls = [Arm(name, max(epsilons) if name == NOISE else None) for name in CONTROLS]
+    return controls + [Arm(name, epsilon) for epsilon in epsilons for name in STRATEGIES]
+
+
+def key(config: LatentConfig, seed: int, arm: Arm) -> str:
+    """Tells a measurement from any other."""
+    grid = REGULARISATIONS_ALL_ITEMS if arm.name == PLAIN_ITEMS else REGULARISATIONS
+    constants = [DELTA, COLD, MOST_EVALUATED, grid, SCALES, FEATURE_NOISE, TAGGED, LAST_SHARE]
+    content = json.dumps([asdict(config), seed, arm, constants])
+    return hashlib.sha256(content.encode()).hexdigest()[:16]
+
+
+def run(config: LatentConfig, seed: int, wanted: list[Arm], out: Path) -> None:
+    """Measure what is missing."""
+    known = {json.loads(line)["key"] for line in whole_lines(out)}
+    missing = [arm for arm in wanted if key(config, seed, arm) not in known]
+    if not missing:
+        return
+    task = Task.of(config, seed)
+    for arm in missing:
+        found = {"users": config.users, "seed": seed, "arm": arm.name, "epsilon": arm.epsilon, **measure(task, arm)}
+        append_line(out, json.dumps({**found, "key": key(config, seed, arm)}, ensure_ascii=False))
+        print(f"{config.users:>9,} seed {seed} {arm.name:22} {arm.epsilon or '':4} {found['ndcg']:.4f}", flush=True)
+
+
+def main() -> None:
+    """Measure, write the table beside the results and print it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--epsilon", type=float, nargs="+", default=list(EPSILONS))
+    parser.add_argument("--out", type=Path, required=True, help="JSON lines, added to; the table goes beside it")
+    parser.add_argument("--table", action="store_true", help="measure nothing")
+    given = parser.parse_args()
+    for users in () if given.table else given.users:
+        for seed in given.seeds:
+            run(LatentConfig(users=users), seed, arms(tuple(given.epsilon)), given.out)
+    table = str(Table(whole_lines(given.out)))
+    given.out.with_suffix(".md").write_text(f"{NOTE}\n{table}\n", encoding="utf-8")
+    print(table)
+
+
+if __name__ == "__main__":
+    main()

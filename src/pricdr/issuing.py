@@ -30,7 +30,7 @@ from pricdr.privacy.calibration import (
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
 from pricdr.privacy.guarantee import Unit, delta_warnings
 from pricdr.privacy.steps import Payer, Settled, total_mu
-from pricdr.privacy.strategies import BY_NAME, Guided
+from pricdr.privacy.strategies import BY_NAME, Features, Guided
 from pricdr.terms import Terms
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
@@ -237,6 +237,10 @@ def _not_protected(terms: Terms) -> list[str]:
         found.append(
             "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
             "not take that user's ratings out of the other rows."
+        )
+    if terms.strategy.name == Features.name:
+        found.append(
+            "The item features: they were declared public, and the promise holds if they were not made from these ratings."
         )
     if terms.guide is not None:
         found.append(

@@ -240,7 +240,8 @@ def _not_protected(terms: Terms) -> list[str]:
         )
     if terms.strategy.name == Features.name:
         found.append(
-            "The item features: they were declared public, and the promise holds if they were not made from these ratings."
+            "The item features: they were declared public, and the promise rests on their not being made from these "
+            "ratings."
         )
     if terms.guide is not None:
         found.append(

@@ -45,7 +45,10 @@ REFUSED = {
     "other users": (lambda: _with_rows(OTHER.matrix, tuple(f"x{u}" for u in USERS)), "lacks 20 of 20"),
     "duplicated users": (lambda: _with_rows(OTHER.matrix, (*USERS[:19], USERS[0])), "one row per user"),
     "too many columns": (lambda: _with_rows(np.ones((20, 5000))), "at most 4,096 columns"),
-    "not a release": (lambda: SimpleNamespace(matrix=OTHER.matrix, users=USERS, sigma=1.0), "must be a release of the other party"),
+    "not a release": (
+        lambda: SimpleNamespace(matrix=OTHER.matrix, users=USERS, sigma=1.0),
+        "must be a release of the other party",
+    ),
     "not private": (
         lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=6), users=USERS, insecure_seed=1),
         "NOT PRIVATE",

@@ -190,7 +190,9 @@ def test_a_climb_on_the_integer_code_stops_at_the_claim(rng):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", [WholeSums(), VALUES, CENTRE, ROUND, ITEMS], ids=["ratings", "values", "centre", "round", "items"])
+@pytest.mark.parametrize(
+    "way", [WholeSums(), VALUES, CENTRE, ROUND, ITEMS], ids=["ratings", "values", "centre", "round", "items"]
+)
 def test_long_climbs_on_the_integer_code_stop_at_the_claim(way, rng, record_property):
     best = 0.0
     for attempt in range(2):

@@ -195,7 +195,10 @@ def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, de
 
 @pytest.mark.parametrize("shares", [(0.5, 0.4), (0.7, 0.7)])
 def test_shares_that_do_not_add_up_are_refused(shares):
-    steps = [replace(one.step, share=share) for one, share in zip(_settled("guided, one round", "rating"), shares, strict=True)]
+    steps = [
+        replace(one.step, share=share)
+        for one, share in zip(_settled("guided, one round", "rating"), shares, strict=True)
+    ]
     with pytest.raises(ParameterError, match="add up to"):
         settle(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
 

@@ -67,9 +67,11 @@ def noises(request, rng, any_seed):
     with laid_open(seen) as exact:
         strategy.publish(entries, Run(settled, randomness, noisy=False))
     assert np.array_equal(published, seen["rows"].astype(np.float32))
-    return settled, published, {
-        one.step.name: (seen[one.step.name] - exact[one.step.name]) / one.grid.step for one in settled
-    }
+    return (
+        settled,
+        published,
+        {one.step.name: (seen[one.step.name] - exact[one.step.name]) / one.grid.step for one in settled},
+    )
 
 
 def test_every_step_has_the_noise_it_was_settled_with_and_no_other(noises, rng):

@@ -103,7 +103,9 @@ class RoundsTarget:
     def distance(self, seen: Mapping[str, FloatArray], randomness: Randomness) -> float:
         """How far apart the inputs are in all steps together, given what was seen, over the μ that is promised."""
         absent, present = (self.expected(world, seen, randomness) for world in (0, 1))
-        apart = (np.linalg.norm(present[one.step.name] - absent[one.step.name]) / one.grid.sigma for one in self.settled)
+        apart = (
+            np.linalg.norm(present[one.step.name] - absent[one.step.name]) / one.grid.sigma for one in self.settled
+        )
         return math.hypot(*map(float, apart)) / total_mu(self._promised)
 
 

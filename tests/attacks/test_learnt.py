@@ -19,8 +19,9 @@ from pricdr.testing.attacks.learnt import (
     whole_matrix_flawed,
     whole_matrix_ours,
 )
-from pricdr.testing.attacks.transcript import rounds_targets, simulating_ours, transcript_ours
+from pricdr.testing.attacks.transcript import rounds_targets, scored, scored_runs, simulating_ours, transcript_ours
 from pricdr.testing.laid_open import laid_open
+from pricdr.testing.laws import ALPHA, scale_p_value, shape_p_value
 
 TRIALS = 8000
 TARGETS = targets()
@@ -113,7 +114,7 @@ def test_neighbours_are_within_the_claim_in_all_steps_together(name, any_seed):
         seen = target.run(attempt % 2, Simulation(any_seed + attempt))
         if attempt > 3:
             seen = {step: rows[rng.permutation(len(rows))] * 10.0 ** rng.integers(-6, 6) for step, rows in seen.items()}
-        far.append(target.distance(seen, Simulation(any_seed + attempt)))
+        far.append(scored(target, seen, Simulation(any_seed + attempt)).distance / target.mu)
     assert max(far) <= 1
     assert max(far) > (0.9 if name in FAR else 0.05)
 
@@ -123,6 +124,20 @@ def test_neighbours_are_within_the_claim_in_all_steps_together(name, any_seed):
 def test_an_adversary_who_is_shown_every_step_stays_within_the_guarantee(name, rng):
     tally = transcript_ours(ROUNDS[name], trials=400 if name in FAR else 100, rng=rng)
     assert not tally.refutes(ROUNDS[name].mu), tally
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", ["spectral: a popular item", "guided: a popular item", "spectral: a user replaced"])
+def test_scores_are_spread_as_the_accounting_says(name, rng):
+    """Sharper than counting guesses: given what was seen, each score is normal with a known mean and spread."""
+    target = ROUNDS[name]
+    truth, found = scored_runs(target, trials=250, rng=rng)
+    assert max(one.distance for one in found) <= target.mu
+    normal = np.array([one.normal(int(world)) for world, one in zip(truth, found, strict=True)])
+    assert scale_p_value(normal, 1.0) > ALPHA
+    assert shape_p_value(normal, 1.0) > ALPHA
+    assert abs(normal.mean()) < 5 / len(normal) ** 0.5
+    assert scale_p_value(0.7 * normal, 1.0) < ALPHA  # what 0.7 times the noise would look like
 
 
 @pytest.mark.statistical

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import LATTICE_FACTOR
@@ -23,7 +24,7 @@ from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Settled, settle, total_mu
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.randomness import Randomness, Secret, Simulation
-from pricdr.testing.attacks.evidence import FloatArray, Tally, decide
+from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
 from pricdr.testing.laid_open import Transcript, laid_open
 from pricdr.testing.whole_sums import WholeSums
 
@@ -37,7 +38,7 @@ _ITEMS: Final = 12
 class GuideOf:
     """A guide as the other party may send it."""
 
-    matrix: "np.ndarray[tuple[int, int], np.dtype[np.float32]]"
+    matrix: npt.NDArray[np.float32]
     users: tuple[str, ...]
     sigma: float = 0.0
 
@@ -100,35 +101,50 @@ class RoundsTarget:
             self.strategy.publish(self.entries[world], Run(self.settled, randomness, noisy=False))
         return found
 
-    def distance(self, seen: Mapping[str, FloatArray], randomness: Randomness) -> float:
-        """How far apart the inputs are in all steps together, given what was seen, over the μ that is promised."""
-        absent, present = (self.expected(world, seen, randomness) for world in (0, 1))
-        apart = (
-            np.linalg.norm(present[one.step.name] - absent[one.step.name]) / one.grid.sigma for one in self.settled
-        )
-        return math.hypot(*map(float, apart)) / total_mu(self._promised)
+
+@dataclass(frozen=True)
+class Scored:
+    """One run as the adversary sees it."""
+
+    score: float
+    """The log-likelihood ratio of all steps together, each given what came before it."""
+    distance: float
+    """How far apart the two inputs are after what was seen, in standard deviations, over all steps."""
+
+    def normal(self, world: int) -> float:
+        """Standard normal if every step has the noise it was settled with: the score less its mean, over its spread."""
+        return (self.score - (world - 0.5) * self.distance**2) / self.distance
 
 
-def transcript_score(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> float:
-    """The log-likelihood ratio of all steps together: each given what came before it."""
+def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Scored:
+    """What the best adversary makes of a transcript."""
     absent, present = (target.expected(world, seen, randomness) for world in (0, 1))
-    score = 0.0
+    score = squares = 0.0
     for one in target.settled:
-        rows = seen[one.step.name]
-        distances = [float(((rows - world[one.step.name]) ** 2).sum()) for world in (absent, present)]
-        score += (distances[0] - distances[1]) / (2 * one.grid.sigma**2)
-    return score
+        name = one.step.name
+        shift = (present[name] - absent[name]) / one.grid.sigma
+        middle = (seen[name] - (absent[name] + present[name]) / 2) / one.grid.sigma
+        score += float((shift * middle).sum())
+        squares += float((shift**2).sum())
+    return Scored(score, math.sqrt(squares))
+
+
+def scored_runs(
+    target: RoundsTarget, *, trials: int, rng: np.random.Generator
+) -> tuple[BoolArray, list[Scored]]:
+    """Which input was run by the toss of a coin, and what the adversary makes of it, who is shown every step."""
+    truth = rng.random(trials) < 0.5
+    found = []
+    for world in truth:
+        with Secret() as secret:
+            found.append(scored(target, target.run(int(world), secret), secret))
+    return truth, found
 
 
 def transcript_ours(target: RoundsTarget, *, trials: int, rng: np.random.Generator) -> Tally:
     """The adversary who is shown every step, and the random start too."""
-    truth = rng.random(trials) < 0.5
-    scores = []
-    for world in truth:
-        with Secret() as secret:
-            seen = target.run(int(world), secret)
-            scores.append(transcript_score(target, seen, secret))
-    return Tally.of(truth, decide(scores, rng))
+    truth, found = scored_runs(target, trials=trials, rng=rng)
+    return Tally.of(truth, decide([one.score for one in found], rng))
 
 
 def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np.random.Generator) -> Tally:

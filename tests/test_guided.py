@@ -1,5 +1,7 @@
 """``guided`` through ``publish``: hostile guides are refused in one line or harmless, and cost the source nothing."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,13 +9,12 @@ import pricdr
 from pricdr import JLT, Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError, PriCDRError
 from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.testing.contracts import Rows
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 USERS = tuple(f"u{at:02d}" for at in range(20))
 _CELLS = [(u, f"i{at}") for row, u in enumerate(USERS) for at in range(8) if (row * 5 + at * 3) % 4]
 RATINGS = Ratings.from_triples(*zip(*_CELLS, strict=True))
-OTHER = publish(RATINGS, PROMISE, strategy=Spectral(dim=6, buckets=50), users=USERS)
+OTHER = publish(RATINGS, PROMISE, strategy=Spectral(dim=6), users=USERS)
 
 
 def _with_rows(rows, users=USERS) -> Release:
@@ -44,7 +45,10 @@ REFUSED = {
     "other users": (lambda: _with_rows(OTHER.matrix, tuple(f"x{u}" for u in USERS)), "lacks 20 of 20"),
     "duplicated users": (lambda: _with_rows(OTHER.matrix, (*USERS[:19], USERS[0])), "one row per user"),
     "too many columns": (lambda: _with_rows(np.ones((20, 5000))), "at most 4,096 columns"),
-    "not a release": (lambda: Rows(OTHER.matrix, USERS), "must be a release of the other party"),
+    "not a release": (
+        lambda: SimpleNamespace(matrix=OTHER.matrix, users=USERS, sigma=1.0),
+        "must be a release of the other party",
+    ),
     "not private": (
         lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=6), users=USERS, insecure_seed=1),
         "NOT PRIVATE",
@@ -99,11 +103,18 @@ def test_missing_users_can_be_filled_in_and_are_counted():
     assert publish(RATINGS, PROMISE, strategy=strategy, users=USERS).certificate.guide.missing_users == 5
 
 
-@pytest.mark.slow
-@pytest.mark.xfail(reason="FINDINGS.md, 5: a width that no guide may have is noticed after the spend", strict=True)
-def test_a_dimension_that_cannot_be_guided_is_refused_before_the_spend(tmp_path):
+@pytest.mark.parametrize("strategy", [Spectral, Guided])
+def test_a_dimension_that_cannot_be_learnt_is_refused_before_the_spend(strategy):
+    with pytest.raises(PriCDRError, match="at most 256 numbers per user"):
+        strategy(dim=257)
+    with pytest.raises(PriCDRError, match="at most 256 numbers per user"):
+        strategy().with_dim(4097)
+
+
+@pytest.mark.parametrize("strategy", [Spectral(dim=256), Guided(guide=OTHER, dim=256)], ids=["spectral", "guided"])
+def test_the_widest_release_is_published(strategy, tmp_path):
+    """Nothing fails once it is paid for, not even where a guide has fewer columns than the release."""
     ledger = pricdr.Ledger.create(tmp_path / "ledger", PROMISE)
-    items = tuple(f"i{at}" for at in range(8))
-    with pytest.raises(PriCDRError, match="columns"):
-        publish(RATINGS, PROMISE, strategy=Spectral(dim=4097), users=USERS, items=items, ledger=ledger)
-    assert ledger.read().spends == ()
+    release = publish(RATINGS, PROMISE, strategy=strategy, users=USERS, ledger=ledger)
+    assert release.matrix.shape == (20, 256)
+    assert len(ledger.read().spends) == 1

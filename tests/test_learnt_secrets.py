@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pricdr import Bounds, Guarantee, Ratings, Unit, publish
+from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.privacy import run as run_module
 from pricdr.privacy import sums
@@ -38,15 +38,18 @@ def _ratings(changed=None):
     return Ratings.from_triples(users, items, list(cells.values()))
 
 
-GUIDE = publish(_ratings(), PROMISE, strategy=Spectral(dim=6, buckets=64), users=USERS)
+GUIDE = publish(_ratings(), PROMISE, strategy=Spectral(dim=6), users=USERS)
 TABLE = ItemFeatures(ITEMS, np.random.default_rng(1).standard_normal((20, 5)))
 WAYS = {
-    "spectral, buckets": (Spectral(dim=4, buckets=64), None),
+    "spectral": (Spectral(dim=4), None),
     "spectral, catalogue": (Spectral(dim=4), ITEMS),
-    "spectral, everybody": (Spectral(dim=4, buckets=64, learn_from=LearnFrom.ALL), None),
+    "spectral, everybody, buckets": (Spectral(dim=4, buckets=64, learn_from=LearnFrom.ALL), None),
+    "spectral, everybody, catalogue": (Spectral(dim=4, learn_from=LearnFrom.ALL), ITEMS),
     "guided": (Guided(guide=GUIDE, dim=4), None),
     "guided, catalogue": (Guided(guide=GUIDE, dim=4), ITEMS),
-    "refine": (Guided(guide=GUIDE, dim=4, refine=True), None),
+    "guided, one round": (Guided(guide=GUIDE, dim=4, refine=False), None),
+    "jlt": (JLT(dim=4), None),
+    "sjlt": (SJLT(dim=4), ITEMS),
     "features": (Features(features=TABLE, dim=4), ITEMS),
 }
 UNITS = {
@@ -54,7 +57,7 @@ UNITS = {
     "values": (PROMISE, Bounds(rating_bound=5)),
     "user": (TO_USER, Bounds(clip=3.0)),
 }
-LEARNING = sorted(set(WAYS) - {"features"})
+LEARNING = sorted(set(WAYS) - {"features", "jlt", "sjlt"})
 
 
 def _publish(way, unit, ratings, **more):
@@ -63,18 +66,25 @@ def _publish(way, unit, ratings, **more):
     return publish(ratings, guarantee, strategy=strategy, users=USERS, items=items, bounds=bounds, **more)
 
 
+class Kept(list):
+    """Every array that is kept for erasing, and a copy of what it held."""
+
+    def __init__(self):
+        super().__init__()
+        original = Secrets.keep
+
+        def keep(secrets, array):
+            self.append((array, np.array(array, copy=True)))
+            return original(secrets, array)
+
+        self.keep = keep
+
+
 @pytest.fixture
 def kept(monkeypatch):
-    """Every array that is kept for erasing, and a copy of what it held."""
-    arrays = []
-    original = Secrets.keep
-
-    def keep(self, array):
-        arrays.append((array, np.array(array, copy=True)))
-        return original(self, array)
-
-    monkeypatch.setattr(run_module.Secrets, "keep", keep)
-    return arrays
+    found = Kept()
+    monkeypatch.setattr(run_module.Secrets, "keep", found.keep)
+    return found
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -89,23 +99,53 @@ def test_what_was_learnt_is_overwritten(way, unit, kept):
 def test_item_rows_and_sums_are_among_what_is_overwritten(kept):
     _publish("guided", "rating", _ratings())
     shapes = [copy.shape for _, copy in kept]
-    n_items = len(_ratings().select(users=USERS).items)
-    assert shapes.count((n_items, 4)) >= 3  # sums, directions, directions in whole numbers
-    assert (n_items,) in shapes  # what is under the root
+    n_items = len(_ratings().items)
+    for width, rounds in ((8, 2), (4, 1)):
+        assert shapes.count((n_items, width)) == 3 * rounds  # sums, directions, directions in whole numbers
+    assert shapes.count((n_items,)) == 2 * 3  # squares, and what is under the root
+    assert shapes.count((1, len(USERS))) == 3  # how much everybody rated, for centring
+
+
+def _failing_at(monkeypatch, name):
+    """Let the step of this name fail after its sums were made; steps are counted where no name is given."""
+    ran, original = [], sums.noisy_sums
+
+    def failing(*args, **rest):
+        found = original(*args, **rest)
+        ran.append(rest["step"].name)
+        if ran[-1] == name:
+            raise RuntimeError("disk full")
+        return found
+
+    for module in ("rounds", "item_model"):
+        monkeypatch.setattr(f"pricdr.privacy.strategies.{module}.noisy_sums", failing)
+    return ran
 
 
 @pytest.mark.parametrize("way", LEARNING)
-def test_what_was_learnt_is_overwritten_when_something_fails(way, kept, monkeypatch):
-    original = sums.noisy_sums
+def test_what_was_learnt_is_overwritten_whichever_step_fails(way, kept, monkeypatch):
+    steps = _failing_at(monkeypatch, None)
+    _publish(way, "rating", _ratings())
+    assert steps[-1] == "rows"
+    for name in tuple(steps):
+        kept.clear()
+        monkeypatch.undo()
+        monkeypatch.setattr(run_module.Secrets, "keep", kept.keep)
+        ran = _failing_at(monkeypatch, name)
+        with pytest.raises(RuntimeError, match="disk full"):
+            _publish(way, "rating", _ratings())
+        assert ran[-1] == name
+        assert kept
+        assert not any(array.any() for array, _ in kept)
 
-    def failing(*args, **rest):
-        if rest["step"].name == "rows":
-            raise RuntimeError("disk full")
-        return original(*args, **rest)
 
-    monkeypatch.setattr("pricdr.privacy.strategies.learnt.noisy_sums", failing)
-    with pytest.raises(RuntimeError, match="disk full"):
-        _publish(way, "rating", _ratings())
+def test_what_was_learnt_is_overwritten_on_an_interrupt(kept, monkeypatch):
+    def interrupted(*args, **rest):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pricdr.privacy.strategies.rounds.noisy_sums", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _publish("guided, one round", "values", _ratings())
     assert kept
     assert not any(array.any() for array, _ in kept)
 
@@ -120,9 +160,10 @@ def _numbers(kept) -> set[str]:
     return found
 
 
-def test_nothing_learnt_is_logged_or_shown(kept, caplog, capsys, tmp_path):
+@pytest.mark.parametrize("way", ["spectral", "spectral, everybody, buckets", "guided"])
+def test_nothing_learnt_is_logged_or_shown(way, kept, caplog, capsys, tmp_path):
     caplog.set_level(logging.DEBUG)
-    release = _publish("spectral, catalogue", "rating", _ratings())
+    release = _publish(way, "rating", _ratings())
     folder = release.save(tmp_path / "release")
     said = capsys.readouterr()
     texts = [caplog.text, said.out, said.err, repr(release)]
@@ -132,13 +173,11 @@ def test_nothing_learnt_is_logged_or_shown(kept, caplog, capsys, tmp_path):
     assert not [number for number in numbers for text in texts if number in text]
 
 
-def test_nothing_learnt_is_in_a_traceback(kept, monkeypatch):
-    def failing(*args, **rest):
-        raise RuntimeError("disk full")
-
-    monkeypatch.setattr("pricdr.privacy.strategies.learnt.noisy_sums", failing)
+@pytest.mark.parametrize("way", ["spectral", "spectral, everybody, buckets", "guided"])
+def test_nothing_learnt_is_in_a_traceback(way, kept, monkeypatch):
+    _failing_at(monkeypatch, "rows")
     try:
-        _publish("guided", "rating", _ratings())
+        _publish(way, "rating", _ratings())
     except RuntimeError:
         shown = io.StringIO()
         traceback.print_exc(file=shown)

@@ -8,25 +8,31 @@ import scipy.sparse as sp
 from scipy import stats
 
 from pricdr import Bounds, Guarantee, Unit
-from pricdr.privacy.run import Entries, Run, Secrets
+from pricdr.privacy.bounds import UNITS_PER_STEP
+from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
-from pricdr.privacy.sums import noisy_sums
 from pricdr.randomness import Secret, Simulation
-from pricdr.testing.contracts import Rows
-from pricdr.testing.laws import ALPHA, has_scale, shape_p_value
+from pricdr.testing.attacks.transcript import GuideOf
+from pricdr.testing.laid_open import laid_open
+from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, shape_p_value
 
 pytestmark = pytest.mark.statistical
 USERS, ITEMS, UNLISTED = 4000, 3000, 500
 NAMES = tuple(f"u{at}" for at in range(USERS))
-GUIDE = Rows(np.random.default_rng(3).standard_normal((USERS, 6)).astype(np.float32), NAMES)
+GUIDE = GuideOf(np.random.default_rng(3).standard_normal((USERS, 6)).astype(np.float32), NAMES)
+EVERYBODY = Spectral(dim=4, learn_from=LearnFrom.ALL, buckets=2500)
 WAYS = {
-    "spectral, buckets": (Spectral(dim=4, buckets=2500), False, Unit.RATING, Bounds()),
-    "spectral, catalogue, values": (Spectral(dim=4), True, Unit.RATING, Bounds(rating_bound=5)),
-    "spectral, everybody": (Spectral(dim=4, learn_from=LearnFrom.ALL), True, Unit.RATING, Bounds()),
+    "spectral": (Spectral(dim=4), False, Unit.RATING, Bounds()),
+    "spectral, values": (Spectral(dim=4), True, Unit.RATING, Bounds(rating_bound=5)),
     "spectral, user": (Spectral(dim=4), True, Unit.USER, Bounds(clip=3.0)),
+    "spectral, everybody, buckets": (EVERYBODY, False, Unit.RATING, Bounds()),
+    "spectral, everybody, catalogue, values": (EVERYBODY, True, Unit.RATING, Bounds(rating_bound=5)),
+    "spectral, everybody, user": (EVERYBODY, False, Unit.USER, Bounds(clip=3.0)),
     "guided": (Guided(guide=GUIDE, dim=4), True, Unit.RATING, Bounds()),
-    "refine": (Guided(guide=GUIDE, dim=8, refine=True), True, Unit.RATING, Bounds()),
+    "guided, values": (Guided(guide=GUIDE, dim=4), False, Unit.RATING, Bounds(rating_bound=5, rating_step=0.5)),
+    "guided, one round": (Guided(guide=GUIDE, dim=8, refine=False), True, Unit.RATING, Bounds()),
+    "guided, user": (Guided(guide=GUIDE, dim=4), False, Unit.USER, Bounds(clip=3.0)),
 }
 
 
@@ -38,36 +44,34 @@ def _matrix(rng, users, levels):
 
 
 @pytest.fixture(params=WAYS)
-def noises(request, rng, any_seed, monkeypatch):
+def noises(request, rng, any_seed):
     """(settled steps, what was published, noise of each step in grid steps): sums with noise less sums without."""
     strategy, declared_items, unit, bounds = WAYS[request.param]
-    recorded = {}
-
-    def recording(matrix, vectors, *, step, noise, **rest):
-        out = noisy_sums(matrix, vectors, step=step, noise=noise, **rest)
-        exact = noisy_sums(matrix, vectors, step=step, noise=None, **{**rest, "secrets": Secrets()})
-        recorded[step.name] = (out, exact, noise)
-        return out
-
-    for module in ("pricdr.privacy.item_model", "pricdr.privacy.strategies.learnt"):
-        monkeypatch.setattr(f"{module}.noisy_sums", recording)
     declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
     settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
     everybody = getattr(strategy, "learn_from", None) is LearnFrom.ALL
+    limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
     entries = Entries(
-        _matrix(rng, USERS, bounds.levels),
+        limit(_matrix(rng, USERS, bounds.levels)),
         NAMES,
         tuple(f"i{at}" for at in range(ITEMS)),
         bounds,
-        value=bounds.rating_step,
-        most=bounds.levels,
+        value=bounds.rating_step / (UNITS_PER_STEP if unit is Unit.USER else 1),
+        most=bounds.most_units if unit is Unit.USER else bounds.levels,
         universe_declared=declared_items,
-        unlisted=_matrix(rng, UNLISTED, bounds.levels) if everybody else None,
+        unlisted=limit(_matrix(rng, UNLISTED, bounds.levels)) if everybody else None,
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
-    published = strategy.publish(entries, Run(settled, randomness))
-    grids = {one.step.name: one.grid for one in settled}
-    return settled, published, {n: (out - exact) / grids[n].step for n, (out, exact, _) in recorded.items()}
+    with laid_open() as seen:
+        published = strategy.publish(entries, Run(settled, randomness))
+    with laid_open(seen) as exact:
+        strategy.publish(entries, Run(settled, randomness, noisy=False))
+    assert np.array_equal(published, seen["rows"].astype(np.float32))
+    return (
+        settled,
+        published,
+        {one.step.name: (seen[one.step.name] - exact[one.step.name]) / one.grid.step for one in settled},
+    )
 
 
 def test_every_step_has_the_noise_it_was_settled_with_and_no_other(noises, rng):
@@ -77,6 +81,9 @@ def test_every_step_has_the_noise_it_was_settled_with_and_no_other(noises, rng):
         noise = drawn[one.step.name]
         assert noise.shape == (one.step.rows, one.step.numbers)
         assert np.abs(noise - np.rint(noise)).max() < 1e-3  # whole grid steps
+        if noise.size < 1000:  # a centring step: few numbers, looked at together below
+            assert stats.norm.sf(np.abs(noise).max() * one.grid.step / one.grid.sigma) * 2 * noise.size > ALPHA
+            continue
         assert has_scale(noise * one.grid.step, one.grid.sigma), one.step.name
         assert shape_p_value(noise + rng.uniform(-0.5, 0.5, noise.shape), one.grid.sigma / one.grid.step) > ALPHA
         for column in range(noise.shape[1]):
@@ -86,15 +93,45 @@ def test_every_step_has_the_noise_it_was_settled_with_and_no_other(noises, rng):
 
 def test_the_noises_of_steps_are_unrelated(noises):
     _, _, drawn = noises
-    limit = stats.norm.isf(ALPHA / 2)
     for one, two in combinations(drawn.values(), 2):
         flat = [noise.ravel() for noise in (one, two)]
         size = min(map(len, flat))
-        assert abs(np.corrcoef(flat[0][:size], flat[1][:size])[0, 1]) * size**0.5 < limit
+        assert stats.pearsonr(flat[0][:size], flat[1][:size]).pvalue > ALPHA
         rows = min(len(one), len(two))
-        for left in one.T:
-            for right in two.T:
-                assert abs(np.corrcoef(left[:rows], right[:rows])[0, 1]) * rows**0.5 < limit
+        if rows == 1:  # a centring step
+            continue
+        limit = stats.norm.isf(ALPHA / 2 / one.shape[1] / two.shape[1])
+        between = np.corrcoef(one[:rows].T, two[:rows].T)[: one.shape[1], one.shape[1] :]
+        assert np.abs(between).max() * rows**0.5 < limit
+
+
+@pytest.mark.parametrize("strategy", [Spectral(dim=4), Guided(guide=GUIDE, dim=4)], ids=["spectral", "guided"])
+def test_centring_steps_have_their_noise(strategy, rng):
+    """One has few numbers, so many small runs are looked at together."""
+    declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
+    settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
+    matrix = sp.csr_array(np.array([[1, 0], [1, 1], [0, 1]]))
+    entries = Entries(matrix, NAMES[:3], ("i0", "i1"), Bounds())
+    drawn = {one.step.name: [] for one in settled if one.step.rows == 1}
+    for _ in range(250):
+        with Secret() as secret:
+            with laid_open() as seen:
+                strategy.publish(entries, Run(settled, secret))
+            with laid_open(seen) as exact:
+                strategy.publish(entries, Run(settled, secret, noisy=False))
+        for name, noises in drawn.items():
+            noises.append(seen[name][0] - exact[name][0])
+    for one in settled:
+        if one.step.name in drawn:
+            sample = np.array(drawn[one.step.name]) / one.grid.sigma
+            assert sample.shape == (250, one.step.numbers)
+            assert scale_p_value(sample, 1.0) > ALPHA
+            assert shape_p_value(sample + rng.uniform(-0.5, 0.5, sample.shape) / 2**18, 1.0) > ALPHA
+    assert has_scale(np.concatenate([np.ravel(part) / s.grid.sigma for s, part in _pairs(settled, drawn)]), 1.0)
+
+
+def _pairs(settled, drawn):
+    return [(one, drawn[one.step.name]) for one in settled if one.step.name in drawn]
 
 
 def test_the_correlation_test_has_power(rng):

@@ -58,6 +58,13 @@ def item_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_wei
     return summed
 
 
+def centre_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_weight: float = 0.3) -> FloatArray:
+    """The sum of the guide over all ratings, and their number; claimed to move by √(1 + c²) times the change."""
+    totals = ratings.sum(axis=1)
+    summed: FloatArray = np.append(totals @ guide, count_weight * totals.sum()) / np.hypot(1, count_weight)
+    return summed
+
+
 def unit_norm_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
     """FLAWED: plain unit directions Q/‖Q‖. Raters who cancel leave a direction that one more rating turns round."""
     return _sums(guide, ratings, np.zeros(ratings.shape[1]))

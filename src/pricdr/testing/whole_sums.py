@@ -1,88 +1,101 @@
 """The integer code of the learnt strategies without its noise, on a settled grid: how far neighbours really are.
 
 What :mod:`pricdr.testing.sensitivity` searches in the formula is looked for here in what ``publish`` computes: whole
-units, guides in whole steps, truncated products, sums rounded down, buckets and scaled users.
+units, guides in whole steps, products and sums rounded down, buckets and scaled users.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TypeAlias
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-import pricdr.privacy.strategies as strategies  # first: item_model and it import each other
 from pricdr.data.ratings import CSR, Ratings
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee, Unit
-from pricdr.privacy.item_model import BUCKET_CAP, Group, ItemModel, into_buckets
 from pricdr.privacy.run import Entries, Run, erasing
-from pricdr.privacy.steps import Declared, Settled, settle
-from pricdr.privacy.strategies.learnt import InnerRows
+from pricdr.privacy.steps import Declared, Payer, Settled, Step, settle, total_mu
+from pricdr.privacy.strategies import LearnFrom, Spectral
+from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets
+from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import whole_guide
 from pricdr.randomness import Randomness, Simulation
-from pricdr.testing.sensitivity import FloatArray, Neighbours
+from pricdr.testing.laid_open import FloatArray, Transcript, laid_open, starting_from
+from pricdr.testing.sensitivity import Neighbours
 
 Distance: TypeAlias = Callable[[Neighbours], float]
+
+_CENTRING: Final = 0.2
+"""Share of a round's centring step: larger than the strategies', so that it counts for something here."""
+
+
+class Form(Enum):
+    """Which sums are measured."""
+
+    ROWS = "rows of users along a guide"
+    CENTRE = "the mean of the guide over all ratings"
+    ROUND = "both, one after the other"
+    ITEMS = "sums over the raters of each item, with a column that counts them"
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeSums:
     """One way of using the integer code; the priors are those of the pair that is measured."""
 
+    form: Form = Form.ROWS
     bounds: Bounds = field(default_factory=Bounds)
     unit: Unit = Unit.RATING
     epsilon: float = 4.0
-    exchanged: bool = False
-    """Sums over the raters of each item, with a column that counts them, instead of rows of users."""
     buckets: int | None = None
-    """Hash items into so many buckets (exchanged sums only)."""
+    """Hash items into so many buckets (sums over raters only)."""
     count_weight: float = 0.3
 
-    def settled(self, pair: Neighbours) -> Settled:
-        """The step as ``publish`` would settle it for inputs of this size: its whole budget to this one step."""
+    def settled(self, pair: Neighbours) -> tuple[Settled, ...]:
+        """The steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
         users, items = pair.before.shape
-        dim = pair.guide.shape[1]
-        declared = Declared(
-            bounds=self.bounds, unit=self.unit, users=users, items=None if self.buckets is not None else items
-        )
+        declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=None if self.buckets else items)
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
-        if not self.exchanged:
-            return settle(strategies.Guided(dim=dim).steps(declared), guarantee, self.bounds)[0]
-        strategy = strategies.Spectral(dim=dim, buckets=self.buckets or 1, count_weight=self.count_weight)
-        return settle(strategy.steps(declared), guarantee, self.bounds)[0]
+        found = settle(self._layout(declared, pair), guarantee, self.bounds)
+        return tuple(one for one in found if self._measured(one.step))
 
     def sums(
-        self, pair: Neighbours, ratings: FloatArray | CSR, settled: Settled, randomness: Randomness | None = None
-    ) -> FloatArray:
-        """What the code gives for one input, in whole grid steps; with noise where there is ``randomness``."""
+        self,
+        pair: Neighbours,
+        ratings: FloatArray | CSR,
+        settled: tuple[Settled, ...],
+        *,
+        randomness: Randomness | None = None,
+        seen: Mapping[str, FloatArray] | None = None,
+    ) -> Transcript:
+        """What each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
-        run = Run([settled], randomness or Simulation(0), noisy=randomness is not None)
-        guide = whole_guide(pair.guide)
-        name = settled.step.name
-        with erasing() as secrets:
-            if not self.exchanged:
-                prior = pair.prior / self.bounds.largest**2
-                found = InnerRows(prior).publish(name, entries, guide, run, secrets)
+        run = Run(settled, randomness or Simulation(0), noisy=randomness is not None)
+        with laid_open(seen) as found, erasing() as secrets:
+            if self.form is Form.ITEMS:
+                with starting_from(pair.guide):
+                    self._model(pair).learn(self._hashed(entries, run), entries.value, 1.0, run, secrets)
             else:
-                listed = self._hashed(entries, run)
-                model = ItemModel(
-                    dim=pair.guide.shape[1],
-                    rounds=1,
-                    count_weight=self.count_weight,
-                    user_prior=pair.prior / entries.value**2,
-                    floor=0.02,
-                )
-                found = model._sums(Group(listed, entries.value, 1.0), guide, 1, run, secrets)[0]
-        whole: FloatArray = np.rint(found / settled.grid.step)
-        return whole
+                self._rounds(pair).publish(entries, whole_guide(pair.guide), run, secrets)
+        return {one.step.name: np.rint(found[one.step.name] / one.grid.step) for one in settled}
 
     def ratio(self, pair: Neighbours) -> float:
-        """How far neighbours are in grid steps, over what is claimed with rounding: at most 1 where the claim holds."""
+        """How far neighbours are in standard deviations, over the μ that is claimed: at most 1 where the claim holds.
+
+        Where a second step follows, both inputs go on from the first step's output on ``before``.
+        """
         settled = self.settled(pair)
-        one, two = (self.sums(pair, ratings, settled) for ratings in (pair.before, pair.after))
-        claimed = settled.step.sensitivity / settled.grid.step + settled.step.rounding(settled.grid)
-        return float(np.linalg.norm(two - one)) / claimed
+        one = self.sums(pair, pair.before, settled)
+        seen = {step.step.name: one[step.step.name] * step.grid.step for step in settled}
+        two = self.sums(pair, pair.after, settled, seen=seen)
+        shown = settled[:1] if self.form is Form.CENTRE else settled
+        apart = [
+            float(np.linalg.norm(two[step.step.name] - one[step.step.name])) * step.grid.step / step.grid.sigma
+            for step in shown
+        ]
+        return math.hypot(*apart) / total_mu(shown)
 
     def entries(self, ratings: FloatArray | CSR) -> Entries:
         """Ratings as ``publish`` forces them into what is declared."""
@@ -92,25 +105,57 @@ class WholeSums:
         given = Ratings.from_codes(cells.row, cells.col, cells.data.astype(np.float64), users, items)
         return Entries.of(given, self.bounds, summed=True, universe_declared=self.buckets is None)
 
+    def _layout(self, declared: Declared, pair: Neighbours) -> tuple[Step, ...]:
+        if self.form is not Form.ITEMS:
+            return self._rounds(pair).steps(declared)
+        strategy = Spectral(
+            dim=pair.guide.shape[1],
+            learn_from=LearnFrom.ALL,
+            buckets=self.buckets or 1,
+            item_rounds=1,
+            count_weight=self.count_weight,
+        )
+        numbers = pair.guide.shape[1] + 1  # spectral's own first guide has at least 16 columns
+        return tuple(
+            replace(step, numbers=numbers, moved=step.rows * numbers) if self._measured(step) else step
+            for step in strategy.steps(declared)
+        )
+
+    def _measured(self, step: Step) -> bool:
+        return (step.payer is Payer.UNLISTED) == (self.form is Form.ITEMS)
+
+    def _rounds(self, pair: Neighbours) -> Rounds:
+        return Rounds(
+            shares=(1.0,),
+            widths=(pair.guide.shape[1],),
+            centring=0.0 if self.form is Form.ROWS else _CENTRING,
+            item_prior=pair.prior / self.bounds.largest**2,
+            percentile=50.0,
+        )
+
+    def _model(self, pair: Neighbours) -> ItemModel:
+        return ItemModel(
+            dim=pair.guide.shape[1], rounds=1, count_weight=self.count_weight, user_prior=pair.prior, floor=0.02
+        )
+
     def _hashed(self, entries: Entries, run: Run) -> CSR:
         if self.buckets is None:
             return entries.listed
         cap = BUCKET_CAP * entries.most
         stream = run.randomness.stream("buckets")
-        return into_buckets(entries.listed, entries.items, self.buckets, stream, cap=cap)
+        return into_buckets(entries.listed, entries.items, self.buckets, stream, cap=cap)[0]
 
 
 def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:
     """By how many grid steps rounding lengthens a number's change, at most, over what :meth:`Step.rounding` allows it.
 
-    ``exact`` computes the sums of one input without any rounding, in the ratings' own scale. Truncation can take more
-    than that off a change (where a direction changes its sign), but not add it.
+    ``exact`` computes the rows of one input without any rounding, in the ratings' own scale.
     """
-    settled = way.settled(pair)
+    (settled,) = way.settled(pair)
     whole, smooth = (
         np.abs(after - before)
         for before, after in (
-            [way.sums(pair, ratings, settled) for ratings in (pair.before, pair.after)],
+            [way.sums(pair, ratings, (settled,))["rows"] for ratings in (pair.before, pair.after)],
             [exact(ratings) / settled.grid.step for ratings in (pair.before, pair.after)],
         )
     )

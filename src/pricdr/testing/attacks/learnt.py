@@ -17,7 +17,7 @@ from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.steps import Settled
+from pricdr.privacy.steps import Settled, total_mu
 from pricdr.randomness import Secret
 from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
 from pricdr.testing.attacks.rows import likelihood_ratio
@@ -36,7 +36,7 @@ from pricdr.testing.sensitivity import (
     unit_norm_sums,
     without_squares_sums,
 )
-from pricdr.testing.whole_sums import WholeSums
+from pricdr.testing.whole_sums import Form, WholeSums
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class LearntTarget:
     @property
     def mu(self) -> float:
         """The parameter that bounds every attack on it, with what the integer noise adds."""
-        return self.way.settled(self.pair).mu * LATTICE_FACTOR
+        return total_mu(self.way.settled(self.pair)) * LATTICE_FACTOR
 
     def __str__(self) -> str:
         return self.name
@@ -72,9 +72,7 @@ def targets(raters: int = 60, *, seed: int = 0) -> tuple[LearntTarget, ...]:
         LearntTarget("values, 0 to b", sharing(raters, bound=5.0), values, tight=True),
         LearntTarget("values, 2 to b", sharing(raters, bound=5.0, before=2.0), values),
         LearntTarget("a user replaced by its opposite", replaced_user(2, raters, 2.0), user, tight=True),
-        LearntTarget(
-            "sums over raters", one_more_item(2 * raters), WholeSums(exchanged=True, epsilon=30.0), tight=True
-        ),
+        LearntTarget("sums over raters", one_more_item(2 * raters), WholeSums(form=Form.ITEMS), tight=True),
     )
 
 
@@ -82,28 +80,30 @@ def whole_matrix_ours(
     target: LearntTarget, *, trials: int, rng: np.random.Generator, noise_scale: float = 1.0
 ) -> Tally:
     """The likelihood ratio over all rows of our release; a ``noise_scale`` below 1 cheats."""
-    way, pair = target.way, target.pair
-    settled = _with_noise(way.settled(pair), noise_scale)
-    side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
-    truth = rng.random(trials) < 0.5
-    with Secret() as secret:
-        published = way.sums(side_by_side, _copies(pair, truth), settled, secret)
-    absent, present = (np.tile(way.sums(pair, ratings, settled), (trials, 1)) for ratings in (pair.before, pair.after))
-    by_row = likelihood_ratio(published, absent, present)
-    return Tally.of(truth, decide(by_row.reshape(trials, -1).sum(axis=1), rng))
+    truth, published, absent, present = _published(target, trials, rng, noise_scale)
+    scores = likelihood_ratio(published.reshape(trials, -1), absent.reshape(1, -1), present.reshape(1, -1))
+    return Tally.of(truth, decide(scores, rng))
 
 
 def only_own_row_ours(target: LearntTarget, *, trials: int, rng: np.random.Generator) -> Tally:
     """The same test on the changed user's row alone, its last: what an attack on single rows would see."""
+    truth, published, absent, present = _published(target, trials, rng, 1.0)
+    return Tally.of(truth, decide(likelihood_ratio(published[:, -1], absent[-1:], present[-1:]), rng))
+
+
+def _published(
+    target: LearntTarget, trials: int, rng: np.random.Generator, noise_scale: float
+) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
+    """Which input each trial is of, what was published of it (trials x rows x numbers), and what either expects."""
     way, pair = target.way, target.pair
-    settled = way.settled(pair)
+    (settled,) = (_with_noise(one, noise_scale) for one in way.settled(pair))
+    name = settled.step.name
     truth = rng.random(trials) < 0.5
     side_by_side = replace(pair, guide=np.tile(pair.guide, (trials, 1)))
     with Secret() as secret:
-        published = way.sums(side_by_side, _copies(pair, truth), settled, secret)
-    last = published.reshape(trials, -1, published.shape[1])[:, -1]
-    absent, present = (way.sums(pair, ratings, settled)[-1:] for ratings in (pair.before, pair.after))
-    return Tally.of(truth, decide(likelihood_ratio(last, absent, present), rng))
+        published = way.sums(side_by_side, _copies(pair, truth), (settled,), randomness=secret)[name]
+    absent, present = (way.sums(pair, ratings, (settled,))[name] for ratings in (pair.before, pair.after))
+    return truth, published.reshape(trials, *absent.shape), absent, present
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pricdr.privacy.calibration import mu_of
 from pricdr.testing.attacks import learnt, row_trials, transcript, trials
 from pricdr.testing.attacks.evidence import Tally, guess_bound
 from pricdr.testing.attacks.target import Setting, settings
+from pricdr.testing.whole_sums import Form
 
 PAPER_DELTA: Final = 1 / 16367
 
@@ -181,7 +182,7 @@ def _membership_rows(rng: np.random.Generator) -> list[AttackRow]:
 
 def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
     """Learnt directions: the whole matrix, everything known but one rating or user."""
-    targets = [target for target in learnt.targets() if not target.way.exchanged]
+    targets = [target for target in learnt.targets() if target.way.form is Form.ROWS]
     mu, tight = targets[0].mu, [target for target in targets if target.tight]
     ours = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng) for target in targets)
     weak = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng, noise_scale=0.7) for target in tight)
@@ -190,12 +191,25 @@ def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
     flawed.append(("directions published too", learnt.directions_published_flawed(mu=mu, trials=400, rng=rng)))
     flawed.append(("ours with 0.7 times the noise", weak))
     rows = [AttackRow(name, flaw, tally, mu, ours, mu) for flaw, tally in flawed]
-    steps = list(transcript.spectral_targets().values())
-    seen = _sum(transcript.transcript_ours(target, trials=200, rng=rng) for target in steps)
-    cheating = replace(steps[2], noise_scale=0.5, first_share=0.7)
-    caught = transcript.transcript_ours(cheating, trials=600, rng=rng)
-    name, flaw = "every step of spectral shown", "half of the noise (and first_share 0.7)"
-    return [*rows, AttackRow(name, flaw, caught, steps[0].mu, seen, steps[0].mu)]
+    return [*rows, *_transcript_rows(rng)]
+
+
+def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:
+    """Strategies in rounds: every step shown, and then only what is published."""
+    every = transcript.rounds_targets()
+    popular = {way: every[f"{way}: a popular item"] for way in ("spectral", "guided")}
+    found = []
+    for way, target in popular.items():
+        ours = transcript.transcript_ours(target, trials=500, rng=rng)
+        cheating = transcript.transcript_ours(replace(target, noise_scale=0.5), trials=500, rng=rng)
+        name = f"every step of {way} shown"
+        found.append(AttackRow(name, "ours with half of the noise", cheating, target.mu, ours, target.mu))
+    target = popular["spectral"]
+    ours = transcript.simulating_ours(target, trials=500, training=300, rng=rng)
+    loud = replace(target, noise_scale=0.1)
+    caught = transcript.simulating_ours(loud, trials=200, training=300, rng=rng)
+    name, flaw = "published rows of spectral, releases simulated", "ours with a tenth of the noise"
+    return [*found, AttackRow(name, flaw, caught, target.mu, ours, target.mu)]
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

@@ -1,57 +1,62 @@
-"""Attacks on ``spectral``, which publishes only its last step.
+"""Attacks on strategies in rounds, which publish only their last step.
 
-Two adversaries know everything but one rating. One is shown the outputs of all steps, the unpublished ones too, and
-adds up their likelihood ratios: the accounting counts every step as if it were published, so the bound holds for it.
-The other sees what is published and does what anybody can: it simulates releases of both inputs and learns to tell them
-apart by the inner products between rows (item directions may come out turned, inner products do not).
+Two adversaries know everything but one rating, or one user. One is shown the outputs of all steps, the unpublished ones
+too, and adds up their likelihood ratios, each given what came before it: the accounting counts every step as if it were
+published, so the bound holds for it. The other sees what is published and does what anybody can: it simulates releases
+of both inputs and learns to tell them apart by the rows along the direction that the others' known tastes point it to
+(directions come out turned, and that turns them back).
 """
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
-import pricdr.privacy.strategies as strategies  # first: item_model and it import each other
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.privacy.guarantee import Guarantee, Unit
-from pricdr.privacy.guide import guide
-from pricdr.privacy.item_model import Group, ItemModel, step_name
 from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.run import Entries, Run, Secrets, erasing
+from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Settled, settle, total_mu
-from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
-from pricdr.privacy.strategies.learnt import InnerRows, user_rows
-from pricdr.privacy.sums import whole_guide
+from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.randomness import Randomness, Secret, Simulation
-from pricdr.testing.attacks.evidence import FloatArray, Tally, decide
+from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from pricdr.testing.laid_open import Transcript, laid_open
 from pricdr.testing.whole_sums import WholeSums
 
-Transcript: TypeAlias = dict[str, FloatArray]
-"""What every step gave, by its name."""
+_FOLLOWERS: Final = 20
+"""Users of either taste."""
+_ITEMS: Final = 12
+"""Items of either taste."""
+
+
+@dataclass(frozen=True, eq=False)
+class GuideOf:
+    """A guide as the other party may send it."""
+
+    matrix: npt.NDArray[np.float32]
+    users: tuple[str, ...]
+    sigma: float = 0.0
 
 
 @dataclass(frozen=True)
-class SpectralTarget:
-    """Two inputs over a declared catalogue, and ``spectral`` with its noise settled for them."""
+class RoundsTarget:
+    """Two inputs and a strategy in rounds, with its noise settled for them."""
 
+    strategy: Spectral | Guided
     before: FloatArray
     after: FloatArray
+    outside: tuple[FloatArray, FloatArray] | None = None
+    """Users outside the list, in either input, where they take part."""
     epsilon: float = 8.0
     bounds: Bounds = field(default_factory=Bounds)
     unit: Unit = Unit.RATING
-    dim: int = 2
     noise_scale: float = 1.0
     """Below 1 cheats."""
-    first_share: float = 0.25
-    """Of μ², for the first rows: the step that neighbours are always farthest apart in."""
-
-    @cached_property
-    def strategy(self) -> "strategies.Spectral":
-        """The strategy under attack."""
-        return strategies.Spectral(dim=self.dim, first_share=self.first_share)
 
     @cached_property
     def settled(self) -> tuple[Settled, ...]:
@@ -71,7 +76,11 @@ class SpectralTarget:
     def entries(self) -> tuple[Entries, Entries]:
         """Both inputs as the strategy sees them."""
         way = WholeSums(bounds=self.bounds, unit=self.unit)
-        return way.entries(self.before), way.entries(self.after)
+        listed = way.entries(self.before), way.entries(self.after)
+        if self.outside is None:
+            return listed
+        others = [way.entries(world).listed for world in self.outside]
+        return replace(listed[0], unlisted=others[0]), replace(listed[1], unlisted=others[1])
 
     @cached_property
     def _promised(self) -> tuple[Settled, ...]:
@@ -80,75 +89,71 @@ class SpectralTarget:
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
         return settle(self.strategy.steps(declared), guarantee, self.bounds)
 
-    def run(self, world: int, randomness: Randomness, *, noisy: bool = True) -> Transcript:
+    def run(self, world: int, randomness: Randomness) -> Transcript:
         """All steps on one input."""
-        return self._steps(world, Run(self.settled, randomness, noisy=noisy), {})
+        with laid_open() as found:
+            self.strategy.publish(self.entries[world], Run(self.settled, randomness))
+        return found
 
     def expected(self, world: int, seen: Mapping[str, FloatArray], randomness: Randomness) -> Transcript:
         """What every step would have given on this input without noise, after what was ``seen`` of those before it."""
-        return self._steps(world, Run(self.settled, randomness, noisy=False), seen)
-
-    def _steps(self, world: int, run: Run, seen: Mapping[str, FloatArray]) -> Transcript:
-        """``Spectral.publish``, step by step; each goes on from what was seen of the last one, if anything was."""
-        entries, spectral, found = self.entries[world], self.strategy, Transcript()
-        inner = InnerRows(spectral.item_prior)
-        with erasing() as secrets:
-            rows = self._item_rows(entries, run, seen, found, secrets)
-            found["first rows"] = user_rows("first rows", entries, rows, run, secrets)
-            along = guide(seen.get("first rows", found["first rows"]), self.dim)
-            found["rows"] = inner.publish("rows", entries, along, run, secrets)
+        with laid_open(seen) as found:
+            self.strategy.publish(self.entries[world], Run(self.settled, randomness, noisy=False))
         return found
 
-    def _item_rows(
-        self, entries: Entries, run: Run, seen: Mapping[str, FloatArray], found: Transcript, secrets: Secrets
-    ) -> FloatArray:
-        spectral = self.strategy
-        model = ItemModel(
-            dim=self.dim,
-            rounds=spectral.rounds,
-            count_weight=spectral.count_weight,
-            user_prior=spectral.user_prior,
-            floor=spectral.floor,
-        )
-        group = Group(entries.listed, entries.value, 1.0)
-        items = len(entries.items)
-        rows = unit_gaussian_rows(run.randomness.stream("first item rows"), items, self.dim).astype(np.float64)
-        for number in range(1, spectral.rounds + 1):
-            name = step_name(number)
-            found[name], scale = model._sums(group, whole_guide(rows), number, run, secrets)
-            rows = model._rows(seen.get(name, found[name]), scale**2, last=number == spectral.rounds)
-        return rows
+
+@dataclass(frozen=True)
+class Scored:
+    """One run as the adversary sees it."""
+
+    score: float
+    """The log-likelihood ratio of all steps together, each given what came before it."""
+    distance: float
+    """How far apart the two inputs are after what was seen, in standard deviations, over all steps."""
+
+    def normal(self, world: int) -> float:
+        """Standard normal if every step has the noise it was settled with: the score less its mean, over its spread."""
+        return (self.score - (world - 0.5) * self.distance**2) / self.distance
 
 
-def transcript_score(target: SpectralTarget, seen: Transcript, randomness: Randomness) -> float:
-    """The log-likelihood ratio of all steps together: each given what came before it."""
+def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Scored:
+    """What the best adversary makes of a transcript."""
     absent, present = (target.expected(world, seen, randomness) for world in (0, 1))
-    score = 0.0
+    score = squares = 0.0
     for one in target.settled:
-        rows = seen[one.step.name]
-        distances = [float(((rows - world[one.step.name]) ** 2).sum()) for world in (absent, present)]
-        score += (distances[0] - distances[1]) / (2 * one.grid.sigma**2)
-    return score
+        name = one.step.name
+        shift = (present[name] - absent[name]) / one.grid.sigma
+        middle = (seen[name] - (absent[name] + present[name]) / 2) / one.grid.sigma
+        score += float((shift * middle).sum())
+        squares += float((shift**2).sum())
+    return Scored(score, math.sqrt(squares))
 
 
-def transcript_ours(target: SpectralTarget, *, trials: int, rng: np.random.Generator) -> Tally:
-    """The adversary who is shown every step, and the random first item rows too."""
+def scored_runs(target: RoundsTarget, *, trials: int, rng: np.random.Generator) -> tuple[BoolArray, list[Scored]]:
+    """Which input was run by the toss of a coin, and what the adversary makes of it, who is shown every step."""
     truth = rng.random(trials) < 0.5
-    scores = []
+    found = []
     for world in truth:
         with Secret() as secret:
-            seen = target.run(int(world), secret)
-            scores.append(transcript_score(target, seen, secret))
-    return Tally.of(truth, decide(scores, rng))
+            found.append(scored(target, target.run(int(world), secret), secret))
+    return truth, found
 
 
-def simulating_ours(target: SpectralTarget, *, trials: int, training: int, rng: np.random.Generator) -> Tally:
+def transcript_ours(target: RoundsTarget, *, trials: int, rng: np.random.Generator) -> Tally:
+    """The adversary who is shown every step, and the random start too."""
+    truth, found = scored_runs(target, trials=trials, rng=rng)
+    return Tally.of(truth, decide([one.score for one in found], rng))
+
+
+def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np.random.Generator) -> Tally:
     """The adversary who sees the published rows alone and has simulated ``training`` releases of each input."""
+    tastes = _tastes(target.before)
+
+    def shown(world: int, randomness: Randomness) -> FloatArray:
+        return _along(tastes, target.run(world, randomness)["rows"])
+
     simulated = [
-        np.array(
-            [_inner_products(target.run(world, Simulation(int(rng.integers(2**62))))["rows"]) for _ in range(training)]
-        )
-        for world in (0, 1)
+        np.array([shown(world, Simulation(int(rng.integers(2**62)))) for _ in range(training)]) for world in (0, 1)
     ]
     means = [part.mean(axis=0) for part in simulated]
     spread = np.cov(np.vstack([part - mean for part, mean in zip(simulated, means, strict=True)]), rowvar=False)
@@ -159,36 +164,67 @@ def simulating_ours(target: SpectralTarget, *, trials: int, training: int, rng: 
     scores = []
     for world in truth:
         with Secret() as secret:
-            seen = _inner_products(target.run(int(world), secret)["rows"])
-        scores.append(float((seen - middle) @ weights))
+            scores.append(float((shown(int(world), secret) - middle) @ weights))
     return Tally.of(truth, decide(scores, rng))
 
 
-def _inner_products(rows: FloatArray) -> FloatArray:
-    gram = rows @ rows.T
-    flat: FloatArray = gram[np.triu_indices(len(gram))]
-    return flat
+def _along(tastes: FloatArray, rows: FloatArray) -> FloatArray:
+    """Every user's row along the direction in which the rows of the others follow their known tastes."""
+    direction = tastes[:-1] @ rows[:-1]
+    found: FloatArray = rows @ (direction / (np.linalg.norm(direction) or 1.0))
+    return found
 
 
-def spectral_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[str, SpectralTarget]:
-    """The last user's last rating, of an item that nobody, one other user or everybody else has rated; and a user.
+def _tastes(ratings: FloatArray) -> FloatArray:
+    """What tells users apart most, from ratings that the adversary knows: a number for each of them."""
+    users: FloatArray = np.linalg.svd(ratings - ratings.mean(axis=0), full_matrices=False)[0]
+    return users[:, 0]
 
-    One column and a user of many ratings put neighbours far apart in every step.
+
+def two_tastes() -> FloatArray:
+    """Users of two tastes who have rated everything of theirs: guides come out as two opposite points."""
+    users, items = np.arange(2 * _FOLLOWERS) % 2, np.arange(2 * _ITEMS) % 2
+    ratings: FloatArray = (users[:, None] == items[None, :]).astype(np.float64)
+    return ratings
+
+
+def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[str, RoundsTarget]:
+    """The last user's last rating, of an item that nobody, one other user or everybody alike has rated; and a user.
+
+    Two tastes and one column put neighbours nearly as far apart in every step but the first as anything can.
     """
-    rng = np.random.default_rng(5)
-    others = (rng.random((40, 40)) < 0.4).astype(np.float64)
+    users = tuple(f"{at}" for at in range(2 * _FOLLOWERS))
+    sides = np.where(np.arange(2 * _FOLLOWERS) % 2, 1.0, -1.0)[:, None].astype(np.float32)
+    ways: dict[str, Spectral | Guided] = {
+        "spectral": Spectral(dim=1),
+        "guided": Guided(guide=GuideOf(sides, users), dim=1),
+        "guided, one round": Guided(guide=GuideOf(sides, users), dim=1, refine=False),
+    }
+    found = {
+        f"{way}: {name}": RoundsTarget(strategy, *pair)
+        for name, pair in _ratings_after().items()
+        for way, strategy in ways.items()
+    }
+    before, after = _ratings_after()["a popular item"]
+    everybody = Spectral(dim=1, learn_from=LearnFrom.ALL)
+    found["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
+    found["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
+    before, after = two_tastes(), two_tastes()
+    after[-1] = 1 - before[-1]
+    for way, strategy in ways.items():
+        found[f"{way}: a user replaced"] = RoundsTarget(
+            strategy, before, after, bounds=Bounds(clip=float(_ITEMS)), unit=Unit.USER
+        )
+    return {name: replace(target, epsilon=epsilon, noise_scale=noise_scale) for name, target in found.items()}
+
+
+def _ratings_after() -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Without and with the last user's rating of the last item, which so many others have rated."""
     found = {}
-    for name, raters in (("the first rating of an item", 0), ("the second rating", 1), ("a popular item", 39)):
-        after = others.copy()
-        after[:, -1] = 0
-        after[:raters, -1] = 1
-        after[-1] = 1
+    for name, others in (("the first rating of an item", 0), ("the second rating", 1), ("a popular item", _FOLLOWERS)):
+        after = two_tastes()
+        after[: max(0, len(after) - 2 * others - 1), -1] = 0  # users of one taste are every second one
         before = after.copy()
         before[-1, -1] = 0
-        found[name] = SpectralTarget(before, after, epsilon=epsilon, noise_scale=noise_scale, dim=1)
-    before, after = others.copy(), others.copy()
-    before[-1] = np.arange(40) < 20
-    after[-1] = 1 - before[-1]
-    bounds = Bounds(clip=2.0)
-    found["a user replaced"] = SpectralTarget(before, after, epsilon, bounds, Unit.USER, noise_scale=noise_scale)
+        found[name] = before, after
     return found

@@ -1,0 +1,44 @@
+"""The steps of a learnt strategy laid open: the real code, with what every step adds up seen from outside.
+
+Strategies keep the outputs of their steps to themselves. Here they run as they are, but the function that adds noise is
+replaced for the time being by one that takes notes, and that can put in what an adversary has seen for what would have
+come out: the next step then goes on from there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+from unittest.mock import patch
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.privacy.steps import Step
+from pricdr.privacy.strategies import item_model, rounds
+from pricdr.privacy.sums import noisy_sums
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+Transcript: TypeAlias = dict[str, FloatArray]
+"""What every step gave, by its name."""
+
+
+@contextmanager
+def laid_open(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transcript]:
+    """A transcript that fills as steps are run; they go on from what was ``seen``, where anything was."""
+    found = Transcript()
+    told = {} if seen is None else seen
+
+    def noting(*args: Any, step: Step, **rest: Any) -> FloatArray:  # noqa: ANN401
+        found[step.name] = noisy_sums(*args, step=step, **rest)
+        return told.get(step.name, found[step.name]).copy()
+
+    with patch.object(rounds, "noisy_sums", noting), patch.object(item_model, "noisy_sums", noting):
+        yield found
+
+
+@contextmanager
+def starting_from(rows: FloatArray) -> Iterator[None]:
+    """Item models start from these rows instead of random ones."""
+    start: Callable[..., FloatArray] = lambda *_: rows  # noqa: E731
+    with patch.object(item_model, "unit_gaussian_rows", start):
+        yield

@@ -160,6 +160,9 @@ def _check_terms(terms: Terms) -> None:
     if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
         raise VerificationError("the guide lacks every listed user")
     total = total_mu(terms.settled) if terms.noisy else math.inf
+    if terms.schema_version > 1 and terms.noisy:
+        for one in terms.settled:
+            _agree(f"the share of step {one.step.name!r}", _step(one, terms).share, one.step.share)
     if terms.chosen is not None and terms.noisy:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))

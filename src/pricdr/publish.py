@@ -31,7 +31,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import MOST_RATINGS, Declared, Settled, noiseless, settle, total_mu, total_numbers
+from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
 from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral, Strategy
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
@@ -100,8 +100,8 @@ def publish(
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
-    strategy = strategy.resolved(guarantee, selected.users)
     guide = _guide_statement(strategy, selected.users, allow_not_private_guide)
+    strategy = strategy.resolved(guarantee, selected.users)
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
@@ -142,6 +142,8 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
         raise InputError(f"none of the {len(selected.items):,} listed items occurs in the ratings: is it another list?")
     if len(selected.items) > MOST_ITEMS:
         raise InputError(f"{len(selected.items):,} items are more than the {MOST_ITEMS:,} that sums are exact for")
+    if len(selected.users) > MOST_USERS:
+        raise InputError(f"{len(selected.users):,} users are more than the {MOST_USERS:,} that sums are exact for")
     if len(ratings) > MOST_RATINGS:
         raise InputError(f"{len(ratings):,} ratings are more than the {MOST_RATINGS:,} that sums are exact for")
     if users is not None and not set(selected.users) & set(ratings.users):

@@ -154,15 +154,18 @@ class _Pair:
 
     @classmethod
     def of(cls, subject: Subject) -> "_Pair":
-        payers = {one.step.payer for one in subject.settled}
-        most = max(payers, key=lambda payer: total_mu(one for one in subject.settled if one.step.payer is payer))
-        return cls(
-            tuple(
-                worst_case(one, subject.strategy, subject.declared)
-                for one in subject.settled
-                if one.step.payer is most and one.step.name != "dimension"
+        """The pair that is further apart, of a change among those who pay for one group of steps or for the other."""
+        pairs = [
+            cls(
+                tuple(
+                    worst_case(one, subject.strategy, subject.declared)
+                    for one in subject.settled
+                    if one.step.payer is payer and one.step.name != "dimension"
+                )
             )
-        )
+            for payer in {one.step.payer for one in subject.settled}
+        ]
+        return max(pairs, key=lambda pair: pair.distance)
 
     @property
     def distance(self) -> float:

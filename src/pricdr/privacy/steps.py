@@ -20,6 +20,8 @@ from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 _FINEST_BITS: Final = 20
 """Binary places below one grid step that products carry before they are rounded to it."""
 _LARGEST_SUM_BITS: Final = 62
+MOST_USERS: Final = 1 << 27
+"""Users that a release can have: whole numbers hold the sum of any guide over them."""
 MOST_RATINGS: Final = 1 << 33
 """Ratings that a release can be made of."""
 _SAFE: Final = 1 + 1e-6

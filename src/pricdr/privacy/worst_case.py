@@ -104,6 +104,8 @@ def _given(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
     """One rating, or a whole user's, of items that point one way, or the other."""
     vectors = np.zeros((2, one.step.numbers))
     vectors[:, 0] = 1.0, -1.0
+    if one.step.numbers > 1:  # a last column that counts, where the step has one
+        vectors[:, -1] = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1))
     value, change = _units(declared)
     low, high = ([0, 0], [change, 0]) if declared.unit is Unit.RATING else ([0, change], [change, 0])
     return _sums(one, _matrix([low]), vectors, value), _sums(one, _matrix([high]), vectors, value)

@@ -107,7 +107,10 @@ def user_rows(name: str, entries: Entries, items: Float64Array, run: Run, secret
 
 
 def spread(declared: Declared) -> int:
-    """Most units of ratings that a neighbouring change moves behind one number; see :class:`Step`."""
+    """Most units of ratings behind one number that a neighbouring change can touch; see :class:`Step`.
+
+    A user's units before and after both count, twice what is needed: that covers sums of squares beyond 2^53.
+    """
     return declared.bounds.levels if declared.unit is Unit.RATING else 2 * declared.bounds.most_units
 
 
@@ -158,8 +161,10 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
     with erasing() as inner:  # as long as the guide, and of no use afterwards
         totals = inner.keep(np.asarray(entries.listed.sum(axis=1)).reshape(1, -1))
         vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
+        one_row = sp.csr_array(totals)
+        inner.keep(one_row.data)
         found = noisy_sums(
-            sp.csr_array(totals),
+            one_row,
             vectors,
             step=run.step(name),
             grid=run.grid(name),

@@ -8,7 +8,7 @@ import numpy as np
 
 from pricdr.data.ratings import CSR, Ids
 from pricdr.errors import ParameterError, require_count
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
@@ -135,7 +135,8 @@ class Spectral:
 
     def _item_steps(self, declared: Declared) -> list[Step]:
         assert self.dim is not None
-        hashed = declared.items is None
+        # Ratings of one user add up in a bucket; where a clip bounds a user's sum, it bounds that too.
+        several = BUCKET_CAP if declared.items is None and declared.unit is Unit.RATING else 1
         rows = self.buckets if declared.items is None else declared.items
         numbers = self._rounds(self.dim).widths[0] + 1
         return [
@@ -148,7 +149,7 @@ class Spectral:
                 numbers=numbers,
                 moved=rows * numbers,
                 most=MOST_RATINGS,
-                spread=spread(declared) * (BUCKET_CAP if hashed else 1),
+                spread=spread(declared) * several,
                 kind=Kind.COUNTED,
                 published=False,
                 payer=Payer.UNLISTED,

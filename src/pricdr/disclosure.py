@@ -138,7 +138,7 @@ def _steps(c: Certificate) -> list[str]:
         return []
     return [
         f"Step {number} of {len(c.steps)}, {step.name}: {step.purpose}. "
-        + f"{step.rows:,} rows of {step.numbers:,} noisy numbers"
+        + f"{step.rows:,} row{'' if step.rows == 1 else 's'} of {step.numbers:,} noisy numbers"
         + ("" if step.published else ", not published")
         + f"; sensitivity {step.sensitivity:.4g}, sigma {step.sigma:.4g}"
         + ("" if step.mu is None else f", mu {step.mu:.4g}")

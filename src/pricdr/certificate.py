@@ -143,8 +143,8 @@ class Certificate(_Part):
     mu: float | None = Field(description="of the whole release, every step counted")
     grid: float = Field(gt=0)
     strategy: StrategyStatement
-    users: int = Field(ge=1)
-    items: int | None = Field(default=None, ge=1, description="size of the declared item universe")
+    users: int = Field(ge=1, le=1 << 27)
+    items: int | None = Field(default=None, ge=1, le=1 << 24, description="size of the declared item universe")
     dim: int = Field(ge=1)
     steps: list[StepStatement] = Field(default_factory=list, max_length=64)
     guide: GuideStatement | None = None

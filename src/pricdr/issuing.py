@@ -114,7 +114,7 @@ def check(certificate: Certificate) -> None:
     """Issue the certificate again from its own terms; :class:`VerificationError` names the first field that differs."""
     try:
         again = issue(Terms.of(certificate))
-    except ParameterError as error:
+    except (ParameterError, ArithmeticError) as error:
         raise VerificationError(f"the certificate contradicts itself: {error}") from error
     for name in type(certificate).model_fields:
         if name in {"files", "signed_by"}:
@@ -160,9 +160,6 @@ def _check_terms(terms: Terms) -> None:
     if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
         raise VerificationError("the guide lacks every listed user")
     total = total_mu(terms.settled) if terms.noisy else math.inf
-    if terms.schema_version > 1 and terms.noisy:
-        for one in terms.settled:
-            _agree(f"the share of step {one.step.name!r}", _step(one, terms).share, one.step.share)
     if terms.chosen is not None and terms.noisy:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))

@@ -107,6 +107,14 @@ def publish(
     )
     plan = _plan(guarantee, strategy, declared, Calibration(calibration), source)
     unlisted = _unlisted(ratings, strategy, selected)
+    inputs = InputStatement(
+        threshold=ratings.threshold,
+        user_list="read off the ratings" if users is None else "declared",
+        item_universe=_item_universe(strategy, items),
+        filtered_by=ratings.filtered_by,
+    )
+    if strategy.dim is not None:  # what cannot be certified must not be paid for either
+        issue(_terms(plan, declared, inputs, None, None, guide))
     balance = None if ledger is None else _spend(plan, ledger)
     entries = Entries.of(
         selected, bounds, summed=strategy.learns, universe_declared=items is not None, unlisted=unlisted
@@ -117,15 +125,9 @@ def publish(
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
         if strategy.dim is None:
             chosen = _choose_dim(entries, plan, randomness)
-            plan = _with_dim(plan, chosen.dim, declared)
+            plan = _with_dim(plan, chosen.dim)
         run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=progress)
         matrix = plan.strategy.publish(entries, run)
-    inputs = InputStatement(
-        threshold=ratings.threshold,
-        user_list="read off the ratings" if users is None else "declared",
-        item_universe=_item_universe(strategy, items),
-        filtered_by=ratings.filtered_by,
-    )
     certificate = issue(_terms(plan, declared, inputs, balance, chosen, guide))
     return Release(matrix, selected.users, certificate)
 
@@ -201,7 +203,7 @@ def _choose_dim(entries: Entries, plan: _Plan, randomness: Randomness) -> Chosen
     )
 
 
-def _with_dim(plan: _Plan, dim: int, declared: Declared) -> _Plan:
+def _with_dim(plan: _Plan, dim: int) -> _Plan:
     """The plan with a dimension that was paid for: the noise stays as settled, there are only fewer columns."""
     strategy = plan.strategy.with_dim(dim)
     mean, rows = plan.settled
@@ -240,7 +242,7 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
     if not promise.private and not allow_not_private:
         raise InputError(
             "the guide is marked NOT PRIVATE: it protects nobody on the other side "
-            "(--allow-not-private-guide if that is known and meant)"
+            "(allow_not_private_guide, or --allow-not-private-guide, if that is known and meant)"
         )
     return GuideStatement(
         sha256=release.sha256(),

@@ -142,3 +142,14 @@ def test_a_cold_user_with_ratings_is_a_contradiction():
     split = leave_one_out(_ratings(), seed=0)
     with pytest.raises(InputError, match="cold user has ratings"):
         Split(split.train, split.validation, split.test, np.ones(60, dtype=bool), seed=0)
+
+
+def test_the_training_part_says_that_it_is_one():
+    """One rating more can deal the held-out items of others anew: a release of the rest has to disclose the split."""
+    ratings = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
+    ratings = ratings.select(items=tuple(f"i{n}" for n in range(400)))
+    split = leave_one_out(ratings, seed=1)
+    assert split.train.filtered_by == "the training part of a split"
+    assert leave_one_out(ratings.disclosing("a 5-core"), seed=1).train.filtered_by == (
+        "a 5-core, the training part of a split"
+    )

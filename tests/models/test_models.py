@@ -311,3 +311,11 @@ def test_a_model_of_impossible_arrays_is_refused():
 
 def _rest(model):
     return model.items, model.user_vectors, model.item_vectors, model.item_bias, model.seen, model.in_release
+
+
+def test_rows_too_large_to_square_are_scaled_like_any_others():
+    target = Ratings.from_triples(["a", "b", "c", "d"], ["x", "x", "y", "y"])
+    rows = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    plain, huge = (Inputs.of(target, Rows(rows * np.float32(scale), target.users)).source for scale in (1.0, 1e25))
+    assert np.isfinite(huge).all()
+    np.testing.assert_allclose(huge, plain, rtol=1e-4, atol=1e-5)

@@ -94,11 +94,11 @@ def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | No
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
     from pricdr.privacy.strategies import Features
-    from pricdr.privacy.strategies.dims import dim_for
+    from pricdr.privacy.strategies.dims import default_dim
 
     require_count(users=users)
     if isinstance(strategy, Features) and strategy.dim is None:  # no table to count columns of
-        strategy = strategy.with_dim(dim_for(guarantee))
+        strategy = strategy.with_dim(default_dim(guarantee))
     return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 
 

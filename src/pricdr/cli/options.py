@@ -49,7 +49,7 @@ class UnitName(StrEnum):
 
 def _parse_dim(name: StrategyName, dim: str | None, guarantee: "Guarantee") -> int | None:
     """A number of columns; None leaves it open: jlt and sjlt then pay for the choice, features look at their table."""
-    from pricdr.privacy.strategies.dims import auto_dim, dim_for
+    from pricdr.privacy.strategies.dims import auto_dim, default_dim
 
     projection = name in (StrategyName.JLT, StrategyName.SJLT)
     if dim is None and projection:
@@ -57,7 +57,7 @@ def _parse_dim(name: StrategyName, dim: str | None, guarantee: "Guarantee") -> i
     if dim in (None, "auto"):
         if projection or name is StrategyName.FEATURES:
             return None
-        return dim_for(guarantee) if dim is None else auto_dim(guarantee)
+        return default_dim(guarantee) if dim is None else auto_dim(guarantee)
     try:
         return int(dim)
     except ValueError as error:

@@ -142,13 +142,14 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
     ratings = reading.ratings
     say(reading.summary())
     say("ids are kept as text, byte for byte")
-    if listed is None and _learns_from_all(strategy):
-        warn("--learn-from all without --users: all users are listed, so there is nobody else to learn from")
+    others = 0 if listed is None else len(set(ratings.users) - set(listed))
+    if not others and _learns_from_all(strategy):
+        warn("--learn-from all: every user is listed, so there is nobody else to learn from")
     if listed is not None:
         absent = len(set(listed) - set(ratings.users))
         say(
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
-            f"{len(set(ratings.users) - set(listed)):,} users of the ratings are not listed and {_others(strategy)}"
+            f"{others:,} users of the ratings are not listed and {_others(strategy) if others else 'left out'}"
         )
     if universe is None and isinstance(strategy, Features) and strategy.features is not None:
         universe = strategy.features.items

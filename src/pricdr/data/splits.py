@@ -102,7 +102,7 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
     negatives = _draw_negatives(ratings.matrix, evaluated, 2 * NEGATIVES, simulation.generator("negatives"))
     indices = ratings.matrix.indices.astype(np.int64)
     return Split(
-        train=ratings.only(keep),
+        train=_part_of(ratings, keep),
         validation=HeldOut(evaluated, indices[starts + second], negatives[:, :NEGATIVES]),
         test=HeldOut(evaluated, indices[starts + first], negatives[:, NEGATIVES:]),
         cold=hidden,
@@ -147,11 +147,22 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
     if missing.any():
         user, item = divmod(int(out[missing][0]), len(ratings.items))
         raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
-    train = ratings.only(~np.isin(codes, out))
+    train = _part_of(ratings, ~np.isin(codes, out))
     empty = np.diff(train.matrix.indptr) == 0
     cold = np.zeros(len(ratings.users), dtype=bool)
     cold[test.users] = empty[test.users]
     return Split(train, validation, test, cold, seed=None, not_evaluated=len(ratings.users) - len(test))
+
+
+def _part_of(ratings: Ratings, keep: BoolArray) -> Ratings:
+    """The training part, marked: one rating more can deal the held-out items of others anew.
+
+    So a release of the training part, a guide say, keeps its promise for that part as it was split, and its
+    certificate says so.
+    """
+    rule = "the training part of a split"
+    before = ratings.filtered_by
+    return ratings.only(keep).disclosing(rule if before is None else f"{before}, {rule}")
 
 
 def _newcomers(users: int, candidates: IntArray, cold: float, simulation: Simulation) -> BoolArray:

@@ -17,6 +17,9 @@ BoolArray = npt.NDArray[np.bool_]
 _LONGEST = 10.0
 """In median lengths: a longer release row is shortened to this, so that a few cannot flatten all others."""
 
+_SQUARES_FIT = 1e15
+"""Up to here sums of squares fit single precision; the scale of a release is taken out anyway."""
+
 
 class ReleaseRows(Protocol):
     """What a model needs of a :class:`pricdr.Release`: the noisy rows and whose they are."""
@@ -94,6 +97,9 @@ def unit_rows(rows: Float32Array) -> Float32Array:
 def _shortened(matrix: Float32Array) -> Float32Array:
     """Return the rows centred, none of them longer than ten times the median length."""
     # Measured from the median: a single far row moves the mean, and then every row is far from it.
+    largest = float(np.abs(matrix).max(initial=0.0))
+    if largest > _SQUARES_FIT:
+        matrix = matrix / np.float32(largest)
     around = matrix - np.median(matrix, axis=0)
     lengths = np.linalg.norm(around, axis=1)
     longest = _LONGEST * float(np.median(lengths))

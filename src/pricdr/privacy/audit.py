@@ -165,7 +165,10 @@ class _Pair:
             )
             for payer in {one.step.payer for one in subject.settled}
         ]
-        return max(pairs, key=lambda pair: pair.distance)
+        furthest = max(pairs, key=lambda pair: pair.distance)
+        if not furthest.distance:
+            raise ParameterError("rounding hides every change beside so much noise: there is nothing to audit")
+        return furthest
 
     @property
     def distance(self) -> float:

@@ -148,9 +148,9 @@ def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[Settled, ...]:
     return tuple(Settled(step, Grid.noiseless(bounds)) for step in steps)
 
 
-def total_mu(settled: Iterable[Settled], *, factor: float = 1.0) -> float:
+def total_mu(settled: Iterable[Settled]) -> float:
     """μ of all steps together; the payers are different people, so the group that pays more decides."""
-    return max((factor * composed_mu(one.mu for one in group) for group in _groups(settled)), default=0.0)
+    return max((composed_mu(one.mu for one in group) for group in _groups(settled)), default=0.0)
 
 
 def total_numbers(settled: Iterable[Settled]) -> int:
@@ -174,8 +174,9 @@ def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> 
     rounding = step.rounding(Grid(sigma, sigma / finest, MAX_REFINEMENT))
     if rounding > _MOST_LOST * allowed:
         raise ParameterError(
-            f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} rows of {step.numbers}: rounding alone "
+            f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} x {step.numbers} numbers: rounding alone "
             f"would take {rounding / allowed:.0%} of the budget of step {step.name!r}"
+            + ("" if bounds.clip is None else f" (a clip below {bounds.clip:g} would help)")
         )
     grid_step = step.sensitivity / (allowed - rounding)
     return Settled(step, Grid(finest * grid_step, grid_step, MAX_REFINEMENT))

@@ -64,6 +64,8 @@ def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, 
         prior: added under the root, in squared ratings: columns with few raters get short vectors.
         secrets: where what is computed here is kept for erasing.
     """
+    if not prior >= 0:  # the theorem needs it, whoever calls
+        raise ParameterError(f"the prior under the root must be zero or more, got {prior!r}")
     sums = secrets.keep(matrix.T @ guide)
     # In doubles: squares of finely divided ratings could overflow whole numbers.
     squares = secrets.keep(np.asarray(matrix.astype(np.float64).power(2).sum(axis=0)))

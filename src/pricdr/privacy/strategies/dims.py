@@ -25,10 +25,10 @@ def require_learnt_dim(dim: int | None) -> int | None:
     return int(dim)
 
 
-def dim_for(guarantee: Guarantee) -> int:
+def default_dim(guarantee: Guarantee) -> int:
     """The default: eight, or four below ε = 4, since with more noise fewer and stronger directions carry more.
 
-    >>> dim_for(Guarantee(epsilon=2, delta=1e-6)), dim_for(Guarantee(epsilon=4, delta=1e-6))
+    >>> default_dim(Guarantee(epsilon=2, delta=1e-6)), default_dim(Guarantee(epsilon=4, delta=1e-6))
     (4, 8)
     """
     return MANY if guarantee.epsilon >= ENOUGH_FOR_MANY else FEW

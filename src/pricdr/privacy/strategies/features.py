@@ -13,7 +13,7 @@ from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import dim_for
+from pricdr.privacy.strategies.dims import default_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.randomness import Randomness
 
@@ -54,7 +54,7 @@ class Features:
             raise ParameterError("strategy features needs item features")
         if not self.features.tells_apart():
             raise InputError("the item features are the same for all items: they cannot tell anybody apart")
-        return self if self.dim is not None else self.with_dim(min(dim_for(guarantee), self.features.rows.shape[1]))
+        return self if self.dim is not None else self.with_dim(min(default_dim(guarantee), self.features.rows.shape[1]))
 
     def parameters(self) -> dict[str, float]:
         """None beyond the dimension."""
@@ -63,7 +63,9 @@ class Features:
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> "Features":
         """The strategy that a certificate describes, without its table."""
-        return cls(dim=dim, **parameters)  # type: ignore[arg-type]
+        if parameters:
+            raise ParameterError("item features have no parameters")
+        return cls(dim=dim)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """One step."""

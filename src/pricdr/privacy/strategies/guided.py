@@ -13,7 +13,7 @@ from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import dim_for, require_learnt_dim
+from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
@@ -76,7 +76,7 @@ class Guided:
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> "Guided":
         """With the dimension that suits ε; a guide that cannot be used is refused."""
-        found = self if self.dim is not None else self.with_dim(dim_for(guarantee))
+        found = self if self.dim is not None else self.with_dim(default_dim(guarantee))
         found.guide_for(users)
         return found
 
@@ -117,7 +117,7 @@ class Guided:
             absent = next(user for user, there in zip(users, present, strict=True) if not there)
             raise InputError(
                 f"the guide lacks {int((~present).sum()):,} of {len(users):,} listed users, {absent!r} for one: "
-                "was it made for another list? (--fill-guide gives them a row of zeros)"
+                "was it made for another list? (allow_missing, or --fill-guide, gives them a row of zeros)"
             )
         width = self._rounds(self.dim).widths[0]
         found = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)

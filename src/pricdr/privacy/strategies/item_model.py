@@ -13,11 +13,14 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_positive
 from pricdr.privacy.run import Run, Secrets
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
 from pricdr.randomness import Stream
 
+MOST_ROUNDS: Final = 8
+LEAST_FLOOR: Final = 1e-6
 BUCKET_CAP: Final = 16
 """Ratings of one user that count in one bucket. A cap on single entries moves no further than the entries do."""
 
@@ -34,6 +37,15 @@ class ItemModel:
     """Added under the root of a user's vector: users with few ratings get short ones."""
     floor: float
     """Of the largest eigenvalue: directions below it are not amplified further."""
+
+    def __post_init__(self) -> None:
+        require_count(dim=self.dim, rounds=self.rounds)
+        if self.rounds > MOST_ROUNDS:
+            raise ParameterError(f"an item model has at most {MOST_ROUNDS} rounds, got {self.rounds:,}")
+        require_positive(count_weight=self.count_weight)
+        require_not_negative(user_prior=self.user_prior)
+        if not LEAST_FLOOR <= self.floor < 1:
+            raise ParameterError(f"floor must lie in [{LEAST_FLOOR:g}, 1), got {self.floor!r}")
 
     def learn(self, entries: CSR, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
         """Unit rows, one per item (or bucket), private like everything the rounds' noise has passed.

@@ -13,7 +13,7 @@ from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
 from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import dim_for, require_learnt_dim
+from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -23,7 +23,6 @@ SHARES: Final = (0.1, 0.1, 0.2, 0.6)
 WIDE: Final = 16
 """Columns of the first rounds: a random start needs some room to find what matters."""
 MEDIUM: Final = 8
-_LEAST_FLOOR: Final = 1e-6
 
 
 class LearnFrom(Enum):
@@ -66,8 +65,6 @@ class Spectral:
         require_count(buckets=self.buckets)
         if self.buckets > MOST_ITEMS:
             raise ParameterError(f"at most {MOST_ITEMS:,} buckets, got {self.buckets:,}")
-        if not _LEAST_FLOOR <= self.floor < 1:
-            raise ParameterError(f"floor must lie in [{_LEAST_FLOOR:g}, 1), got {self.floor!r}")
         self._model(self.dim or 1)
         self._rounds(self.dim or 1)
 
@@ -77,7 +74,7 @@ class Spectral:
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> "Spectral":
         """With the dimension that suits ε."""
-        return self if self.dim is not None else self.with_dim(dim_for(guarantee))
+        return self if self.dim is not None else self.with_dim(default_dim(guarantee))
 
     def parameters(self) -> dict[str, float]:
         """Every constant of the method; shares and widths of the rounds are in the steps."""

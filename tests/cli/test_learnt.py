@@ -162,7 +162,7 @@ def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, led
 def test_learning_from_all_without_a_list_has_nobody_else_to_learn_from(here, source, pricdr):
     outcome = pricdr("publish", source, *PROMISE, "--learn-from", "all", "--out", "release")
     assert outcome.code == 0
-    assert "warning: --learn-from all without --users: all users are listed" in outcome.err
+    assert "warning: --learn-from all: every user is listed" in outcome.err
     assert pricdr("verify", "release").code == 0
 
 

@@ -102,12 +102,13 @@ def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):
         {"item_prior": -1.0},
         {"centring": 1.0},
         {"percentile": 0.0},
+        {"learn_from": "nobody"},
     ],
     ids=str,
 )
 def test_constants_that_would_void_the_theorem_are_refused(wrong):
     with pytest.raises(ParameterError):
-        Spectral(dim=4, learn_from="all", **wrong)
+        Spectral(**{"dim": 4, "learn_from": "all", **wrong})
 
 
 def test_the_item_model_checks_its_own_constants():

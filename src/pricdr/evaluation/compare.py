@@ -28,6 +28,18 @@ def standard_error(values: FloatArray) -> float:
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
+def clearly_above(own: FloatArray, other: FloatArray) -> bool:
+    """Return whether one model beats another, user by user, by more than a standard error; no for a single user.
+
+    The rule by which every method decides whether a release is worth using.
+
+    >>> clearly_above(np.array([1.0, 1.0, 1.0]), np.array([0.0, 0.5, 0.0])), clearly_above(np.ones(1), np.zeros(1))
+    (True, False)
+    """
+    gain = own - other
+    return bool(gain.mean() > standard_error(gain))
+
+
 def compare(left: FloatArray, right: FloatArray, *, seed: int = 0, confidence: float = 0.95) -> Difference:
     """Compare two models user by user.
 

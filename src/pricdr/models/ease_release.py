@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
-from pricdr.evaluation.compare import standard_error
+from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import UNRECORDED, ReleaseMethod
@@ -81,8 +81,7 @@ def _gated(model: Factors, validation: HeldOut) -> Factors:
     if not len(cold):
         return model
     own, popularity = (per_user(sampled_ranks(scored.score_candidates, cold))["NDCG@10"] for scored in (model, popular))
-    gain = own - popularity
-    return model if gain.mean() > standard_error(gain) else popular
+    return model if clearly_above(own, popularity) else popular
 
 
 def _only(vectors: Vectors, keep: BoolArray) -> Vectors:

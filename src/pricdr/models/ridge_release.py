@@ -11,7 +11,7 @@ import torch
 from pricdr.data.ratings import CSR, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
-from pricdr.evaluation.compare import standard_error
+from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import FloatArray, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import UNRECORDED, ReleaseMethod
@@ -75,8 +75,7 @@ class RidgeRelease(ReleaseMethod):
         judged = validation.only(cold) if cold.any() else validation
         models = (decoder.model(*choice) for choice in product(REGULARISATIONS, SCALES))
         best = max(models, key=lambda model: float(_ndcg(model, judged).mean()))
-        gain = _ndcg(best, judged) - _ndcg(popular, judged)
-        return best if gain.mean() > standard_error(gain) else popular
+        return best if clearly_above(_ndcg(best, judged), _ndcg(popular, judged)) else popular
 
 
 class _Decoder:

@@ -17,7 +17,7 @@ from torch import Tensor
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError, require_not_negative, require_share
-from pricdr.evaluation.compare import standard_error
+from pricdr.evaluation.compare import clearly_above
 from pricdr.models.evidence import has_evidence
 from pricdr.models.factors import Factors
 from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
@@ -207,8 +207,7 @@ class SourceRun:
             return 0.0
         found = {gate: ndcg_by_user(self._scorer(users(gate)), held_out, self.device) for gate in GATES}
         best = max(GATES, key=lambda gate: (found[gate].mean(), gate))
-        gain = found[best] - found[0.0]
-        return best if gain.mean() > standard_error(gain) else 0.0
+        return best if clearly_above(found[best], found[0.0]) else 0.0
 
     def _source_rows(self, users: Tensor, *, training: bool = False) -> Tensor | Bags:
         if isinstance(self.source, SparseRows):

@@ -67,10 +67,8 @@ class Rounds:
         return self._from(1, entries, start, run, secrets)
 
     def publish_from(self, entries: Entries, items: Float64Array, run: Run, secrets: Secrets) -> Float64Array:
-        """The same, where the first round adds up given item vectors."""
-        first = user_rows(_rows(1, last=len(self.shares) == 1), entries, items, run, secrets)
-        if len(self.shares) == 1:
-            return first
+        """The same, where the first of several rounds adds up given item vectors."""
+        first = user_rows(_rows(1, last=False), entries, items, run, secrets)
         return self._from(2, entries, self._guide(first, 2, run), run, secrets)
 
     def _from(self, number: int, entries: Entries, along: IntegerArray, run: Run, secrets: Secrets) -> Float64Array:

@@ -33,6 +33,14 @@ class LearnFrom(Enum):
     """Users outside the list give the first round its item vectors; rows of theirs are never made."""
 
 
+def _learn_from(given: LearnFrom | str) -> LearnFrom:
+    """The member, or the one that a text names."""
+    try:
+        return LearnFrom(given)
+    except ValueError as error:
+        raise ParameterError(f"learn_from must be listed or all, got {given!r}") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class Spectral:
     """Rounds from a random start: users' noisy rows guide the next round, and the last round's are published.
@@ -61,7 +69,7 @@ class Spectral:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", require_learnt_dim(self.dim))
-        object.__setattr__(self, "learn_from", LearnFrom(self.learn_from))  # "all" will do
+        object.__setattr__(self, "learn_from", _learn_from(self.learn_from))
         require_count(buckets=self.buckets)
         if self.buckets > MOST_ITEMS:
             raise ParameterError(f"at most {MOST_ITEMS:,} buckets, got {self.buckets:,}")

@@ -173,9 +173,10 @@ def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> 
     allowed = finest * step.sensitivity / sigma
     rounding = step.rounding(Grid(sigma, sigma / finest, MAX_REFINEMENT))
     if rounding > _MOST_LOST * allowed:
+        taken = "all" if rounding >= allowed else f"{rounding / allowed:.0%}"
         raise ParameterError(
             f"epsilon {guarantee.epsilon:g} is too small for {step.rows:,} x {step.numbers} numbers: rounding alone "
-            f"would take {rounding / allowed:.0%} of the budget of step {step.name!r}"
+            f"would take {taken} of the budget of step {step.name!r}"
             + ("" if bounds.clip is None else f" (a clip below {bounds.clip:g} would help)")
         )
     grid_step = step.sensitivity / (allowed - rounding)

@@ -12,14 +12,22 @@ import math
 from numbers import Integral
 
 
+def printable(text: str) -> str:
+    r"""``text`` with everything escaped that a terminal might act on.
+
+    >>> printable("a\x1b[2Jb")
+    'a\\u001b[2Jb'
+    """
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
 class PriCDRError(Exception):
     """Anything this library refuses to do, in one line: whatever a hostile value in the message tries to print."""
 
     exit_code = 2
 
     def __init__(self, message: str) -> None:
-        flat = message.replace("\r", "").replace("\n", " ")
-        super().__init__("".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in flat))
+        super().__init__(printable(message.replace("\r", "").replace("\n", " ")))
 
 
 class InputError(PriCDRError, ValueError):

@@ -354,7 +354,7 @@ def test_a_readme_that_says_something_else_is_noticed(folder):
             lambda f: f.with_columns(user=pl.when(pl.col("user") == "alice").then(pl.lit("")).otherwise("user")),
             "must not be empty",
         ),
-        (lambda f: f.head(0), "holds 0 rows of 5"),
+        (lambda f: f.head(0), "holds 0 rows, 6 are stated"),
         (
             lambda f: f.with_columns(pl.col("vector").cast(pl.Array(pl.Float64, 5))),
             "Float64, shape=.5,.*, vectors must be there",

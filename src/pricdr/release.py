@@ -209,7 +209,7 @@ def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) 
         if parquet.size < cells:
             raise VerificationError(f"{MATRIX} has {parquet.size:,} bytes, which does not fit {users:,} users")
         expected = certificate.files.get(MATRIX) if verified else None
-        read = parquet.read(("user", As.TEXT), ("vector", As.VECTORS), whole=verified, sha256=expected)
+        read = parquet.read(("user", As.TEXT), ("vector", As.VECTORS), whole=verified, sha256=expected, rows=users)
     if [column.name for column in read.columns] != ["user", "vector"] or read.columns[0].kind != "text":
         raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
     text, vectors = read.found

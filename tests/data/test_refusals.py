@@ -55,7 +55,7 @@ TEXT_CASES = {
     "blank but for a space": ("r.csv", "user,item\na,b\n \n", ["row 2 (line 3)", "too short"]),
     "quote never closed": ("r.csv", 'user,item\n"a,b\nc,d\n', ["row 1", "never closed"]),
     "text after a quote": ("r.csv", 'user,item\na,b\n"c"d,e\n', ["row 2", "closing quote"]),
-    "bare carriage return": ("r.csv", "user,item\ra,b\rc,d", ["line 1", "control character"]),
+    "bare carriage return": ("r.csv", "user,item\ra,b\rc,d", ["line 1", "carriage return"]),
     "empty user": ("r.csv", "user,item\na,b\n,c\n", ["row 2 (line 3)", "user id is empty"]),
     "empty item": ("r.csv", "user,item\na,\n", ["row 1 (line 2)", "item id is empty"]),
     "quoted empty user": ("r.csv", 'user,item\n"",c\n', ["row 1 (line 2)", "user id is empty"]),

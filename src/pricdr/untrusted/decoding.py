@@ -61,13 +61,16 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
     """Three messages: the hash, what the bytes show, and what polars makes of them.
 
     ``request`` says: ``columns``, by name or position, with what they are to become; ``whole``, to read all of it into
-    memory first, hash it and account for every byte of it; ``memory``, the most that may be used.
+    memory first, hash it and account for every byte of it; ``rows``, how many there must be;
+    ``memory``, the most that may be used.
     """
     whole = bool(request["whole"])
     content = read_all(descriptor, int(request["size"]) + 1) if whole else b""
     yield {"sha256": hashlib.sha256(content).hexdigest() if whole else None}, {}
     try:
         footer = read_footer(_Held(content) if whole else _Open(descriptor))
+        if request["rows"] not in (None, footer.rows):
+            raise LayoutError(f"it holds {footer.rows:,} rows, {request['rows']:,} are stated")
         weights = account(content, footer) if whole else []
     except LayoutError as error:
         raise RefusedError(str(error)) from error

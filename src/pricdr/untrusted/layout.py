@@ -15,10 +15,13 @@ from pricdr.untrusted.thrift import Struct, ThriftError, read_struct
 _ARROW: Final = b"ARROW:schema"
 _LONGEST_METADATA: Final = 2048
 _LONGEST_AUTHOR: Final = 200
-_LONGEST_HEADER: Final = 96
-"""Bytes of a page header; those without statistics have about 20."""
-_FEWEST_VALUES: Final = 1000
-"""In a page or row group that is not the last of its kind: more of them would be room for something else."""
+_LONGEST_HEADER: Final = 64
+"""Bytes of a page header; they have about 20."""
+_FEWEST_VALUES: Final = 128
+"""In a page or row group that is not the last of its kind: headers take room, and room can be used."""
+_HEADER_FIELDS: Final = {1, 2, 3, 4, 5, 7, 8}
+_PAGE_FIELDS: Final = {5: {1, 2, 3, 4}, 7: {1, 2, 3}, 8: {1, 2, 3, 4, 5, 6, 7}}
+"""Fields of each kind of page; statistics are not among them."""
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _DICTIONARY_INDICES: Final = (2, 8)
 """Encodings whose values are positions in a dictionary."""
@@ -120,8 +123,9 @@ def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> None
     at = seen = 0
     while at < len(content):
         header, begin = read_struct(content, at)
-        if begin - at > _LONGEST_HEADER:
-            raise LayoutError(f"a page header has {begin - at:,} bytes")
+        more = any(header[kind].keys() - fields for kind, fields in _PAGE_FIELDS.items() if kind in header)
+        if begin - at > _LONGEST_HEADER or header.keys() - _HEADER_FIELDS or more:
+            raise LayoutError("a page header states more than it needs to")
         size = whole(header[3], len(content) - begin)
         if header[2] != size:
             raise LayoutError("a page is compressed, and must be stored plainly")

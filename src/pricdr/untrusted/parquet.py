@@ -101,15 +101,28 @@ class Parquet:
         finally:
             os.close(descriptor)
 
-    def read(self, *columns: tuple[str | int, As], whole: bool = False, sha256: str | None = None) -> Read:
+    def read(
+        self,
+        *columns: tuple[str | int, As],
+        whole: bool = False,
+        sha256: str | None = None,
+        rows: int | None = None,
+    ) -> Read:
         """Its rows, the kinds of its columns, its metadata, and these ``columns`` by name or position.
 
         Args:
             columns: which ones, and what they are to become.
             whole: read the file once into memory, and refuse it where any byte of it has no purpose.
             sha256: what the hash of a ``whole`` file must be.
+            rows: how many there must be.
         """
-        request = {"columns": columns, "whole": whole, "size": self.size, "memory": _most_memory()}
+        request = {
+            "columns": columns,
+            "whole": whole,
+            "rows": rows,
+            "size": self.size,
+            "memory": _most_memory(),
+        }
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         answers = ask(request, self._descriptor, seconds=_SECONDS + self.size // _BYTES_A_SECOND)
         try:

@@ -88,6 +88,8 @@ def _varint(content: bytes | memoryview, at: int) -> tuple[int, int]:
         part, at = _byte(content, at)
         number |= (part & 127) << shift
         if part < 128:
+            if shift and not part:
+                raise ThriftError("a number is written with more bytes than it has")
             return number, at
     raise ThriftError("a number has more than 64 bits")
 

@@ -1,0 +1,337 @@
+"""Release folders made to do harm: each is refused in one line, cheaply, and nothing unaccounted travels in one."""
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pricdr import JLT, Guarantee, Ratings, publish, verify
+from pricdr.certificate import _digest
+from pricdr.errors import VerificationError
+from pricdr.privacy.strategies import Spectral
+from pricdr.untrusted.footers import LayoutError
+from pricdr.untrusted.layout import Weight, require_fitting
+from pricdr.untrusted.thrift import read_struct
+
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+USERS = [f"u{at:03}" for at in range(50)]
+
+
+def reseal(folder, **changes):
+    """As a careful forger would: hashes, digest and bytes all fit."""
+    content = json.loads((folder / "certificate.json").read_text())
+    del content["digest"]
+    content.update(changes)
+    content["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content["files"]}
+    text = json.dumps({**content, "digest": _digest(content)}, indent=2, ensure_ascii=False) + "\n"
+    (folder / "certificate.json").write_text(text)
+
+
+def refused(folder) -> str:
+    with pytest.raises(VerificationError) as caught:
+        verify(folder)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 300
+    return str(caught.value)
+
+
+@pytest.fixture(params=["jlt", "spectral"])
+def folder(tmp_path, request):
+    ratings = Ratings.from_triples([u for u in USERS for _ in "12"], [f"i{at % 7}" for at in range(100)])
+    strategy = JLT(dim=8) if request.param == "jlt" else Spectral(dim=8)
+    return publish(ratings, PROMISE, strategy=strategy, users=USERS).save(tmp_path / "a.release")
+
+
+def rewrite(folder, frame, **options):
+    frame.write_parquet(folder / "release.parquet", **{"compression": "uncompressed", "statistics": False, **options})
+    reseal(folder)
+
+
+def with_matrix(folder, change):
+    frame = pl.read_parquet(folder / "release.parquet")
+    matrix = np.array(frame["vector"].to_numpy())
+    grid = json.loads((folder / "certificate.json").read_text())["grid"]
+    changed = change(matrix)
+    on_grid = (np.rint(changed.astype(np.float64) / grid) * grid).astype(np.float32)
+    rewrite(folder, pl.DataFrame({"user": frame["user"], "vector": pl.Series(on_grid)}))
+
+
+# Structure
+
+
+def _footer(raw):
+    length = int.from_bytes(raw[-8:-4], "little")
+    return read_struct(raw[-8 - length : -8])[0]
+
+
+def write_struct(fields) -> bytes:
+    """Thrift's compact protocol, the other way round: enough of it for footers."""
+    out, last = b"", 0
+    for number, value in sorted(fields.items()):
+        if isinstance(value, bool):
+            kind, content = (1 if value else 2), b""
+        else:
+            kind, content = _value(value)
+        out += bytes([(number - last) << 4 | kind]) + content
+        last = number
+    return out + b"\0"
+
+
+def _value(value) -> tuple[int, bytes]:
+    if isinstance(value, int):
+        return 6, _varint((value << 1) ^ (value >> 63))
+    if isinstance(value, bytes):
+        return 8, _varint(len(value)) + value
+    if isinstance(value, dict):
+        return 12, write_struct(value)
+    parts = [_value(part) for part in value]
+    kind = parts[0][0] if parts else 12
+    head = bytes([len(parts) << 4 | kind]) if len(parts) < 15 else bytes([0xF0 | kind]) + _varint(len(parts))
+    return 9, head + b"".join(content for _, content in parts)
+
+
+def _varint(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def test_a_payload_before_the_footer_is_refused(folder):
+    raw = (folder / "release.parquet").read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    at = len(raw) - 8 - length
+    (folder / "release.parquet").write_bytes(raw[:at] + os.urandom(300_000) + raw[at:])
+    reseal(folder)
+    assert "bytes" in refused(folder)
+
+
+@pytest.mark.parametrize("size", [1, 40, 2000])
+def test_a_small_payload_before_the_footer_is_refused_too(folder, size):
+    raw = (folder / "release.parquet").read_bytes()
+    at = len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    (folder / "release.parquet").write_bytes(raw[:at] + bytes(size) + raw[at:])
+    reseal(folder)
+    assert "belong to no column" in refused(folder)
+
+
+def test_a_payload_between_footer_and_end_is_refused(folder):
+    raw = (folder / "release.parquet").read_bytes()
+    length = int.from_bytes(raw[-8:-4], "little")
+    longer = raw[:-8] + b"x" * 500 + (length + 500).to_bytes(4, "little") + b"PAR1"
+    (folder / "release.parquet").write_bytes(longer)
+    reseal(folder)
+    assert "between its footer and its end" in refused(folder)
+
+
+def test_metadata_of_its_own_is_refused(folder):
+    frame = pl.read_parquet(folder / "release.parquet")
+    rewrite(folder, frame, metadata={"note": "x" * 1000})
+    assert "metadata of its own" in refused(folder)
+
+
+def test_a_payload_inside_a_page_is_refused(tmp_path):
+    """Vectors of nine numbers in a file that shows eight: every length in it is right, and the rest is hidden."""
+    weight = Weight(values=50 * 9 * 4, numbers=400, pages=1)
+    with pytest.raises(LayoutError, match="200 bytes more than its values"):
+        require_fitting(weight, 50 * 8 * 4)
+    for padded in (Weight(levels=400, numbers=400, pages=1), Weight(indices=4000, numbers=400, pages=1)):
+        with pytest.raises(LayoutError, match="more room than they need"):
+            require_fitting(padded, 50 * 8 * 4)
+
+
+def test_bytes_after_the_values_of_a_page_are_refused(folder):
+    """The page, its chunk and the footer all made longer by the same: polars reads such a file without a word."""
+    raw = (folder / "release.parquet").read_bytes()
+    footer = _footer(raw)
+    chunk = footer[4][0][1][-1]
+    start, size = chunk[3][9], chunk[3][7]
+    header, begin = read_struct(raw, start)
+    grown = {**header, 2: header[2] + 100, 3: header[3] + 100}
+    body = raw[begin : start + size] + b"payload!!!" * 10
+    page = write_struct(grown) + body
+    chunk[3] = {**chunk[3], 6: len(page), 7: len(page)}
+    for key in (4, 5):
+        chunk.pop(key, None)
+        footer[4][0][1][0].pop(key, None)
+    content = raw[:start] + page + write_struct(footer)
+    whole = content + (len(write_struct(footer))).to_bytes(4, "little") + b"PAR1"
+    assert pl.read_parquet(io.BytesIO(whole)).height == 50
+    (folder / "release.parquet").write_bytes(whole)
+    reseal(folder)
+    assert "100 bytes more than its values" in refused(folder)
+
+
+@pytest.mark.parametrize("options", [{"statistics": True}, {"compression": "zstd"}])
+def test_statistics_and_compression_are_refused(folder, options):
+    rewrite(folder, pl.read_parquet(folder / "release.parquet"), **options)
+    assert "not a whole Parquet file" in refused(folder)
+
+
+def test_an_honest_file_of_another_layout_passes(folder):
+    """Newer writers may choose other pages, row groups and encodings."""
+    frame = pl.read_parquet(folder / "release.parquet")
+    before = verify(folder).matrix
+    for options in ({"row_group_size": 1 << 20}, {"data_page_size": 1 << 10}):
+        rewrite(folder, frame, **options)
+        assert np.array_equal(verify(folder).matrix, before)
+
+
+def test_a_large_release_in_several_row_groups_passes(tmp_path):
+    ratings = Ratings.from_triples(["u0"], ["x"])
+    users = [f"u{at}" for at in range(200_000)]
+    release = publish(ratings, PROMISE, strategy=JLT(dim=2), users=users)
+    assert verify(release.save(tmp_path / "large")).users == tuple(users)
+
+
+def test_an_extra_file_of_any_kind_is_refused(folder):
+    (folder / "sub").mkdir()
+    assert "'sub' does not belong" in refused(folder)
+    (folder / "sub").rmdir()
+    (folder / "a\x1b[2J\n.txt").touch()
+    assert "does not belong" in refused(folder)
+
+
+# Memory
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))  # for this process and all it starts
+from pricdr import verify
+from pricdr.errors import VerificationError
+try:
+    verify(sys.argv[1])
+except VerificationError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("options", [{"compression": "zstd"}, {"compression": "zstd", "statistics": False}])
+def test_a_small_file_that_unpacks_to_gigabytes_costs_nothing(folder, options):
+    users = pl.Series(["u" * 1000], dtype=pl.String).new_from_index(0, 8_000_000)
+    vector = pl.Series(np.zeros((1, 8), dtype=np.float32)).new_from_index(0, 8_000_000)
+    pl.DataFrame({"user": users, "vector": vector}).write_parquet(folder / "release.parquet", **options)
+    assert (folder / "release.parquet").stat().st_size < 2_000_000
+    reseal(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, folder], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "8,000,000 rows" in done.stdout
+
+
+# Links and races
+
+
+@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+def test_a_link_in_the_folder_is_refused(folder, tmp_path, name):
+    (folder / name).rename(tmp_path / name)
+    (folder / name).symlink_to(tmp_path / name)
+    assert f"{name} cannot be read: it is a link" in refused(folder)
+
+
+def test_a_pipe_in_the_folder_does_not_hang(folder):
+    (folder / "README.md").unlink()
+    os.mkfifo(folder / "README.md")
+    assert "README.md is no file" in refused(folder)
+
+
+def test_what_is_hashed_is_what_is_read_whatever_happens_meanwhile(folder, tmp_path):
+    """Another file comes and goes under the same name all the time: every load is the honest one or none."""
+    honest = verify(folder).matrix
+    good = (folder / "release.parquet").read_bytes()
+    frame = pl.read_parquet(folder / "release.parquet")
+    other = tmp_path / "other.parquet"
+    forged = frame.with_columns(vector=pl.Series(honest + 1))
+    forged.write_parquet(other, compression="uncompressed", statistics=False)
+    bad = other.read_bytes()
+    over = threading.Event()
+
+    def swap():
+        at = 0
+        while not over.is_set():
+            staged = tmp_path / f"staged{at % 2}"
+            staged.write_bytes(good if at % 2 else bad)
+            staged.rename(folder / "release.parquet")
+            at += 1
+
+    racing = threading.Thread(target=swap)
+    racing.start()
+    outcomes = set()
+    try:
+        for _ in range(60):
+            try:
+                outcomes.add(bool(np.array_equal(verify(folder).matrix, honest)))
+            except VerificationError as error:
+                outcomes.add("refused" if "was changed" in str(error) else str(error))
+    finally:
+        over.set()
+        racing.join()
+    assert outcomes <= {True, "refused"}
+    assert "refused" in outcomes
+
+
+# Impossible matrices
+
+
+def one_far_row(matrix):
+    far = matrix.copy()
+    far[7] = 3e38
+    return far
+
+
+def mostly_zero(matrix):
+    zeros = np.zeros_like(matrix)
+    zeros[3] = matrix[3]
+    return zeros
+
+
+IMPOSSIBLE = {
+    "values of 3e38": one_far_row,
+    "49 of 50 rows zero": mostly_zero,
+    "one row zero": lambda m: np.where(np.arange(50)[:, None] == 4, 0, m),
+    "one column zero": lambda m: np.where(np.arange(8) == 4, 0, m),
+    "all rows equal": lambda m: np.broadcast_to(m[0], m.shape).copy(),
+    "every second row a copy": lambda m: m[np.arange(50) // 2 * 2],
+    "the halves equal": lambda m: np.concatenate([m[:25], m[:25]]),
+    "one row twice": lambda m: m[[0, *range(49)]],
+    "all columns equal": lambda m: np.broadcast_to(m[:, :1], m.shape).copy(),
+    "half of the noise": lambda m: m / 3,
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_what_certified_noise_makes_impossible_is_refused(folder, name):
+    with_matrix(folder, IMPOSSIBLE[name])
+    assert "the matrix" in refused(folder)
+
+
+def test_declared_items_and_clips_bound_the_rows(tmp_path):
+    ratings = Ratings.from_triples(USERS[:2], ["x", "y"])
+    listed = publish(ratings, PROMISE, strategy=JLT(dim=8), users=USERS, items=["x", "y"]).save(tmp_path / "listed")
+    with_matrix(listed, lambda m: np.where(np.arange(50)[:, None] == 4, m + 1000, m))
+    assert "a row of norm" in refused(listed)
+
+
+def test_a_release_without_noise_is_exempt_from_floors(tmp_path):
+    ratings = Ratings.from_triples(USERS[:2], ["x", "x"])
+    release = publish(ratings, PROMISE, strategy=JLT(dim=8), users=USERS, insecure_no_noise=True)
+    assert not verify(release.save(tmp_path / "plain")).matrix[5].any()
+
+
+# Ids
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\x1b[31mb", "x" * 100_000, "a\u2028b", "a\x85b"])
+def test_ids_of_a_release_obey_the_rule_of_ids(folder, name):
+    frame = pl.read_parquet(folder / "release.parquet")
+    rewrite(folder, frame.with_columns(pl.col("user").replace("u004", name)))
+    assert "release.parquet" in refused(folder)

@@ -1,0 +1,215 @@
+"""A process that decodes for us may die, hang, lie or eat memory: one clear error each, and the next file is read."""
+
+import json
+import os
+import signal
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from pricdr.data.readers import read
+from pricdr.errors import InputError
+from pricdr.untrusted import sandbox
+from pricdr.untrusted.parquet import As, Parquet, Text
+
+TAKEN_OVER = """
+import json, os, signal, sys, time
+sys.path[:] = json.loads(sys.argv[1])
+from pricdr.untrusted import decoding, host
+import numpy as np
+
+def decode(descriptor, request, limit_memory):
+    yield {{"sha256": None}}, {{}}
+    limit_memory(64 << 20)
+    yield {{"rows": 2, "metadata": []}}, {{}}
+    {action}
+
+decoding.decode = decode
+host.main()
+"""
+ANSWER = 'yield {"columns": [["user", "String", "text"], ["item", "String", "text"]]}, '
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "r.parquet"
+    pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"]}).write_parquet(path)
+    return path
+
+
+@pytest.fixture
+def taken_over(monkeypatch):
+    """Let children do something else than decode."""
+
+    def make(action: str) -> None:
+        sandbox._stop()
+        monkeypatch.setattr(sandbox, "_START", TAKEN_OVER.format(action=action))
+
+    yield make
+    sandbox._stop()
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        ("os.abort()", "gave up"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "gave up"),
+        ("os._exit(0)", "gave up"),
+        ("bytearray(4 << 30)", "more memory"),
+        ("np.ones(1 << 29)", "more memory"),
+        ("raise decoding.RefusedError('no')", "no"),
+        ("raise BaseException('a panic' + chr(10) + 'in two lines')", "a panic in two lines"),
+    ],
+)
+def test_a_child_that_dies_is_one_line_and_the_next_file_is_read(file, taken_over, monkeypatch, action, message):
+    taken_over(action)
+    with pytest.raises(InputError, match=rf"r\.parquet: not a whole Parquet file: .*{message}") as caught:
+        read(file)
+    assert str(caught.value).isprintable()
+    sandbox._stop()
+    monkeypatch.undo()
+    assert read(file).rows == 2
+
+
+def test_a_child_that_hangs_is_killed_in_time(file, taken_over, monkeypatch):
+    taken_over("time.sleep(100)")
+    monkeypatch.setattr("pricdr.untrusted.parquet._SECONDS", 1)
+    started = time.monotonic()
+    with pytest.raises(InputError, match=r"gave up|took more than 1 seconds"):
+        read(file)
+    assert time.monotonic() - started < 20
+
+
+def test_a_child_that_refuses_to_be_woken_is_killed_too(file, taken_over, monkeypatch):
+    taken_over("signal.signal(signal.SIGALRM, signal.SIG_IGN); time.sleep(100)")
+    monkeypatch.setattr("pricdr.untrusted.parquet._SECONDS", 1)
+    with pytest.raises(InputError, match="took more than 1 seconds"):
+        read(file)
+    assert sandbox._host is None
+
+
+def said(codes="np.array([0, 1], 'int32')", lengths="[1, 1]", text="[97, 98]") -> str:
+    return f"{{'0/codes': {codes}, '0/lengths': np.array({lengths}), '0/text': np.array({text}, 'uint8')}}"
+
+
+LIES = {
+    "codes out of range": said(codes="np.array([0, 2], 'int32')"),
+    "lengths that do not add up": said(lengths="[9, 9]"),
+    "negative lengths": said(lengths="[3, -1]"),
+    "unsorted names": said(text="[98, 97]"),
+    "repeated names": said(text="[97, 97]"),
+    "no UTF-8": said(text="[97, 255]"),
+    "other types": said(codes="np.array([0.0, 1.0])"),
+    "fewer rows": said(codes="np.array([0], 'int32')"),
+    "nothing": "{}",
+    "objects": "{'0/codes': np.array([1, 2], dtype='complex128')}",
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_a_child_says_is_checked(file, taken_over, lie):
+    taken_over(ANSWER + LIES[lie])
+    with (
+        pytest.raises(InputError, match=r"decoded into something else|something impossible"),
+        Parquet.opened(file, InputError) as parquet,
+    ):
+        parquet.read(("user", As.TEXT))
+
+
+def test_a_child_cannot_make_us_allocate():
+    """A report of more than may be sent is refused before anything of its size is made."""
+    reading, writing = os.pipe()
+    content = json.dumps({"columns": [], "arrays": {"0/codes": ["float64", [1 << 45]]}}).encode()
+    os.write(writing, len(content).to_bytes(8, "little") + content)
+    with pytest.raises(sandbox.SandboxError, match="something impossible"):
+        sandbox._answer(sandbox._Pipe(reading, time.monotonic() + 5), 1 << 30)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_a_host_that_was_killed_is_replaced(file):
+    assert read(file).rows == 2
+    assert sandbox._host is not None
+    os.kill(sandbox._host.process.pid, signal.SIGKILL)
+    sandbox._host.process.wait()
+    assert read(file).rows == 2
+
+
+def test_a_forked_process_has_a_host_of_its_own(file):
+    assert read(file).rows == 2
+    before = sandbox._host.process.pid
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            with Parquet.opened(file, InputError) as parquet:  # not read(): polars itself does not survive a fork
+                rows = parquet.read(("user", As.TEXT)).rows
+            status = 0 if rows == 2 and sandbox._host.process.pid != before else 1
+            sandbox._stop()
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert read(file).rows == 2
+    assert sandbox._host.process.pid == before
+
+
+def test_an_interrupt_ends_the_child(file, taken_over, monkeypatch):
+    taken_over("time.sleep(100)")
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sandbox.select, "select", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        read(file)
+    assert sandbox._host is None
+
+
+def test_every_kind_of_column(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame(
+        {
+            "text": ["b", None, "a"],
+            "whole": pl.Series([2, None, 10], dtype=pl.UInt8),
+            "numbers": [1.5, None, float("inf")],
+            "vectors": pl.Series(np.eye(3, dtype=np.float32)),
+        }
+    ).write_parquet(path)
+    with Parquet.opened(path, InputError) as parquet:
+        read = parquet.read(("text", As.TEXT), (1, As.TEXT), ("whole", As.NUMBERS), (2, As.NUMBERS), (3, As.VECTORS))
+    text, whole, as_numbers, numbers, vectors = read.found
+    assert [column.kind for column in read.columns] == ["text", "integers", "numbers", "vectors"]
+    assert text.rows() == ["b", None, "a"]
+    assert isinstance(whole, Text)
+    assert whole.rows() == ["2", None, "10"]
+    assert as_numbers.missing.tolist() == [False, True, False]
+    assert as_numbers.values[[0, 2]].tolist() == [2, 10]
+    assert numbers.values[2] == np.inf
+    assert np.array_equal(vectors, np.eye(3))
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a socket"])
+def test_parquet_is_read_from_regular_files_only(tmp_path, kind):
+    import socket
+
+    path = tmp_path / "r.parquet"
+    if kind == "a pipe":
+        os.mkfifo(path)
+        with pytest.raises(InputError, match="no regular file"):
+            read(path)
+    else:
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+            with pytest.raises(InputError, match="cannot be read"):
+                read(path)
+
+
+def test_a_bomb_of_rows_is_refused_before_it_is_decoded(tmp_path):
+    path = tmp_path / "r.parquet"
+    column = pl.Series(["a"]).new_from_index(0, 60_000_000)
+    pl.DataFrame({"user": column, "item": column}).write_parquet(path, compression="zstd", row_group_size=1 << 26)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(InputError, match="a compression bomb"):
+        read(path)

@@ -278,7 +278,7 @@ def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ra
 
 def test_the_file_is_named_as_it_is_spelled(refused_publish):
     refused_publish("two  blanks [1].csv", says="two  blanks [1].csv: no such file")
-    assert "\\x1b[31m" in refused_publish("red\x1b[31m.csv")
+    assert "\\u001b[31m" in refused_publish("red\x1b[31m.csv")
     refused_publish("line\nbreak.csv", says="break.csv")
 
 

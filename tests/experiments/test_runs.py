@@ -91,6 +91,20 @@ def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
         assert ["(few)" in table.title for table in tables(SPEC, old)] == [False, False]
 
 
+def test_markdown_shows_names_and_notes_and_obeys_none():
+    evil = "a | b\n# <img src=x> [c](d) `e`\x1b[31m\u202e"
+    arms = (Arm(name="popularity", method="popularity"), replace(ARMS[1], name=evil))
+    spec = replace(SPEC, title=evil, arms=arms, note=f"two\nlines: {evil}", baseline=evil)
+    results = [replace(_measured(arm.name, seed, 3), device=evil) for arm in arms for seed in (1, 2)]
+    text = report(spec, results)
+    assert all(line.isprintable() for line in text.split("\n"))
+    for mark in ("<img", "[c]", "`"):
+        assert mark not in text
+    rows = [line for line in text.split("\n") if line.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    assert sum(line.startswith("#") for line in text.split("\n")) == 5  # the title, three tables, and one of the note's
+
+
 def test_prepared_arrays_are_the_data(root, tmp_path):
     fresh = load_task(DATA, root)
     load_task(DATA, root, tmp_path)

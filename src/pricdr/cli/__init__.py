@@ -70,7 +70,7 @@ def options(
         say(f"pricdr {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        say(*context.get_help().split("\n"))
 
 
 def main() -> None:

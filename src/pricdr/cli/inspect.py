@@ -18,6 +18,6 @@ def inspect(folder: Annotated[Path, typer.Argument(help="The release folder.")])
     for section in statement(certificate):
         say(section.title)
         for line in section.lines:
-            say(textwrap.fill(line, width=100, initial_indent="  - ", subsequent_indent="    "))
+            say(*textwrap.wrap(line, width=100, initial_indent="  - ", subsequent_indent="    "))
         say("")
     say("verified: files, figures and promise agree")

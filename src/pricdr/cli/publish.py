@@ -140,7 +140,7 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
     from pricdr.privacy.strategies import Features
 
     ratings = reading.ratings
-    say(reading.summary())
+    say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
     others = 0 if listed is None else len(set(ratings.users) - set(listed))
     if not others and _learns_from_all(strategy):

@@ -41,4 +41,4 @@ def reproduce(
             )
         text = report(spec, results)
         replace_file(out / f"{spec.name}.md", text.encode())
-        say(text)
+        say(*text.split("\n"))

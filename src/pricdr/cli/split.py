@@ -34,7 +34,7 @@ def split(
         raise ParameterError("--official and --cold exclude each other: an official split is taken as it is")
     with new_folder(out) as staging:
         reading = read_ratings(target, columns, threshold)
-        say(reading.summary())
+        say(*reading.summary().split("\n"))
         ratings = reading.ratings.positives().rated()
         made = (
             leave_one_out(ratings, seed=seed, cold=cold or 0.0)

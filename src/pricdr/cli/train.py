@@ -169,7 +169,7 @@ def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ra
         split = load_split(path)
         return split.train, split.validation
     reading = read_ratings(path, columns, threshold)
-    say(reading.summary())
+    say(*reading.summary().split("\n"))
     return reading.ratings.positives(), None
 
 
@@ -177,5 +177,5 @@ def _source(path: Path, columns: str | None, threshold: float | None) -> "Rating
     """NOT PRIVATE: the source's ratings."""
     warn("the source is read in plaintext: this model is NOT PRIVATE")
     plain = read_ratings(path, columns, threshold)
-    say(plain.summary())
+    say(*plain.summary().split("\n"))
     return plain.ratings.positives()

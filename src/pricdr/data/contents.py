@@ -29,13 +29,12 @@ _MAGIC = {
 
 
 def refusal(file: Path, rule: str) -> InputError:
-    """An error about ``file`` in one line, whatever its name holds.
+    """An error about ``file``.
 
     >>> refusal(Path("ratings.csv"), "is empty")
     InputError('ratings.csv: is empty')
     """
-    name = str(file)
-    return InputError(f"{name if name.isprintable() else repr(name)}: {rule}")
+    return InputError(f"{file}: {rule}")
 
 
 def shorten(value: object, limit: int = 40) -> str:

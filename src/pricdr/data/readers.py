@@ -14,6 +14,7 @@ from pricdr.data.jsonlines import read_json_lines
 from pricdr.data.parquet import read_parquet, write_ratings
 from pricdr.data.ratings import Ratings
 from pricdr.data.tables import Encoded, Table, encode
+from pricdr.errors import printable
 
 __all__ = [
     "AMAZON_2014",
@@ -61,7 +62,7 @@ class Reading:
           ratings range from 2 to 4
         """
         counts = f"{self.rows:,} rows, {len(self.ratings.users):,} users, {len(self.ratings.items):,} items"
-        lines = [f"{self.file}: {counts}, {len(self.ratings):,} ratings"]
+        lines = [f"{printable(str(self.file))}: {counts}, {len(self.ratings):,} ratings"]
         if self.duplicates:
             rule = "the largest value counts" if self.has_values else "they count once"
             lines.append(f"duplicates: {self.duplicates:,} rows repeat a (user, item) pair; {rule}")

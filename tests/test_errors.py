@@ -41,7 +41,7 @@ def test_a_count_is_a_whole_number_from_one(value):
     "name", ["", ".", "..", ".hidden", "a/b", "../a", "/etc/x", "a\\b", "a b", "a\n", "ä", "x" * 101, "a\0", "~"]
 )
 def test_a_file_name_leads_nowhere_else(name):
-    with pytest.raises(errors.ParameterError, match="x becomes a file name.*got"):
+    with pytest.raises(errors.ParameterError, match=r"x becomes a file name.*got"):
         errors.require_file_name(x=name)
 
 

@@ -132,12 +132,12 @@ def require_file_name(**named: str) -> None:
     """Refuse text that is not fit to be, or to begin, the name of a file: it must not lead anywhere else.
 
     >>> require_file_name(name="table-1.v2")
-    >>> require_file_name(name="../table")
+    >>> require_file_name(name="../t")
     Traceback (most recent call last):
     ...
-    pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, - and ., the first no dot; got '../table'
+    pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, -, . (not first); got '../t'
     """
     for name, value in named.items():
         if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", value):
-            rule = "1 to 100 letters, digits, _, - and ., the first no dot"
+            rule = "1 to 100 letters, digits, _, -, . (not first)"
             raise ParameterError(f"{name} becomes a file name: {rule}; got {value[:200]!r}")

@@ -1,6 +1,5 @@
 """``pricdr train``: the target party's command."""
 
-import tomllib
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -42,7 +41,7 @@ def train(
     ] = None,
     preset: Annotated[PresetName, typer.Option(help="The settings to start from.")] = PresetName.DEFAULT,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
     seed: Annotated[
         int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=2**63 - 1)
     ] = None,
@@ -144,11 +143,11 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
 
 def _configured(name: str, preset: PresetName, config: Path | None, given: dict[str, Any]) -> Any:  # noqa: ANN401
     """The preset's settings, replaced by the file's, replaced by what was given on the command line."""
+    from pricdr.data.toml_files import read_toml
+
+    settings = {} if config is None else read_toml(config)
     try:
-        settings = {} if config is None else tomllib.loads(config.read_text(encoding="utf-8"))
         method = METHODS[name].configure(settings, preset=preset.value)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{config} is not TOML: {error}") from error
     except ParameterError as error:
         raise ParameterError(f"{config}: {error}" if settings else str(error)) from error
     flags = {key: value for key, value in given.items() if value is not None}

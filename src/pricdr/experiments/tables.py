@@ -40,7 +40,7 @@ class Table:
 
 
 def plain(text: str) -> str:
-    """Return ``text`` on one line of Markdown that shows it as it is: no cell of a table, tag, link or code begins in it.
+    """Return ``text`` on one line of Markdown that shows it as it is: no cell, tag, link or code begins in it.
 
     >>> print(plain("a | b <img> [c](d)"))
     a &#124; b &lt;img> &#91;c](d)

@@ -19,6 +19,11 @@ ColumnsOption: TypeAlias = Annotated[
 ]
 
 
+PublicKeyOption: TypeAlias = Annotated[
+    Path | None, typer.Option(envvar="PRICDR_PUBLIC_KEY", help="Require a signature by this key (a PEM file).")
+]
+
+
 class DeviceName(StrEnum):
     """Where to train."""
 

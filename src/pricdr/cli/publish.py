@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, StrategyName, UnitName, parse_strategy, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, StrategyName, UnitName, parse_strategy, read_ratings
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -57,6 +57,7 @@ def publish(
     guide: GuideOption = None,
     refine: RefineOption = None,
     fill_guide: FillGuideOption = False,
+    public_key: PublicKeyOption = None,
     allow_not_private_guide: AllowNotPrivateGuideOption = False,
     item_features: ItemFeaturesOption = None,
     learn_from: LearnFromOption = None,
@@ -96,7 +97,9 @@ def publish(
     _require_paper(calibration, plan)
     bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
-    learning = Learning(guide, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items)
+    learning = Learning(
+        guide, public_key, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items
+    )
     plan = learning.added_to(plan)
     key = None if sign is None else read_private_key(sign)
     account = None if ledger is None else Ledger(ledger)

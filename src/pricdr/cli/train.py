@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, read_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_ratings
 from pricdr.cli.unfinished import Unfinished
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
@@ -52,6 +52,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
     ] = False,
+    public_key: PublicKeyOption = None,
     allow_unverified: Annotated[
         bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
     ] = False,
@@ -77,6 +78,11 @@ def train(
 
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)
+    if public_key is not None and allow_unverified:
+        raise ParameterError(
+            "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
+            "take one of them away"
+        )
     if threshold is not None and data.is_dir() and source is None:
         raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
     given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
@@ -85,7 +91,9 @@ def train(
         raise ParameterError(f"preset {preset.value} takes a release, not --source")
     require_absent(out)
     ratings, validation = _data(data, columns, threshold)
-    received = None if release is None else Release.load(release, allow_unverified=allow_unverified)
+    received = None
+    if release is not None:
+        received = Release.load(release, public_key=public_key, allow_unverified=allow_unverified)
     plain = None if source is None else _source(source, columns, threshold)
     choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value}) on {_named(ratings, validation)}")
     told: dict[str, Any] = {"method": chosen, "validation": validation}

@@ -196,7 +196,6 @@ def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"users": ("nobody", "at all")}, InputError, "columns swapped"),
         ({"users": ("u1", "u1")}, InputError, "more than once"),
         ({"users": ()}, InputError, "no users"),
         ({"items": ()}, InputError, "no items"),

@@ -240,7 +240,6 @@ def test_bounds_are_the_declared_ones():
 
 CALLS = {
     "threshold without ratings": ("user,item\na,b\n", {"threshold": 3}, ["rating column is asked for", "'item'"]),
-    "threshold above all": ("user,item,rating\na,b,2\n", {"threshold": 3}, ["no rating is at least 3"]),
     "rating name missing": (
         "user,item\na,b\n",
         {"columns": Columns("user", "item", "stars")},

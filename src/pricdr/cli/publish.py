@@ -39,7 +39,7 @@ from pricdr.cli.publish_options import (
 from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.ratings import Ids
+    from pricdr.data.ratings import Ids, Ratings
     from pricdr.data.readers import Reading
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
@@ -159,8 +159,36 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
         say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    _warn_of_noise_alone(ratings, listed, universe)
     if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+
+
+def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Ids | None") -> None:
+    """Tell the source, and nobody else, that no rating counts: a refusal would be seen by whoever waits."""
+    import numpy as np
+
+    if listed is not None and not set(listed) & set(ratings.users):
+        why = (
+            f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
+            "or is it another list?)"
+        )
+    elif universe is not None and not set(universe) & set(ratings.items):
+        why = f"none of the {len(universe):,} listed items occurs in the ratings (is it another list?)"
+    elif not len(ratings):
+        why = f"no rating is at least {ratings.threshold:g}"
+    else:
+        users, items = (
+            np.fromiter((one in named for one in ids), dtype=bool, count=len(ids))
+            for ids, named in (
+                (ratings.users, set(ratings.users if listed is None else listed)),
+                (ratings.items, set(ratings.items if universe is None else universe)),
+            )
+        )
+        if (np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]).any():
+            return
+        why = "no listed user rated a listed item"
+    warn(f"{why}: no rating counts, and what is published is noise alone")
 
 
 def _learns_from_all(strategy: "Strategy") -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
 from pricdr.cli.unfinished import Unfinished
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
@@ -175,7 +175,7 @@ def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ra
     if path.is_dir():
         split = load_split(path)
         return split.train, split.validation
-    reading = read_ratings(path, columns, threshold)
+    reading = read_some_ratings(path, columns, threshold)
     say(*reading.summary().split("\n"))
     return reading.ratings.positives(), None
 
@@ -183,6 +183,6 @@ def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ra
 def _source(path: Path, columns: str | None, threshold: float | None) -> "Ratings":
     """NOT PRIVATE: the source's ratings."""
     warn("the source is read in plaintext: this model is NOT PRIVATE")
-    plain = read_ratings(path, columns, threshold)
+    plain = read_some_ratings(path, columns, threshold)
     say(*plain.summary().split("\n"))
     return plain.ratings.positives()

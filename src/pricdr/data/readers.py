@@ -82,8 +82,8 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
             ``.gz``), or ``.parquet``.
         columns: Which columns to read; found by name when not given.
-        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated. The
-            rating column is then required.
+        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
+            is all of them. The rating column is then required.
 
     Raises:
         InputError: The file cannot be used; the message names the file, the place, the value and the rule.
@@ -104,8 +104,6 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
     if threshold is not None:
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
-        if not len(ratings):
-            raise refusal(table.file, f"no rating is at least {threshold:g}")
         dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
     return Reading(
         ratings=ratings,

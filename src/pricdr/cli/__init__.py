@@ -33,7 +33,7 @@ from pricdr.cli import (
     verify,
 )
 from pricdr.cli.console import fail, say
-from pricdr.errors import PriCDRError
+from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
 
@@ -75,6 +75,8 @@ def options(
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    if os.name != "posix":
+        sys.exit(fail(POSIX_ONLY, 2))
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:  # not under nohup
             signal.signal(ending, _terminate)

@@ -97,10 +97,9 @@ def publish(
     _require_paper(calibration, plan)
     bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
-    learning = Learning(
+    plan = Learning(
         guide, public_key, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items
-    )
-    plan = learning.added_to(plan)
+    ).added_to(plan)
     key = None if sign is None else read_private_key(sign)
     account = None if ledger is None else Ledger(ledger)
     if account is not None:

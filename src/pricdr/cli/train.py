@@ -16,6 +16,7 @@ from pricdr.models.catalogue import METHODS, Sees
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
+    from pricdr.release import Release
     from pricdr.training.loop import Choices
 
 MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
@@ -72,17 +73,11 @@ def train(
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
     from pricdr.models.base import PlaintextMethod
-    from pricdr.release import Release
     from pricdr.training.loop import Choices, Recording
     from pricdr.transfer import transfer, transfer_plaintext
 
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)
-    if public_key is not None and allow_unverified:
-        raise ParameterError(
-            "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
-            "take one of them away"
-        )
     if threshold is not None and data.is_dir() and source is None:
         raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
     given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
@@ -90,10 +85,8 @@ def train(
     if source is not None and not isinstance(chosen, PlaintextMethod):
         raise ParameterError(f"preset {preset.value} takes a release, not --source")
     require_absent(out)
+    received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     ratings, validation = _data(data, columns, threshold)
-    received = None
-    if release is not None:
-        received = Release.load(release, public_key=public_key, allow_unverified=allow_unverified)
     plain = None if source is None else _source(source, columns, threshold)
     choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value}) on {_named(ratings, validation)}")
     told: dict[str, Any] = {"method": chosen, "validation": validation}
@@ -164,6 +157,18 @@ def _configured(name: str, preset: PresetName, config: Path | None, given: dict[
     if "epochs" in flags:
         raise ParameterError(f"--method {name} is not trained in epochs")
     return method  # a closed form: nothing to seed, no device to choose
+
+
+def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) -> "Release":
+    """The release, verified; with a pinned key nothing gets past its signature."""
+    from pricdr.release import Release
+
+    if public_key is not None and allow_unverified:
+        raise ParameterError(
+            "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
+            "take one of them away"
+        )
+    return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
 def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":

@@ -7,6 +7,7 @@ Holding a release in memory needs numpy alone, so that models can train where no
 import hashlib
 import io
 import os
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, TypeAlias
@@ -15,9 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr import __version__
-from pricdr.data.ratings import Ids
+from pricdr.data.ids import LONGEST_ID, Ids, require_ids
 from pricdr.errors import InputError, VerificationError, printable
 from pricdr.files import new_folder
+from pricdr.untrusted.opening import Folder
+from pricdr.untrusted.parquet import As, Parquet, Text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,9 +33,7 @@ MATRIX: Final = "release.parquet"
 CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 README: Final = "README.md"
-_ROWS_PER_CHECK: Final = 1 << 14
-_LONGEST_ID: Final = 4096
-"""Bytes that ids may take on average; what a hostile file could make us hold in memory is bounded by it."""
+_LONGEST_README: Final = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ class Release:
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
             update={
-                "files": {name: _sha256(staging / name) for name in (MATRIX, README)},
+                "files": {name: hashlib.sha256((staging / name).read_bytes()).hexdigest() for name in (MATRIX, README)},
                 "signed_by": None if key is None else public_text(key.public_key()),
             }
         )
@@ -112,57 +113,54 @@ class Release:
         allow_unverified: bool = False,
     ) -> "Release":
         """The release in ``folder``, after :func:`verify`; ``allow_unverified`` reads one that fails it."""
-        path = Path(folder)
         if not allow_unverified:
-            return verify(path, public_key=public_key)
-        certificate = _read_certificate(_existing(path))
-        return cls(*_read_matrix(path / MATRIX), certificate)
+            return verify(folder, public_key=public_key)
+        with _opened(folder) as opened:
+            certificate, _ = _read_certificate(opened)
+            return _read_matrix(opened, certificate, verified=False)
 
 
 def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None) -> Release:
     """Check all of a release folder that can be checked, and return it.
 
-    Hashes, digest and signature; the files, no more and no fewer; the ε that σ and the sensitivity really give and
-    every figure that follows; the matrix: shape, ids, finite multiples of the grid. :class:`VerificationError`
-    names the first thing that is wrong; :class:`InputError` where there is no such folder.
+    The signature; the files, no more and no fewer, with every byte of them accounted for; the ε that σ and the
+    sensitivity really give and every figure that follows; the matrix: hash, shape, ids, multiples of the grid, and
+    as much noise as σ says. :class:`VerificationError` names the first thing that is wrong; :class:`InputError` where
+    there is no such folder.
     """
     from pricdr.issuing import check
+    from pricdr.matrix_check import check_matrix
 
-    path = _existing(Path(folder))
-    certificate = _read_certificate(path)
-    _check_signature(path, certificate, public_key)
-    _check_files(path, certificate)
-    check(certificate)
-    _check_size(path / MATRIX, certificate)
-    release = Release(*_read_matrix(path / MATRIX), certificate)
-    _check_matrix(release)
-    _check_readme(path, certificate)
+    with _opened(folder) as opened:
+        certificate, raw = _read_certificate(opened)
+        _check_signature(opened, certificate, raw, public_key)
+        _check_listing(opened, certificate)
+        check(certificate)
+        _check_readme(opened, certificate)
+        release = _read_matrix(opened, certificate, verified=True)
+    check_matrix(release.matrix, certificate)
     return release
 
 
-def _existing(path: Path) -> Path:
-    if not path.is_dir():
-        raise InputError(f"{path} is not a release folder: {'it is a file' if path.exists() else 'no such folder'}")
-    return path
+def readme_is_derived(certificate: "Certificate") -> bool:
+    """Whether this version wrote README.md, so that its wording can be checked; other versions word it otherwise."""
+    return certificate.software == f"pricdr {__version__}"
 
 
-def _read_certificate(path: Path) -> "Certificate":
+def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:
+    return Folder.opened(Path(folder), "a release folder", error=VerificationError)
+
+
+def _read_certificate(opened: Folder) -> tuple["Certificate", bytes]:
     from pricdr.certificate import MAX_BYTES, Certificate
 
-    return Certificate.from_bytes(_read(path / CERTIFICATE, MAX_BYTES + 1))
+    raw = opened.read(CERTIFICATE, limit=MAX_BYTES)
+    return Certificate.from_bytes(raw), raw
 
 
-def _read(path: Path, limit: int) -> bytes:
-    if not path.is_file():
-        raise VerificationError(f"{path.name} is {'no file' if os.path.lexists(path) else 'missing'}")
-    try:
-        with path.open("rb") as file:
-            return file.read(limit)
-    except OSError as error:
-        raise VerificationError(f"{path.name} cannot be read: {error.strerror}") from error
-
-
-def _check_signature(path: Path, certificate: "Certificate", public_key: str | os.PathLike[str] | None) -> None:
+def _check_signature(
+    opened: Folder, certificate: "Certificate", raw: bytes, public_key: str | os.PathLike[str] | None
+) -> None:
     from pricdr.signing import is_signed_by, public_from_text, public_text, read_public_key
 
     if certificate.signed_by is None:
@@ -172,72 +170,58 @@ def _check_signature(path: Path, certificate: "Certificate", public_key: str | o
     expected = certificate.signed_by if public_key is None else public_text(read_public_key(public_key))
     if expected != certificate.signed_by:
         raise VerificationError("the release was signed with another key than the one given")
-    if not is_signed_by(public_from_text(expected), _read(path / CERTIFICATE, 1 << 21), _read(path / SIGNATURE, 4096)):
+    if not is_signed_by(public_from_text(expected), raw, opened.read(SIGNATURE, limit=4096)):
         raise VerificationError(f"{SIGNATURE} is not a valid signature of {CERTIFICATE}")
 
 
-def _check_files(path: Path, certificate: "Certificate") -> None:
+def _check_listing(opened: Folder, certificate: "Certificate") -> None:
     if set(certificate.files) != {MATRIX, README}:
         raise VerificationError(f"the certificate must list exactly {MATRIX} and {README}")
-    allowed = {CERTIFICATE, *certificate.files} | ({SIGNATURE} if certificate.signed_by else set())
-    for extra in sorted({entry.name for entry in path.iterdir()} - allowed):
-        raise VerificationError(f"{extra!r} does not belong to the release: the certificate does not list it")
-    for name, stated in certificate.files.items():
-        if not (path / name).is_file():
-            raise VerificationError(f"{name} is missing")
-        if _sha256(path / name) != stated:
-            raise VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
+    signature = (SIGNATURE,) if certificate.signed_by else ()
+    opened.require_only(CERTIFICATE, *certificate.files, *signature)
 
 
-def _check_size(path: Path, certificate: "Certificate") -> None:
-    """The matrix is stored plainly: a file smaller than its content would unpack to more memory than it shows."""
-    size, cells = path.stat().st_size, certificate.users * certificate.dim * 4
-    if not cells <= size <= cells + certificate.users * _LONGEST_ID + (1 << 20):
-        raise VerificationError(f"{MATRIX} has {size:,} bytes, which does not fit {certificate.users:,} users")
-
-
-def _check_readme(path: Path, certificate: "Certificate") -> None:
-    """README.md must say what the certificate says; another version may word it otherwise, and its hash must do."""
+def _check_readme(opened: Folder, certificate: "Certificate") -> None:
+    """README.md must say what the certificate says; of another version's, that it is plain text is all we can tell."""
     from pricdr.disclosure import readme
 
-    if certificate.software == f"pricdr {__version__}":
-        expected = readme(certificate).encode()
-        if _read(path / README, len(expected) + 1) != expected:
+    content = opened.read(README, limit=_LONGEST_README)
+    if hashlib.sha256(content).hexdigest() != certificate.files[README]:
+        raise _changed(README)
+    if readme_is_derived(certificate):
+        if content != readme(certificate).encode():
             raise VerificationError(f"{README} does not say what the certificate says")
+        return
+    lines = content.decode("utf-8", "replace").split("\n")
+    if not all(line.isprintable() and "\ufffd" not in line for line in lines):
+        raise VerificationError(f"{README} is no plain text")
 
 
-def _check_matrix(release: Release) -> None:
-    """Every published step has columns of its own: multiples of its grid, with at least the noise its σ says."""
-    c = release.certificate
-    blocks = [(step.numbers, step.grid, step.sigma) for step in c.steps if step.published]
-    at = 0
-    for width, grid, sigma in blocks or [(c.dim, c.grid, c.sigma)]:
-        _check_columns(release.matrix[:, at : at + width], grid, sigma)
-        at += width
-    if at != c.dim:
-        raise VerificationError(f"the published steps have {at} columns, the certificate states {c.dim}")
+def _changed(name: str) -> VerificationError:
+    return VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
 
 
-def _check_columns(columns: FloatArray, grid: float, sigma: float) -> None:
-    total = 0.0
-    for start in range(0, len(columns), _ROWS_PER_CHECK):
-        rows = columns[start : start + _ROWS_PER_CHECK].astype(np.float64)
-        if not np.isfinite(rows).all():
-            raise VerificationError(f"{MATRIX} holds a value that is not a finite number")
-        steps = rows / grid
-        # float32 keeps 24 bits: a multiple of the grid stays within 2^-23 of a whole number, relatively
-        if (np.abs(steps - np.rint(steps)) > np.abs(steps) * 2.0**-22).any():
-            raise VerificationError(f"{MATRIX} holds a value that is not a multiple of the grid")
-        total += float(np.einsum("ij,ij->", rows, rows))
-    if total < sigma**2 * _least_square_sum(columns.size):
-        raise VerificationError(f"{MATRIX} holds less noise than sigma says: its values are too small")
-
-
-def _least_square_sum(count: int) -> float:
-    """A sum of squares of so many standard normals, whatever is added to them, falls below this once in 10^12 times."""
-    from scipy.special import gammaincinv
-
-    return 2 * float(gammaincinv(count / 2, 1e-12))
+def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:
+    """The matrix and its ids. The file is stored plainly: its size says how much memory it can take."""
+    users, cells = certificate.users, certificate.users * certificate.dim * 4
+    with opened.file(MATRIX, limit=cells + cells // 8 + users * (4 * LONGEST_ID + 16) + (1 << 16)) as descriptor:
+        parquet = Parquet(descriptor, lambda rule: VerificationError(f"{MATRIX}: {rule}"))
+        if parquet.size < cells:
+            raise VerificationError(f"{MATRIX} has {parquet.size:,} bytes, which does not fit {users:,} users")
+        expected = certificate.files.get(MATRIX) if verified else None
+        read = parquet.read(("user", As.TEXT), ("vector", As.VECTORS), whole=verified, sha256=expected)
+    if [column.name for column in read.columns] != ["user", "vector"] or read.columns[0].kind != "text":
+        raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
+    text, vectors = read.found
+    assert isinstance(text, Text) and isinstance(vectors, np.ndarray)  # noqa: PT018
+    names = text.rows()
+    if None in names or len(text.values) != len(names):
+        raise VerificationError(f"{MATRIX} must hold one row per user, with no gaps")
+    try:
+        ids = require_ids("user", names)
+    except InputError as error:
+        raise VerificationError(f"{MATRIX}: {error}") from error
+    return Release(vectors, ids, certificate)
 
 
 def _write_matrix(file: IO[bytes], matrix: FloatArray, users: Ids) -> None:
@@ -247,30 +231,3 @@ def _write_matrix(file: IO[bytes], matrix: FloatArray, users: Ids) -> None:
     # A file, not a name: polars reads names as patterns and wants them in UTF-8. No compression and no statistics: the
     # size must depend on nothing but the ids and the shape.
     frame.write_parquet(file, compression="uncompressed", statistics=False)
-
-
-def _read_matrix(path: Path) -> tuple[FloatArray, Ids]:
-    import polars as pl
-
-    try:
-        with path.open("rb") as file:
-            frame = pl.read_parquet(file)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise VerificationError(f"{MATRIX} cannot be read as a table") from error
-    types = frame.schema
-    vector = types.get("vector")
-    if list(types) != ["user", "vector"] or types["user"] != pl.String:
-        raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
-    if not isinstance(vector, pl.Array) or vector.inner != pl.Float32 or len(vector.shape) != 1:
-        raise VerificationError(f"{MATRIX} must hold float32 vectors of one length")
-    users, vectors = frame["user"], frame["vector"]
-    if (users.str.len_bytes().sum() or 0) > len(users) * _LONGEST_ID:
-        raise VerificationError(f"{MATRIX} holds user ids of over {_LONGEST_ID} bytes on average")
-    if frame.null_count().sum_horizontal().item() or users.n_unique() != len(users) or (users == "").any():
-        raise VerificationError(f"{MATRIX} must hold one row per user, with no gaps")
-    return vectors.to_numpy().reshape(len(frame), vector.size), tuple(users.to_list())
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

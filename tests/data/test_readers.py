@@ -167,8 +167,8 @@ def test_json_longer_than_one_chunk(write, refused):
     assert "row 70001 (line 70001): mixed-type ids" in refused(lambda: read(late))
 
 
-IDS = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
-HOSTILE = st.one_of(IDS, st.text(',"\t;:| 0aé☃', min_size=1, max_size=6), st.sampled_from(["007", "NA", "null", '"']))
+IDS = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=8)
+HOSTILE = st.one_of(IDS, st.text(',";:| 0aé☃', min_size=1, max_size=6), st.sampled_from(["007", "NA", "null", '"']))
 ROWS = st.lists(st.tuples(HOSTILE, HOSTILE, st.floats(-1e9, 1e9)), min_size=1, max_size=30)
 
 

@@ -1,6 +1,7 @@
 """Every file that is refused, and what the one line says: the file, the place, the value, the rule."""
 
 import gzip
+import os
 import zlib
 from pathlib import Path
 
@@ -54,7 +55,7 @@ TEXT_CASES = {
     "blank but for a space": ("r.csv", "user,item\na,b\n \n", ["row 2 (line 3)", "too short"]),
     "quote never closed": ("r.csv", 'user,item\n"a,b\nc,d\n', ["row 1", "never closed"]),
     "text after a quote": ("r.csv", 'user,item\na,b\n"c"d,e\n', ["row 2", "closing quote"]),
-    "bare carriage return": ("r.csv", "user,item\ra,b\rc,d", ["line 1", "carriage return"]),
+    "bare carriage return": ("r.csv", "user,item\ra,b\rc,d", ["line 1", "control character"]),
     "empty user": ("r.csv", "user,item\na,b\n,c\n", ["row 2 (line 3)", "user id is empty"]),
     "empty item": ("r.csv", "user,item\na,\n", ["row 1 (line 2)", "item id is empty"]),
     "quoted empty user": ("r.csv", 'user,item\n"",c\n', ["row 1 (line 2)", "user id is empty"]),
@@ -188,6 +189,7 @@ def test_missing_folder_and_unreadable(name, tmp_path, refused, monkeypatch):
 
     # Tests may run as root, whom no mode keeps out.
     monkeypatch.setattr(Path, "open", denied)
+    monkeypatch.setattr(os, "open", denied)
     assert refused(lambda: call(path)) == f"{path}: cannot be read: Permission denied"
 
 
@@ -295,7 +297,7 @@ IDS = {
     "twice": (b"a\nb\na\n", ["line 3", "'a'", "line 1"]),
     "junk": (b"a\n\xff\n", ["line 2", "0xff"]),
     "NUL": (b"a\nb\0\n", ["line 2", "NUL"]),
-    "return inside": (b"a\rb\n", ["line 1", "'a\\rb'", "carriage return"]),
+    "return inside": (b"a\rb\n", ["line 1", "'a\\rb'", "control character"]),
 }
 
 

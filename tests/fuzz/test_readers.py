@@ -6,7 +6,7 @@ import string
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pricdr.data.readers import Columns, read, read_ids
@@ -19,6 +19,7 @@ NASTY = (
 )
 nasty = st.sampled_from([*NASTY.split(" "), " ", "\t", "\r", "\n", "\r\n", "\u2028", "💥" * 40, "x" * 5000])
 field = st.one_of(nasty, st.text(max_size=12), st.integers().map(str), st.floats().map(str))
+ids = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=6)
 SUFFIXES = (".csv", ".tsv", ".inter", ".jsonl", ".json", ".dat", ".csv.gz", ".tsv.gz", ".jsonl.gz")
 
 
@@ -123,9 +124,8 @@ def test_any_columns_option(text):
 
 
 @quick
-@given(st.lists(st.tuples(st.text(min_size=1, max_size=6), st.text(min_size=1, max_size=6)), min_size=1, max_size=12))
+@given(st.lists(st.tuples(ids, ids), min_size=1, max_size=12))
 def test_ids_survive_json_byte_for_byte(tmp_path, pairs):
-    assume(all(not set("\n\r\x00\x85\u2028\u2029\x0b\x0c\x1c\x1d\x1e") & set(u + i) for u, i in pairs))
     content = "\n".join(json.dumps({"user": u, "item": i}) for u, i in pairs).encode()
     ratings = read(_write(tmp_path, ".jsonl", content)).ratings
     assert set(ratings.users) == {u for u, _ in pairs}

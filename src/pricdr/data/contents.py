@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pricdr.errors import InputError, printable
+from pricdr.errors import InputError, PriCDRError, printable
 
 LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
@@ -81,7 +81,7 @@ def reading(file: Path) -> Iterator[None]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise refusal(file, f"the gzip data is truncated or corrupt ({error})") from error
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
+        if isinstance(error, PriCDRError):
             raise
         # ValueError: a path with a NUL in it.
         raise refusal(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error

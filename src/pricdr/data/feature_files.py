@@ -8,10 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pricdr.data.contents import read_text, reading, refusal, shorten
+from pricdr.data.contents import read_text, refusal, shorten
 from pricdr.data.features import MOST_COLUMNS, ItemFeatures
+from pricdr.data.parquet import opened, to_series
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError
+from pricdr.untrusted.parquet import As, Column
 
 _SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
 TAGS: Final = "tags"
@@ -79,6 +81,34 @@ def _numbers(file: Path, column: pl.Series) -> npt.NDArray[np.float64]:
     return numbers
 
 
+def _decoded(file: Path) -> pl.DataFrame:
+    """A Parquet file's columns: text, and numbers but for the item's, which is an id."""
+    with opened(file) as parquet:
+        about = parquet.read().columns
+        for column in about:
+            _require_kind(file, column)
+        if len(about) > MOST_COLUMNS + 1:
+            raise refusal(file, f"item features may have at most {MOST_COLUMNS:,} columns, got {len(about) - 1:,}")
+        wanted = [
+            (at, As.TEXT if column.kind == "text" or column.name == "item" else As.NUMBERS)
+            for at, column in enumerate(about)
+        ]
+        found = parquet.read(*wanted).found
+    return pl.DataFrame({column.name: to_series(part) for column, part in zip(about, found, strict=True)})
+
+
+def _require_kind(file: Path, column: Column) -> None:
+    if column.name == "item":
+        if column.kind not in ("text", "integers"):
+            raise refusal(file, f"column item must hold ids, text or whole numbers, not {column.dtype}")
+    elif column.name == TAGS:
+        if column.kind != "text" and column.dtype != "Null":
+            raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {column.dtype}")
+    elif column.kind not in ("integers", "numbers"):
+        name = shorten(column.name)
+        raise refusal(file, f"column {name} must hold a number in every row (or be the only one, {TAGS})")
+
+
 def _first(mask: pl.Series) -> int:
     """The first row where ``mask`` is true, from 1."""
     found = mask.arg_max()
@@ -91,8 +121,7 @@ def _frame(file: Path) -> pl.DataFrame:
     kind = suffixes[-1].lower() if suffixes else ""
     try:
         if kind == ".parquet":
-            with reading(file), file.open("rb") as opened:
-                return pl.read_parquet(opened)
+            return _decoded(file)
         if kind in _SEPARATORS:
             text = read_text(file)
             header = pl.read_csv(text, separator=_SEPARATORS[kind], has_header=False, n_rows=1, infer_schema=False).row(

@@ -1,8 +1,9 @@
 """Parquet: what ``prepare`` writes and what any other tool wrote."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ import polars as pl
 from pricdr.data.columns import Columns, find_named
 from pricdr.data.contents import reading, refusal, shorten
 from pricdr.data.ratings import Ratings
-from pricdr.data.tables import Table
+from pricdr.data.tables import Coded, Fetch, Table
 from pricdr.files import write_new
+from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text
 
 FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
@@ -20,24 +22,40 @@ FILTERED = "pricdr.filtered"
 
 def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
     """The user, item and rating columns of a Parquet file; whole numbers become text."""
-    with reading(file), file.open("rb"):
-        pass  # what the system has to say comes before what polars has to say
-    with _understanding(file):
-        # No globs and no hive folders: the name is a name, whatever it holds.
-        scan = pl.scan_parquet(file.absolute(), glob=False, hive_partitioning=False)
-        schema = scan.collect_schema()
-        rows = scan.select(pl.len()).collect().item()
-        with file.open("rb") as raw:
-            metadata = pl.read_parquet_metadata(raw)
-    names, types = schema.names(), schema.dtypes()
-    found = find_named(file, names, columns, need_rating=need_rating)
-    places = {role: at for role, at in found._asdict().items() if at is not None}
-    for role, at in places.items():
-        _require_type(file, role, names[at], types[at])
-    if rows == 0:
-        raise refusal(file, "the file has columns and no rows")
-    getters = {role: _getter(file, role, at) for role, at in places.items()}
-    return Table(file, rows, getters, filtered_by=metadata.get(FILTERED))
+    with opened(file) as parquet:
+        about = parquet.read()
+        found = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
+        places = {role: at for role, at in found._asdict().items() if at is not None}
+        for role, at in places.items():
+            _require_kind(file, role, about.columns[at])
+        if about.rows == 0:
+            raise refusal(file, "the file has columns and no rows")
+        wanted = [(at, As.NUMBERS if role == "rating" else As.TEXT) for role, at in places.items()]
+        read = parquet.read(*wanted)
+    fetched = {role: _fetch(file, role, column) for role, column in zip(places, read.found, strict=True)}
+    return Table(file, about.rows, fetched, filtered_by=about.metadata.get(FILTERED))
+
+
+def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
+    """Text columns of a file that this software wrote, by name."""
+    with opened(file) as parquet:
+        found = parquet.read(*((name, As.TEXT) for name in columns)).found
+    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, found, strict=True)})
+
+
+def to_series(column: Decoded) -> pl.Series:
+    """A decoded column of text or numbers as polars has it, null where a value is missing."""
+    if isinstance(column, Text):
+        return pl.Series(column.rows(), dtype=pl.String)
+    assert isinstance(column, Numbers)
+    return pl.Series(column.values).set(pl.Series(column.missing), None)
+
+
+@contextmanager
+def opened(file: Path) -> Iterator[Parquet]:
+    """A file of the user's own choice, to be decoded elsewhere; what is wrong with it is a refusal that names it."""
+    with reading(file), Parquet.opened(file, partial(refusal, file)) as parquet:
+        yield parquet
 
 
 def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] | None = None) -> None:
@@ -70,36 +88,20 @@ def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] |
     write_new(path, buffer.getvalue())
 
 
-@contextmanager
-def _understanding(file: Path) -> Iterator[None]:
-    try:
-        yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError) as error:
-        # A panic is how the decoder meets some corrupt footers.
-        reason = (str(error).splitlines() or [""])[0]
-        raise refusal(file, f"not a whole Parquet file: {shorten(reason, 120)}") from error
-
-
-def _require_type(file: Path, role: str, name: str, dtype: pl.DataType) -> None:
+def _require_kind(file: Path, role: str, column: Column) -> None:
     if role == "rating":
-        if not dtype.is_numeric():
-            raise refusal(file, f"the rating column {shorten(name)} holds {dtype}; ratings must be numbers")
-    elif not (dtype.is_integer() or dtype in (pl.String, pl.Categorical, pl.Enum)):
+        if column.kind not in ("integers", "numbers"):
+            shown = shorten(column.name)
+            raise refusal(file, f"the rating column {shown} holds {column.dtype}; ratings must be numbers")
+    elif column.kind not in ("integers", "text"):
         rule = "ids must be text or whole numbers"
-        raise refusal(file, f"the {role} column {shorten(name)} holds {dtype}; {rule}")
+        raise refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
 
 
-def _getter(file: Path, role: str, place: int) -> Callable[[], pl.Series]:
-    def get() -> pl.Series:
-        with _understanding(file):
-            # By position and without its name: polars would take ^user$ for a pattern.
-            frame = pl.read_parquet(file.absolute(), columns=[place], glob=False, hive_partitioning=False)
-        column = frame.to_series().alias("")
-        if role == "rating":
-            return column
-        nulls = column.is_null()
-        if nulls.any():
-            raise refusal(file, f"row {(nulls.arg_max() or 0) + 1}: the {role} id is empty (null)")
-        return column.cast(pl.String)
-
-    return get
+def _fetch(file: Path, role: str, column: Decoded) -> Fetch:
+    if not isinstance(column, Text):
+        return lambda: to_series(column)
+    missing = column.codes < 0
+    if missing.any():
+        raise refusal(file, f"row {int(missing.argmax()) + 1}: the {role} id is empty (null)")
+    return lambda: Coded(column.codes, pl.Series(column.values, dtype=pl.String))

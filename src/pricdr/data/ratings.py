@@ -3,18 +3,17 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.data.ids import Ids as Ids
+from pricdr.data.ids import require_ids
 from pricdr.errors import InputError, ParameterError
 
-Ids: TypeAlias = tuple[str, ...]
 IntArray: TypeAlias = npt.NDArray[np.int64]
-LONGEST_ID: Final = 1000
-"""Characters in an id."""
 CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
 
 
@@ -43,8 +42,8 @@ class Ratings:
                 f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
                 f"{len(self.users)} users and {len(self.items)} items"
             )
-        _check_ids("user", self.users)
-        _check_ids("item", self.items)
+        require_ids("user", self.users)
+        require_ids("item", self.items)
         if not _is_canonical(self.matrix):
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
@@ -171,21 +170,6 @@ def _csr(
     if matrix.nnz != len(values):
         raise InputError("a (user, item) pair occurs more than once")
     return matrix
-
-
-def _check_ids(what: str, ids: Ids) -> None:
-    """Ids are distinct text of one line each: whatever a list or a release can hold."""
-    try:
-        lines = "\n".join(ids)
-        lines.encode()
-    except (TypeError, UnicodeEncodeError) as error:
-        raise InputError(f"{what} ids must be text that UTF-8 can hold: {error}") from error
-    if len(set(ids)) != len(ids):
-        raise InputError(f"{what} ids must be distinct")
-    if "" in ids or lines.count("\n") >= max(1, len(ids)) or "\r" in lines or "\0" in lines:
-        raise InputError(f"{what} ids must not be empty, nor hold line breaks or NUL")
-    if max(map(len, ids), default=0) > LONGEST_ID:
-        raise InputError(f"{what} ids may have at most {LONGEST_ID:,} characters")
 
 
 def _is_canonical(matrix: CSR) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pricdr.data.parquet import write_ratings
+from pricdr.data.parquet import read_columns, write_ratings
 from pricdr.data.ratings import Ids, IntArray, Ratings
 from pricdr.data.readers import read
 from pricdr.data.splits import HeldOut, Split, official
@@ -83,8 +83,8 @@ def read_official(path: Path, ratings: Ratings) -> Split:
 
 def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
     path = folder / f"{name}.parquet"
-    pairs = _table(path, ["user", "item"])
-    negatives = _table(folder / "negatives.parquet", ["user", "item", "for"]).filter(pl.col("for") == name)
+    pairs = read_columns(path, ["user", "item"])
+    negatives = read_columns(folder / "negatives.parquet", ["user", "item", "for"]).filter(pl.col("for") == name)
     at = _positions(path, "user", users, pairs["user"].to_list())
     order = {user: row for row, user in enumerate(at.tolist())}
     rows = _positions(path, "user", users, negatives["user"].to_list())
@@ -94,14 +94,6 @@ def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
         raise InputError(f"{folder / 'negatives.parquet'} does not hold the same number for every user of {name}")
     grouped = np.argsort([order[row] for row in rows.tolist()], kind="stable")
     return HeldOut(at, _positions(path, "item", items, pairs["item"].to_list()), columns[grouped].reshape(-1, each))
-
-
-def _table(path: Path, columns: list[str]) -> pl.DataFrame:
-    try:
-        with path.open("rb") as file:
-            return pl.read_parquet(file).select(columns)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise InputError(f"{path} cannot be read as a table of {', '.join(columns)}") from error
 
 
 def _named(ids: Ids, positions: IntArray) -> pl.Series:

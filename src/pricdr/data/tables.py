@@ -10,6 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pricdr.data.contents import refusal, shorten
+from pricdr.data.ids import CONTROLS, LONGEST_ID
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -21,16 +22,23 @@ class Table:
 
     file: Path
     rows: int
-    columns: dict[str, Callable[[], pl.Series]]
-    """``user``, ``item`` (text without nulls) and perhaps ``rating`` (text or numbers), each fetched once."""
+    columns: dict[str, "Fetch"]
+    """``user``, ``item`` (as :class:`Coded`) and perhaps ``rating`` (text or numbers), each fetched once."""
     line: Callable[[int], int | None] = field(default=lambda row: None)
     """The line in the file of a row counted from 0, where that is known."""
     blank_lines: int = 0
     filtered_by: str | None = None
 
-    def take(self, column: str) -> pl.Series:
-        """Fetch a column and forget it: the strings of one column at a time are memory enough."""
-        return self.columns.pop(column)()
+    def take_ids(self, role: str) -> "Coded":
+        """Fetch a column of ids and forget it: the strings of one column at a time are memory enough."""
+        column = self.columns.pop(role)()
+        return column if isinstance(column, Coded) else Coded.of(column)
+
+    def take_ratings(self) -> pl.Series:
+        """Fetch the ratings, and forget them likewise."""
+        column = self.columns.pop("rating")()
+        assert isinstance(column, pl.Series)
+        return column
 
     def place(self, row: int) -> str:
         """A row counted from 0 as people count it."""
@@ -38,9 +46,26 @@ class Table:
         return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
-def series_column(series: pl.Series) -> Callable[[], pl.Series]:
+def series_column(series: pl.Series) -> "Fetch":
     """A column that is in memory already."""
     return lambda: series
+
+
+class Coded(NamedTuple):
+    """A column of text as positions into its distinct values, sorted by their UTF-8 bytes."""
+
+    codes: Codes
+    names: pl.Series
+
+    @classmethod
+    def of(cls, column: pl.Series) -> "Coded":
+        """The same for a column in memory, which has no nulls."""
+        names = column.unique().sort()
+        # Enum over the sorted ids: the codes of a Categorical differ from run to run.
+        return cls(column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32), names)
+
+
+Fetch: TypeAlias = Callable[[], Coded | pl.Series]
 
 
 class Encoded(NamedTuple):
@@ -74,27 +99,27 @@ def encode(table: Table) -> Encoded:
     return Encoded(*merged, users, items, table.rows - len(merged[0]), spread)
 
 
-def _encode_ids(table: Table, role: str) -> tuple[Codes, pl.Series]:
-    column = table.take(role)
-    names = column.unique().sort()
-    _require_ids(table, role, column, names)
-    # Enum over the sorted ids: the codes of a Categorical differ from run to run.
-    codes = column.cast(pl.Enum(names)).to_physical().to_numpy()
-    return codes.astype(np.int32), names
+def _encode_ids(table: Table, role: str) -> Coded:
+    found = table.take_ids(role)
+    names = found.names
+    wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
+    if wrong.any():
+        row = int(wrong.to_numpy()[found.codes].argmax())
+        value = names[int(found.codes[row])]
+        raise refusal(table.file, f"{table.place(row)}: the {role} id {_fault(value)}")
+    return found
 
 
-def _require_ids(table: Table, role: str, column: pl.Series, names: pl.Series) -> None:
-    wrong = names.filter((names == "") | names.str.contains(r"[\n\r\x00]"))
-    if wrong.is_empty():
-        return
-    row = column.is_in(wrong.implode()).arg_max() or 0
-    value = column[row]
-    rule = "is empty" if value == "" else f"{shorten(value)} holds a line break or a NUL"
-    raise refusal(table.file, f"{table.place(row)}: the {role} id {rule}")
+def _fault(name: str) -> str:
+    if name == "":
+        return "is empty"
+    if len(name) > LONGEST_ID:
+        return f"{shorten(name)} has more than {LONGEST_ID:,} characters"
+    return f"{shorten(name)} holds a line break or another control character"
 
 
 def _numbers(table: Table) -> Floats:
-    column = table.take("rating")
+    column = table.take_ratings()
     text = column.dtype == pl.String
     numbers = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False)
     wrong = ~numbers.is_finite().fill_null(False)

@@ -1,0 +1,174 @@
+"""Inside the child process: a Parquet file to plain arrays.
+
+Everything up to the first call of polars is safe Python on bytes, and is reported before that call: the hash, the
+footer, the account of every byte. What comes after it is a claim of a process that a hostile file may have taken over.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from pricdr.untrusted.footers import Footer, LayoutError, read_footer
+from pricdr.untrusted.layout import Weight, account, require_fitting
+from pricdr.untrusted.opening import read_all
+
+Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
+Report: TypeAlias = dict[str, Any]
+
+_EXPANSION_FROM: Final = 64 << 20
+_LARGEST_EXPANSION: Final = 200
+_PER_ROW: Final = 64
+"""Bytes that decoding takes for a row, at the least: an id is 16, its code and its place in a sort as much again."""
+
+
+class RefusedError(Exception):
+    """A file that is not decoded, in words for the user."""
+
+
+class _Open:
+    """An open file as positions."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def bytes_at(self, start: int, length: int) -> bytes:
+        return os.pread(self._descriptor, length, start)
+
+
+class _Held:
+    """A file in memory as positions."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    def size(self) -> int:
+        return len(self._content)
+
+    def bytes_at(self, start: int, length: int) -> bytes:
+        return self._content[start : start + length]
+
+
+def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]) -> Iterator[tuple[Report, Arrays]]:
+    """Three messages: the hash, what the bytes show, and what polars makes of them.
+
+    ``request`` says: ``columns``, by name or position, with what they are to become; ``whole``, to read all of it into
+    memory first, hash it and account for every byte of it; ``memory``, the most that may be used.
+    """
+    whole = bool(request["whole"])
+    content = read_all(descriptor, int(request["size"]) + 1) if whole else b""
+    yield {"sha256": hashlib.sha256(content).hexdigest() if whole else None}, {}
+    try:
+        footer = read_footer(_Held(content) if whole else _Open(descriptor))
+        weights = account(content, footer) if whole else []
+    except LayoutError as error:
+        raise RefusedError(str(error)) from error
+    size = len(content) if whole else os.fstat(descriptor).st_size
+    limit_memory(_need(footer, size, int(request["memory"])))
+    metadata = [[_readable(key), _readable(value)] for key, value in footer.metadata]
+    yield {"rows": footer.rows, "metadata": metadata}, {}
+    source: Any = io.BytesIO(content) if whole else os.fdopen(os.dup(descriptor), "rb")
+    schema = pl.read_parquet_schema(source)
+    report: Report = {"columns": [[name, str(kind), _kind(kind)] for name, kind in schema.items()]}
+    arrays: Arrays = {}
+    names = list(schema)
+    if whole and len(weights) != len(names):
+        raise RefusedError("it has columns within columns")
+    for number, (wanted, purpose) in enumerate(request["columns"]):
+        place = names.index(wanted) if isinstance(wanted, str) and wanted in names else wanted
+        if isinstance(place, str) or not 0 <= place < len(names):
+            raise RefusedError(f"there is no column {wanted!r:.60}")
+        if _kind(schema[names[place]]) not in _TAKEN[purpose]:
+            needed = " or ".join(_TAKEN[purpose])
+            raise RefusedError(
+                f"column {names[place]!r:.60} holds {schema[names[place]]!s:.60}, {needed} must be there"
+            )
+        source.seek(0)
+        # By position and without its name: polars would take ^user$ for a pattern.
+        column = pl.read_parquet(source, columns=[place]).to_series().alias("")
+        if len(column) != footer.rows:
+            raise RefusedError(f"a column has {len(column):,} rows, the file states {footer.rows:,}")
+        found, most = _PURPOSES[purpose](column)
+        if whole:
+            _require_fitting(weights[place], most)
+        arrays |= {f"{number}/{name}": array for name, array in found.items()}
+    yield report, arrays
+
+
+def _need(footer: Footer, size: int, most: int) -> int:
+    """How much memory decoding may take; refused where that is more than there is, or than such a file can hold."""
+    unpacked = max(footer.unpacked, footer.rows * 8)
+    if unpacked > _EXPANSION_FROM and unpacked > _LARGEST_EXPANSION * size:
+        raise RefusedError(f"it unpacks to more than {_LARGEST_EXPANSION} times its size: a compression bomb")
+    need = (128 << 20) + 4 * unpacked + footer.rows * _PER_ROW
+    if need > most:
+        raise RefusedError(
+            f"decoding {footer.rows:,} rows may take {need / 2**30:,.1f} GiB, {most / 2**30:,.1f} may be"
+        )
+    return need
+
+
+def _kind(dtype: pl.DataType) -> str:
+    if dtype.is_integer():
+        return "integers"
+    if dtype.is_numeric():
+        return "numbers"
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "text"
+    if isinstance(dtype, pl.Array) and dtype.inner == pl.Float32 and len(dtype.shape) == 1:
+        return "vectors"
+    return "other"
+
+
+def _vectors(column: pl.Series) -> tuple[Arrays, int]:
+    """One row of numbers for each, and how many bytes such values take when they are stored plainly."""
+    if column.null_count() or column.explode(empty_as_null=False, keep_nulls=False).null_count():
+        raise RefusedError("its vectors have gaps")
+    assert isinstance(column.dtype, pl.Array)
+    vectors = column.to_numpy().reshape(len(column), column.dtype.shape[0])
+    return {"vectors": np.ascontiguousarray(vectors, dtype=np.float32)}, vectors.size * 4
+
+
+def _numbers(column: pl.Series) -> tuple[Arrays, int]:
+    """Numbers, and where they are missing."""
+    values = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
+    return {"numbers": values, "missing": column.is_null().to_numpy()}, len(column) * 8
+
+
+def _text(column: pl.Series) -> tuple[Arrays, int]:
+    """Text or whole numbers, as sorted distinct values and positions in them; -1 where there is none."""
+    column = column.cast(pl.String)
+    values = column.drop_nulls().unique().sort()  # by their UTF-8 bytes
+    # An Enum over the sorted values: the codes of a Categorical differ from run to run.
+    codes = column.cast(pl.Enum(values)).to_physical().cast(pl.Int64).fill_null(-1)
+    lengths = values.str.len_bytes().to_numpy().astype(np.int64)
+    joined = "".join(values.to_list()).encode()
+    return {
+        "codes": codes.to_numpy().astype(np.int32),
+        "lengths": lengths,
+        "text": np.frombuffer(joined, dtype=np.uint8),
+    }, int(lengths.sum()) + 4 * len(column)
+
+
+def _require_fitting(weight: Weight, most: int) -> None:
+    try:
+        require_fitting(weight, most)
+    except LayoutError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _readable(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace")
+
+
+_PURPOSES: Final = {"text": _text, "numbers": _numbers, "vectors": _vectors}
+_TAKEN: Final = {"text": ("text", "integers"), "numbers": ("numbers", "integers"), "vectors": ("vectors",)}
+"""Kinds of columns that can become what is wanted."""

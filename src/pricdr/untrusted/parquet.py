@@ -1,0 +1,177 @@
+"""Parquet from outside, decoded in another process and checked here."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.errors import PriCDRError
+from pricdr.untrusted.sandbox import Answer, SandboxError, ask
+
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+Get: TypeAlias = Callable[[str], npt.NDArray[Any]]
+"""An array of a column, by its name."""
+Refuse: TypeAlias = Callable[[str], PriCDRError]
+"""From what is wrong to the error that says of which file."""
+
+_SECONDS: Final = 30
+_BYTES_A_SECOND: Final = 4 << 20
+_SHARE: Final = 0.5
+"""Of the machine's memory that decoding a file may take."""
+
+
+class As(StrEnum):
+    """What a column is decoded as."""
+
+    TEXT = "text"
+    """Text, and whole numbers written out."""
+    NUMBERS = "numbers"
+    VECTORS = "vectors"
+
+
+class Text(NamedTuple):
+    """A column of text: distinct values, sorted by their UTF-8 bytes, and each row's position in them (-1: none)."""
+
+    codes: npt.NDArray[np.int32]
+    values: list[str]
+
+    def rows(self) -> list[str | None]:
+        """The text of every row."""
+        values = [*self.values, None]  # -1 is the last
+        return [values[code] for code in self.codes.tolist()]
+
+
+class Numbers(NamedTuple):
+    """A column of numbers, and where they are missing (nan there)."""
+
+    values: npt.NDArray[np.float64]
+    missing: npt.NDArray[np.bool_]
+
+
+Decoded: TypeAlias = Text | Numbers | Float32Array
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column is called and holds."""
+
+    name: str
+    dtype: str
+    """As polars writes it."""
+    kind: str
+    """``text``, ``integers``, ``numbers``, ``vectors`` or ``other``."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was decoded."""
+
+    rows: int
+    columns: tuple[Column, ...]
+    metadata: dict[str, str]
+    found: tuple[Decoded, ...]
+    """The columns that were asked for."""
+
+
+class Parquet:
+    """An open file of Parquet. It is never parsed in this process."""
+
+    def __init__(self, descriptor: int, refuse: Refuse) -> None:
+        self._descriptor = descriptor
+        self._refuse = refuse
+        self.size = os.fstat(descriptor).st_size
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, refuse: Refuse) -> Iterator["Parquet"]:
+        """Open a file of the user's own choice, through links too."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise refuse("this is no regular file; Parquet is read from files only")
+            yield cls(descriptor, refuse)
+        finally:
+            os.close(descriptor)
+
+    def read(self, *columns: tuple[str | int, As], whole: bool = False, sha256: str | None = None) -> Read:
+        """Its rows, the kinds of its columns, its metadata, and these ``columns`` by name or position.
+
+        Args:
+            columns: which ones, and what they are to become.
+            whole: read the file once into memory, and refuse it where any byte of it has no purpose.
+            sha256: what the hash of a ``whole`` file must be.
+        """
+        request = {"columns": columns, "whole": whole, "size": self.size, "memory": _most_memory()}
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        answers = ask(request, self._descriptor, seconds=_SECONDS + self.size // _BYTES_A_SECOND)
+        try:
+            found = next(answers).report["sha256"]
+            if sha256 is not None and found != sha256:
+                raise self._refuse("it was changed: its SHA-256 is not the one stated")
+            return _checked(next(answers), next(answers), [purpose for _, purpose in columns])
+        except SandboxError as error:
+            raise self._refuse(f"not a whole Parquet file: {error}") from error
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, PriCDRError):
+                raise
+            raise self._refuse("not a whole Parquet file: it was decoded into something else") from error
+        finally:
+            answers.close()
+
+
+def _checked(shown: Answer, decoded: Answer, purposes: list[As]) -> Read:
+    """What was decoded, if it can be what such a file holds."""
+    rows = int(shown.report["rows"])
+    return Read(
+        rows=rows,
+        columns=tuple(Column(str(name), str(dtype), str(kind)) for name, dtype, kind in decoded.report["columns"]),
+        metadata=dict(shown.report["metadata"]),
+        found=tuple(
+            _CHECKS[purpose](lambda name, at=at: decoded.arrays[f"{at}/{name}"], rows)  # type: ignore[misc]
+            for at, purpose in enumerate(purposes)
+        ),
+    )
+
+
+def _vectors(array: Get, rows: int) -> Float32Array:
+    vectors = array("vectors")
+    if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != rows:
+        raise ValueError
+    return vectors
+
+
+def _numbers(array: Get, rows: int) -> Numbers:
+    values, missing = array("numbers"), array("missing")
+    if [values.dtype, missing.dtype] != ["float64", "bool"] or not values.shape == missing.shape == (rows,):
+        raise ValueError
+    return Numbers(values, missing)
+
+
+def _text(array: Get, rows: int) -> Text:
+    codes, lengths, text = array("codes"), array("lengths"), array("text")
+    if [codes.dtype, lengths.dtype, text.dtype] != ["int32", "int64", "uint8"] or codes.shape != (rows,):
+        raise ValueError
+    if lengths.ndim != 1 or lengths.min(initial=0) < 0 or int(lengths.sum()) != text.size or len(lengths) > rows:
+        raise ValueError
+    if codes.min(initial=0) < -1 or codes.max(initial=-1) >= len(lengths):
+        raise ValueError
+    joined, ends = text.tobytes(), np.cumsum(lengths).tolist()
+    values = [joined[end - size : end].decode() for end, size in zip(ends, lengths.tolist(), strict=True)]
+    if any(before >= after for before, after in pairwise(values)):
+        raise ValueError
+    return Text(codes, values)
+
+
+_CHECKS: Final = {As.TEXT: _text, As.NUMBERS: _numbers, As.VECTORS: _vectors}
+
+
+def _most_memory() -> int:
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _SHARE)

@@ -1,0 +1,184 @@
+"""Work on untrusted bytes in another process: asked for here, done in ``host``.
+
+One host per process, started when it is first needed. It is killed, with all its children, when a child overruns its
+time, and replaced at the next request.
+"""
+
+import atexit
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.untrusted.host import LENGTH
+
+_LARGEST_REPORT: Final = 1 << 26
+_DTYPES: Final = frozenset({"int32", "int64", "uint8", "float32", "float64", "bool"})
+_START: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pricdr.untrusted.host import main; main()"
+)
+
+
+class SandboxError(Exception):
+    """Why there is no answer, in words for the user."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A report and its arrays."""
+
+    report: dict[str, Any]
+    arrays: dict[str, npt.NDArray[Any]]
+
+
+class _Host:
+    """A running host and the socket to it."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.link, other = socket.socketpair()
+        path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109 - as python itself reads an empty entry
+        command = [sys.executable, "-c", _START, json.dumps(path)]
+        try:
+            self.process = subprocess.Popen(
+                command,
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt at the keyboard is for us to handle
+            )
+        finally:
+            other.close()
+
+    def ask(self, request: dict[str, Any], source: int, sink: int) -> None:
+        content = json.dumps(request).encode()
+        socket.send_fds(self.link, [len(content).to_bytes(LENGTH, "little")], [source, sink])
+        self.link.sendall(content)
+
+    def kill(self) -> None:
+        self.link.close()
+        if self.owner == os.getpid():  # after a fork the host is somebody else's
+            with suppress(OSError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+_lock: Final = threading.Lock()
+_host: _Host | None = None
+
+
+def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answer, None, None]:
+    """What a child process answers about the open file ``source``, one message after the other.
+
+    :class:`SandboxError` where it refuses, dies, overruns its time or says something impossible. ``request["memory"]``
+    bounds what it may use, and what it may send.
+    """
+    reading, writing = os.pipe()
+    try:
+        _submit({**request, "seconds": seconds}, source, writing)
+        os.close(writing)
+        writing = -1
+        pipe = _Pipe(reading, time.monotonic() + seconds + 5)
+        while True:
+            yield _answer(pipe, int(request["memory"]))
+    except TimeoutError as error:
+        _stop()
+        raise SandboxError(f"reading it took more than {seconds} seconds") from error
+    except (SandboxError, GeneratorExit):  # a child whose pipe is closed ends by itself
+        raise
+    except BaseException:
+        _stop()  # interrupted: the child must not go on
+        raise
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+
+
+def _submit(request: dict[str, Any], source: int, sink: int) -> None:
+    global _host
+    with _lock:
+        for attempt in (1, 2):
+            if _host is not None and _host.owner != os.getpid():
+                _host.process.returncode = 0  # our parent's, which waits for it
+                _host = None
+            _host = _host or _Host()
+            try:
+                _host.ask(request, source, sink)
+                return
+            except OSError as error:  # it was killed by somebody: one more try
+                _host.kill()
+                _host = None
+                if attempt == 2:
+                    raise SandboxError("the process that decodes files cannot be started") from error
+
+
+def _stop() -> None:
+    global _host
+    with _lock:
+        if _host is not None:
+            _host.kill()
+            _host = None
+
+
+atexit.register(_stop)
+
+
+class _Pipe:
+    """The reading end of a pipe, with a deadline."""
+
+    def __init__(self, descriptor: int, deadline: float) -> None:
+        self._descriptor = descriptor
+        self._deadline = deadline
+
+    def fill(self, buffer: memoryview) -> None:
+        """Fill all of ``buffer``."""
+        at = 0
+        while at < len(buffer):
+            left = self._deadline - time.monotonic()
+            if left <= 0 or not select.select([self._descriptor], [], [], left)[0]:
+                raise TimeoutError
+            count = os.readv(self._descriptor, [buffer[at:]])
+            if count == 0:
+                raise SandboxError("the process that decoded it gave up: it is corrupt, or takes too much to read")
+            at += count
+
+
+def _answer(pipe: _Pipe, most: int) -> Answer:
+    head = bytearray(LENGTH)
+    pipe.fill(memoryview(head))
+    length = int.from_bytes(head, "little")
+    if length > _LARGEST_REPORT:
+        raise SandboxError("the process that decoded it says something impossible")
+    content = bytearray(length)
+    pipe.fill(memoryview(content))
+    try:
+        report = json.loads(content)
+        if "refused" in report:
+            raise SandboxError(str(report["refused"]))
+        arrays = {}
+        for name, (dtype, shape) in report.pop("arrays").items():
+            if dtype not in _DTYPES or any(type(side) is not int or side < 0 for side in shape):
+                raise ValueError
+            most -= np.dtype(dtype).itemsize * int(np.prod(shape, dtype=object))
+            if most < 0:
+                raise ValueError
+            arrays[name] = np.empty(shape, dtype=dtype)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise SandboxError("the process that decoded it says something impossible") from error
+    for array in arrays.values():
+        if array.size:
+            pipe.fill(array.reshape(-1).view(np.uint8).data)
+    return Answer(report, arrays)

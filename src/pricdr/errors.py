@@ -29,15 +29,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
-def printable(text: str) -> str:
-    r"""``text`` with everything escaped that a terminal might act on.
-
-    >>> printable("a\x1b[2Jb")
-    'a\\u001b[2Jb'
-    """
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-
-
 class PriCDRError(Exception):
     """Anything this library refuses to do, in one line: whatever a hostile value in the message tries to print."""
 

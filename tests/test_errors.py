@@ -35,3 +35,15 @@ def test_a_probability_lies_strictly_inside(value):
 def test_a_count_is_a_whole_number_from_one(value):
     with pytest.raises(errors.ParameterError, match="x must be a whole number of at least 1"):
         errors.require_count(x=value)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "a/b", "../a", "/etc/x", "a\\b", "a b", "a\n", "ä", "x" * 101, "a\0", "~"]
+)
+def test_a_file_name_leads_nowhere_else(name):
+    with pytest.raises(errors.ParameterError, match=r"x becomes a file name.*got"):
+        errors.require_file_name(x=name)
+
+
+def test_an_ordinary_file_name_will_do():
+    errors.require_file_name(x="a", y="movie_music-1.v2.csv.gz", z="_" + "x" * 99)

@@ -387,3 +387,10 @@ def test_what_people_read_never_understates():
     stated = [float(word) for word in text.split("epsilon at other deltas: ")[1].split(".\n")[0].split() if "." in word]
     exact = [point.epsilon for point in certificate.epsilon_at_delta]
     assert all(shown >= value for shown, value in zip(stated, exact, strict=True))
+
+
+def test_a_representation_is_one_printable_line(release):
+    strategy = release.certificate.strategy.model_copy(update={"name": "jlt\x1b[31m\nok"})
+    hostile = Release(release.matrix, release.users, release.certificate.model_copy(update={"strategy": strategy}))
+    assert repr(hostile).isprintable()
+    assert r"jlt\u001b[31m\u000aok" in repr(hostile)

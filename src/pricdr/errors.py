@@ -9,15 +9,23 @@ PriCDRError
 """
 
 import math
+import re
 from numbers import Integral
+
+POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions are those of POSIX systems"
 
 
 def printable(text: str) -> str:
-    r"""``text`` with everything escaped that a terminal might act on.
+    r"""Return ``text`` on one line, with whatever a terminal would act on or hide written as code would write it.
 
-    >>> printable("a\x1b[2Jb")
-    'a\\u001b[2Jb'
+    Text from outside (ids, file names, certificates, specs) passes here before anybody sees it: escape sequences,
+    line breaks and characters that turn the direction of writing are not printable.
+
+    >>> print(printable("a\x1b[31m\u202e b\nc"))
+    a\u001b[31m\u202e b\u000ac
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
 
 
@@ -118,3 +126,18 @@ def require_not_negative(**named: float) -> None:
     for name, value in named.items():
         if not 0 <= value < math.inf:
             raise ParameterError(f"{name} must be zero or more, got {value!r}")
+
+
+def require_file_name(**named: str) -> None:
+    """Refuse text that is not fit to be, or to begin, the name of a file: it must not lead anywhere else.
+
+    >>> require_file_name(name="table-1.v2")
+    >>> require_file_name(name="../t")
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, -, . (not first); got '../t'
+    """
+    for name, value in named.items():
+        if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", value):
+            rule = "1 to 100 letters, digits, _, -, . (not first)"
+            raise ParameterError(f"{name} becomes a file name: {rule}; got {value[:200]!r}")

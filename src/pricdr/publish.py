@@ -133,26 +133,24 @@ def publish(
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
+    """The listed users and items; refusals go by the lists and by sizes.
+
+    Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
+    the release what was rated.
+    """
     selected = ratings.select(
         users=None if users is None else tuple(users), items=None if items is None else tuple(items)
     )
     if not selected.users:
         raise InputError("there are no users to publish")
-    if not selected.items:
+    if items is not None and not selected.items:
         raise InputError("there are no items to publish")
-    if items is not None and not set(selected.items) & set(ratings.items):
-        raise InputError(f"none of the {len(selected.items):,} listed items occurs in the ratings: is it another list?")
     if len(selected.items) > MOST_ITEMS:
         raise InputError(f"{len(selected.items):,} items are more than the {MOST_ITEMS:,} that sums are exact for")
     if len(selected.users) > MOST_USERS:
         raise InputError(f"{len(selected.users):,} users are more than the {MOST_USERS:,} that sums are exact for")
     if len(ratings) > MOST_RATINGS:
         raise InputError(f"{len(ratings):,} ratings are more than the {MOST_RATINGS:,} that sums are exact for")
-    if users is not None and not set(selected.users) & set(ratings.users):
-        raise InputError(
-            f"none of the {len(selected.users):,} listed users occurs in the ratings: "
-            "are the user and item columns swapped, or is it another list?"
-        )
     return selected
 
 

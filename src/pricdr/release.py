@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pricdr import __version__
 from pricdr.data.ids import LONGEST_ID, Ids, require_ids
-from pricdr.errors import InputError, VerificationError
+from pricdr.errors import InputError, VerificationError, printable
 from pricdr.files import new_folder
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
@@ -70,7 +70,7 @@ class Release:
         """Sizes and the promise."""
         c = self.certificate
         promise = f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}" if c.private else "NOT PRIVATE"
-        return f"Release({len(self.users)} users x {c.dim}, {c.strategy.name}, {promise})"
+        return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {promise})"
 
     def save(
         self,

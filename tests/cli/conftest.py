@@ -1,6 +1,7 @@
 """The command in this process (fast) and in one of its own, and what every refusal must look like."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -137,6 +138,12 @@ def process(here) -> Callable[..., Outcome]:
     return run
 
 
+def _default_signals() -> None:
+    """What nohup, or a shell that runs the tests in the background, has ignored is heeded again."""
+    for sent in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        signal.signal(sent, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Start a command in a process of its own; whatever still runs in the end is killed."""
@@ -145,7 +152,9 @@ def start(here) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     def begin(*arguments: object) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "pricdr", *map(str, arguments)]
         pipe = subprocess.PIPE
-        running.append(subprocess.Popen(command, cwd=here, stdout=pipe, stderr=pipe, text=True))
+        running.append(
+            subprocess.Popen(command, cwd=here, stdout=pipe, stderr=pipe, text=True, preexec_fn=_default_signals)
+        )
         return running[-1]
 
     yield begin

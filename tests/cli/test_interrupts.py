@@ -105,6 +105,20 @@ def test_a_termination_leaves_nothing_behind(here, stalled, sent, code):
     assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.fifo"]
 
 
+@pytest.fixture(params=[signal.SIGHUP, signal.SIGINT], ids=["hang up", "interrupt"])
+def ignored(request):
+    """A signal that whoever runs the tests had ignored, as nohup and background jobs do."""
+    before = signal.signal(request.param, signal.SIG_IGN)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+def test_commands_are_tested_with_the_signals_of_a_terminal_whoever_runs_the_tests(ignored, stalled):
+    stalled.send_signal(ignored)
+    stalled.communicate(timeout=60)
+    assert stalled.returncode == {signal.SIGHUP: 129, signal.SIGINT: 130}[ignored]
+
+
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "terminate"])
 @pytest.mark.parametrize(("strategy", "dim"), [("spectral", 256), ("jlt", 800)])
 def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, until, strategy, dim, sent):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pricdr import __version__, verify
+from pricdr.errors import POSIX_ONLY
 
 ARGUMENTS = ("--epsilon", 4, "--delta", 1e-6, "--out", "release")
 COMMANDS = [
@@ -209,3 +210,17 @@ def test_the_command_to_check_a_release_can_be_pasted(here, ratings, publish):
     outcome = publish(ratings, out="it's here & now")
     pasted = outcome.out.splitlines()[-1].partition("check it with: ")[2]
     assert shell(here, pasted).stdout.startswith(b"ok: Release(3 users")
+
+
+def test_elsewhere_than_on_posix_systems_the_command_is_one_sentence(here):
+    code = "import os, pricdr.cli, sys; os.name = 'nt'; sys.argv = ['pricdr', 'methods']; pricdr.cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: {POSIX_ONLY}\n"
+
+
+def test_elsewhere_than_on_posix_systems_the_ledger_cannot_be_imported(here):
+    code = "import sys; sys.modules['fcntl'] = None; import pricdr; pricdr.Ledger"
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == f"ImportError: {POSIX_ONLY}"

@@ -197,7 +197,7 @@ def test_a_file_as_a_folder_and_a_nul_in_the_path(write, refused):
     path = write("r.csv", "user,item\na,b\n")
     assert "cannot be read" in refused(lambda: read(path / "r.csv"))
     assert "cannot be read" in refused(lambda: read("a\0b.csv"))
-    assert refused(lambda: read("a\nb.csv")) == "'a\\nb.csv': no such file"
+    assert refused(lambda: read("a\nb.csv")) == "a\\u000ab.csv: no such file"
 
 
 @pytest.mark.parametrize("spoil", ["cut", "checksum", "flipped", "not gzip", "trailing"])
@@ -242,7 +242,6 @@ def test_bounds_are_the_declared_ones():
 
 CALLS = {
     "threshold without ratings": ("user,item\na,b\n", {"threshold": 3}, ["rating column is asked for", "'item'"]),
-    "threshold above all": ("user,item,rating\na,b,2\n", {"threshold": 3}, ["no rating is at least 3"]),
     "rating name missing": (
         "user,item\na,b\n",
         {"columns": Columns("user", "item", "stars")},

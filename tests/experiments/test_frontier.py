@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -33,6 +34,7 @@ def test_the_readmes_table_is_that_of_the_results(epsilon):
 
 
 def test_a_title_is_escaped_and_an_empty_panel_is_drawn():
-    drawn = figure([("A < B", {"guided": {4.0: Mean(0.5, 0.1, 5)}}), ("nothing", {})])
-    assert "A &lt; B" in drawn
+    drawn = figure([("A < B\x1b[31m\0\u202e", {"guided": {4.0: Mean(0.5, 0.1, 5)}}), ("nothing", {})])
+    assert r"A &lt; B\u001b[31m\u0000\u202e</text>" in drawn
+    ElementTree.fromstring(drawn)
     assert drawn.count("<circle") == 1

@@ -21,7 +21,7 @@ from pricdr.experiments.report import (
     together,
 )
 
-EVIL = '<script>alert("x")</script>&\'"'
+EVIL = '<script>alert("x")</script>&\'"\x1b[31m\u202e\n\0'
 DOTS = [
     Dot(row, group, mean, mean - 0.02, mean + 0.02)
     for group, means in (("warm", (0.2, 0.31)), ("cold", (0.21, 0.25)))
@@ -78,6 +78,7 @@ def test_text_is_escaped_wherever_it_goes():
     text = page(EVIL, [(EVIL, body), (EVIL, EVIL)])
     assert "<script" not in text
     assert "alert" in text
+    assert all(line.replace("\xa0", " ").isprintable() for line in text.split("\n"))
     seen = Seen(text)
     assert not seen.open
     known = {"class", "scope", "colspan", "lang", "charset", "name", "content", "http-equiv", "role", "aria-label"}

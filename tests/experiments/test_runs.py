@@ -1,5 +1,5 @@
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.readers import read_ratings, write_ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import synthetic_pair
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
 from pricdr.experiments.releases import simulate
@@ -89,6 +89,86 @@ def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
     ]
     for old in ([_measured(arm, seed, None) for arm, seed in runs], [_measured(*runs[0], None), *new[1:]]):
         assert ["(few)" in table.title for table in tables(SPEC, old)] == [False, False]
+
+
+def _line(**changes):
+    return json.dumps({**asdict(_measured("popularity", 1, 3)), **changes})
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("[]", "a Result is a table"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "nested"),
+        ("1" * 5000, "not JSON"),
+        (_line(seed="1"), "seed cannot be '1'"),
+        (_line(seed=True), "seed cannot be True"),
+        (_line(seed=2**70), "seed cannot be"),
+        (_line(seconds=float("nan")), "NaN is no number"),
+        (_line(seconds=float("inf")), "Infinity is no number"),
+        (_line(seconds=1).replace('"seconds": 1', '"seconds": 1e999'), "seconds cannot be inf"),
+        (_line(seconds=1).replace('"seconds": 1', '"seconds": 1, "seconds": 2'), "a key occurs twice"),
+        (_line(surprise=1), "unknown key 'surprise'"),
+        (_line(figures={}), "figures"),
+        (_line(figures={"sampled": {"warm": {"NDCG@10": 0.1}}}), "figures of warm users, sampled, lack"),
+        (_line(figures={"sampled": {"warm": 3}}), "figures cannot be"),
+        (_line(users={"warm": "many"}), "users cannot be"),
+        (_line().replace('"arm": "popularity", ', ""), "needs 'arm'"),
+    ],
+    ids=range(17),
+)
+def test_results_are_read_strictly(tmp_path, line, message):
+    path = tmp_path / "r.jsonl"
+    path.write_text(f"{_line()}\n{line}\n")
+    with pytest.raises(InputError, match=rf"r.jsonl, line 2: not a result: .*{message}") as found:
+        read(path)
+    assert len(str(found.value)) < 500
+
+
+def test_results_and_trials_that_are_no_text_or_too_much_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(InputError, match=r"r.jsonl is not text"):
+        read(path)
+    path.write_text('{"data": 1}\n')
+    with pytest.raises(InputError, match="line 1: not a trial: data cannot be 1"):
+        read_trials(path)
+    monkeypatch.setattr("pricdr.experiments.results.MOST_BYTES", 10)
+    with pytest.raises(InputError, match="more than 10 bytes"):
+        read(path)
+
+
+@pytest.mark.parametrize("trials", [0, -1, 10**12])
+def test_an_absurd_number_of_trials_is_refused(trials):
+    with pytest.raises(ParameterError, match="trials must be a whole number from 1 to 1,000"):
+        draws("bpr", trials)
+
+
+def test_prepared_arrays_that_lead_outside_are_refused(root, tmp_path):
+    load_task(DATA, root, tmp_path)
+    (kept,) = tmp_path.glob("*.npz")
+    arrays = dict(np.load(kept))
+    for name, at, value in (("source_indices", 0, 10**6), ("target_indptr", 1, -5), ("target_indptr", -1, 10**6)):
+        broken = {key: array.copy() for key, array in arrays.items()}
+        broken[name][at] = value
+        np.savez(kept, **broken)
+        with pytest.raises(InputError, match="does not hold prepared arrays"):
+            load_task(DATA, root, tmp_path)
+
+
+def test_markdown_shows_names_and_notes_and_obeys_none():
+    evil = "a | b\n# <img src=x> [c](d) `e`\x1b[31m\u202e"
+    arms = (Arm(name="popularity", method="popularity"), replace(ARMS[1], name=evil))
+    spec = replace(SPEC, title=evil, arms=arms, note=f"two\nlines: {evil}", baseline=evil)
+    results = [replace(_measured(arm.name, seed, 3), device=evil) for arm in arms for seed in (1, 2)]
+    text = report(spec, results)
+    assert all(line.isprintable() for line in text.split("\n"))
+    for mark in ("<img", "[c]", "`"):
+        assert mark not in text
+    rows = [line for line in text.split("\n") if line.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    assert sum(line.startswith("#") for line in text.split("\n")) == 5  # the title, three tables, and one of the note's
 
 
 def test_prepared_arrays_are_the_data(root, tmp_path):
@@ -263,5 +343,5 @@ def test_a_search_log_that_is_none_is_named(tmp_path):
 
 
 def test_results_survive_as_json(tmp_path):
-    result = Result("s", "a", "k", 1, {"sampled": {"all": {"HR@5": 0.5}}}, {"warm": 1, "cold": 0}, 0.1, 3, 1.5, "cpu")
+    result = _measured("a", 1, few=0)
     assert Result(**json.loads(json.dumps(result.__dict__))) == result

@@ -1,3 +1,5 @@
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,35 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ("settings = { width = 50 }", "tuned = true", "no settings of hetero were chosen"),
         ("settings = { width = 50 }", 'preset = "printed"', "no preset 'printed'"),
         ('{ strategy = "jlt", epsilon = 4, rows = "noise" }', "3", "release cannot be 3"),
+        ('name = "jlt"', 'name = "popularity"', "'popularity' is that of several"),
+        ("seeds = [1, 2]", f"seeds = [{2**70}]", f"seeds must be a number that fits in 64 bits, got {2**70}"),
+        ("seeds = [1, 2]", f"seeds = [1{'0' * 400}]", "seeds must be a number that fits in 64 bits"),
+        ("seeds = [1, 2]", "seeds = [1" + ",\n1" * 5000 + "]", "at most 1,000 whole numbers.*all different"),
+        ("seeds = [1, 2]", "seeds = [-1]", r"from 0 on.*got \[-1\]"),
+        ("seeds = [1, 2]", "seeds = [true]", "seeds cannot be"),
+        ("seeds = [1, 2]", "seeds = [1.0]", "seeds cannot be"),
+        ("seeds = [1, 2]", "seeds = 1000000000000", "seeds cannot be 1000000000000"),
+        ("epsilon = 4", "epsilon = nan", "arm.release.epsilon must be a finite number, got nan"),
+        ("epsilon = 4", "epsilon = -inf", "arm.release.epsilon must be a finite number"),
+        ("epsilon = 4", f"epsilon = 1{'0' * 400}", "arm.release.epsilon must be a number that fits in 64 bits"),
+        ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be at most 4,096, got 1,000,000,000,000"),
+        ("settings = { width = 50 }", "settings = { epochs = 1000000000000 }", "epochs must be at most 1,000,000"),
+        ("settings = { width = 50 }", "settings = { width = 1000000000000 }", "width must be at most 1,000,000"),
+        ("settings = { width = 50 }", "settings = { seed = -1 }", "arm 'jlt'.*seed must be"),
+        ("settings = { width = 50 }", 'settings = { device = "toaster" }', "arm 'jlt'.*device.*toaster"),
+        ("settings = { width = 50 }", "settings = { width = 2020-01-01 }", "width must be int"),
+        ("settings = { width = 50 }", "settings = { learning_rate = inf }", "finite number, got inf"),
+        ('target = "b.csv"', 'target = "b.csv"\ncold = 1.5', r"cold must lie in \[0, 1\), got 1.5"),
+        ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be a whole number"),
+        ('title = "a table"', 'title = "a \\u001b[31mtable"', "one line of 1 to 200 printable"),
+        ('name = "jlt"', f'name = "{"x" * 201}"', "one line of 1 to 200 printable"),
+        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 characters"),
+        ('title = "a table"', "x = " + "[" * 1500, "not TOML|nested"),
+        ('title = "a table"', "x = [" * 1 + "[\n" * 100_000, "nested more than 8 levels"),
+        ('title = "a table"', "a" + ".a" * 9 + " = 1", "nested more than 8 levels"),
+        ('title = "a table"', "a" + ".a" * 100_000 + " = 1", "line 2 has 200,005 characters"),
+        ('title = "a table"', f"x = 1{'0' * 1900}", "x must be a number that fits in 64 bits"),
+        ('title = "a table"', "x = 1" + "0" * 5000, "line 2 has"),
     ],
 )
 def test_a_wrong_spec_is_refused_by_name(tmp_path, old, new, message):
@@ -82,6 +113,46 @@ def test_a_wrong_spec_is_refused_by_name(tmp_path, old, new, message):
     with pytest.raises(InputError, match=message) as found:
         read_spec(write(tmp_path, GOOD.replace(old, new, 1)))
     assert "table.toml" in str(found.value)
+    assert len(str(found.value)) < 500
+
+
+def test_a_file_is_bounded_before_it_is_parsed(tmp_path):
+    path = write(tmp_path, GOOD)
+    with path.open("ab") as file:
+        file.truncate(100 << 20)
+    with pytest.raises(InputError, match=r"table.toml: has more than 262,144 bytes"):
+        read_spec(path)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match="not TOML"):
+        read_spec(path)
+    with pytest.raises(InputError, match="no such file"):
+        read_spec(tmp_path / "nowhere.toml")
+
+
+OUTSIDE = ["../b", "/etc/passwd", "..", ".", "", "a/b", ".hidden", "a\\\\b", "x" * 101, "a b", "a\\u0000"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("key", ["folder", "source", "target", "official"])
+def test_data_stays_in_the_data_folder(tmp_path, key, name):
+    table = tomllib.loads(GOOD)["data"]
+    lines = "".join(f'{k} = "{v}"\n' for k, v in {**table, key: name}.items())
+    text = re.sub(r"folder = .*\n.*\n.*\n", lambda _: lines, GOOD)
+    for read in (read_spec, read_search):
+        with pytest.raises(InputError, match=f"table.toml: {key} becomes a file name"):
+            read(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_the_name_of_a_spec_is_a_file_name(tmp_path, name):
+    with pytest.raises(InputError, match=r"table.toml: name becomes a file name"):
+        read_spec(write(tmp_path, f'name = "{name}"\n{GOOD}'))
+    path = tmp_path / "two words.toml"
+    path.write_text(GOOD)
+    with pytest.raises(InputError, match=r"name becomes a file name.*'two words'"):
+        read_spec(path)
+    path.write_text(f'name = "one"\n{GOOD}')
+    assert read_spec(path).name == "one"
 
 
 def test_tuned_settings_come_from_the_folder_of_the_data(tmp_path):

@@ -304,6 +304,7 @@ def test_a_model_of_impossible_arrays_is_refused():
     good = Popularity().fit(ratings)
     with pytest.raises(InputError, match="do not fit"):
         Factors("m", ("a", "b"), *_rest(good))
+    assert repr(replace(good, method="m\x1b[31m\n")).isprintable()
     bad = np.array([np.nan], dtype=np.float32)
     with pytest.raises(InputError, match="finite"):
         Factors("m", good.users, good.items, good.user_vectors, good.item_vectors, bad, good.seen, good.in_release)

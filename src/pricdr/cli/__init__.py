@@ -33,7 +33,7 @@ from pricdr.cli import (
     verify,
 )
 from pricdr.cli.console import fail, say
-from pricdr.errors import PriCDRError
+from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
 
@@ -70,11 +70,13 @@ def options(
         say(f"pricdr {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        say(*context.get_help().split("\n"))
 
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    if os.name != "posix":
+        sys.exit(fail(POSIX_ONLY, 2))
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:  # not under nohup
             signal.signal(ending, _terminate)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.options import StrategyName, UnitName, parse_strategy
+from pricdr.cli.options import PublicKeyOption, StrategyName, UnitName, parse_strategy
 from pricdr.errors import ParameterError, require_count
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def audit(
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
     unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
+    public_key: PublicKeyOption = None,
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, typer.Option(help="Canaries in the one-run audit.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.95,
@@ -49,7 +50,7 @@ def audit(
     if folder is not None:
         if given:
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
-        subject = _from_release(folder)
+        subject = _from_release(folder, public_key)
     elif strategy is None or epsilon is None or delta is None:
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
@@ -69,12 +70,12 @@ def audit(
     return 0
 
 
-def _from_release(folder: Path) -> "Subject":
+def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.release import verify
     from pricdr.terms import Terms, described
 
-    certificate = verify(folder).certificate
+    certificate = verify(folder, public_key=public_key).certificate
     if certificate.epsilon is None or certificate.mu is None:
         raise ParameterError(f"{folder} has no noise: there is no claim to audit")
     if not certificate.private:

@@ -8,24 +8,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from pricdr.errors import printable
+
 if TYPE_CHECKING:
     from pricdr.blocks import Progress
 
 
-def say(text: str) -> None:
-    """One or more lines for the user."""
-    _write(sys.stdout, text)
+def say(*lines: str) -> None:
+    """Lines for the user, one for each argument: nothing from outside begins a line of its own."""
+    _write(sys.stdout, "\n".join(map(printable, lines)))
 
 
 def warn(text: str) -> None:
     """Something the user should know that does not stop the command."""
-    _write(sys.stderr, f"warning: {text}")
+    _write(sys.stderr, f"warning: {printable(text)}")
 
 
 def fail(text: str, code: int) -> int:
     """One line that says what is wrong; returns the exit code."""
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
-    _write(sys.stderr, "error: " + "".join(c if c.isprintable() else repr(c)[1:-1] for c in line))
+    _write(sys.stderr, f"error: {printable(line)}")
     return code
 
 
@@ -42,8 +44,9 @@ def working(what: str) -> Iterator[None]:
         return
 
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(what):
+    with Console(stderr=True).status(Text(printable(what))):  # a Text: brackets in it are no markup
         yield
 
 
@@ -60,16 +63,17 @@ def progress_bar() -> Iterator["Progress"]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description:<12}"),
+        TextColumn("{task.description:<12}", markup=False),
         BarColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks = {}
 
         def report(what: str, done: int, total: int, note: str = "") -> None:
+            what, note = printable(what), printable(note)
             if what not in tasks:
                 tasks[what] = bar.add_task(what, total=total, note=note)
             bar.update(tasks[what], completed=done, total=total, note=note)

@@ -84,7 +84,7 @@ def play(out: Path, data: "SyntheticConfig | None" = None, settings: Mapping[str
         say("7. What each recommends:")
         show(outcome, received, folder)
     received_at = shlex.quote(str(out / "target" / "movies.release"))
-    say(f"\nThe same as a page: {out / 'report.html'}")
+    say("", f"The same as a page: {out / 'report.html'}")
     say(f"Everything is in {out}; read more with: pricdr inspect {received_at}")
 
 
@@ -158,7 +158,7 @@ def verify_as_target(folder: Path) -> "Release":
     received = verify(folder / RELEASE_FOLDER, public_key=folder / "source.pub")
     for section in statement(received.certificate)[:2]:
         for line in section.lines:
-            say(textwrap.fill(line, 110, initial_indent="   ", subsequent_indent="     "))
+            say(*textwrap.wrap(line, 110, initial_indent="   ", subsequent_indent="     "))
     say("   verified")
     return received
 
@@ -234,14 +234,14 @@ def show(outcome: "Outcome", received: "Release", folder: Path) -> None:
     for line in lines(outcome):
         say(line)
     for text in (NOT_FOR_REAL, " ".join(conclusion(outcome)), SYNTHETIC):
-        say("\n" + _filled(text))
+        say("", *_wrapped(text))
     promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in PROMISE]
     (folder / "report.html").write_text(report(outcome, EPSILON, promise, _how()), encoding="utf-8")
 
 
-def _filled(text: str) -> str:
+def _wrapped(text: str) -> list[str]:
     """A paragraph for the screen, in which "95 %" stays on one line."""
-    return textwrap.fill(text.replace(" %", "\xa0%"), 90).replace("\xa0", " ")
+    return [line.replace("\xa0", " ") for line in textwrap.wrap(text.replace(" %", "\xa0%"), 90)]
 
 
 def _how() -> list[str]:

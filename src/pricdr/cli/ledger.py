@@ -15,7 +15,7 @@ app = typer.Typer(help="Keep one budget over every release of the same ratings."
 def options(context: typer.Context) -> None:
     """Keep one budget over every release of the same ratings."""
     if context.invoked_subcommand is None:
-        say(context.get_help())
+        say(*context.get_help().split("\n"))
 
 
 @app.command("init")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.readers import Reading
@@ -16,6 +16,11 @@ if TYPE_CHECKING:
 ColumnsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
+]
+
+
+PublicKeyOption: TypeAlias = Annotated[
+    Path | None, typer.Option(envvar="PRICDR_PUBLIC_KEY", help="Require a signature by this key (a PEM file).")
 ]
 
 
@@ -86,3 +91,11 @@ def read_ratings(path: Path, columns: str | None, threshold: float | None = None
 
     with working(f"reading {path}"):
         return read(path, columns=columns, threshold=threshold)
+
+
+def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "Reading":
+    """Read a file of ratings and refuse it where none is left: for the target, whom its own refusals tell nothing."""
+    reading = read_ratings(path, columns, threshold)
+    if threshold is not None and not len(reading.ratings):
+        raise InputError(f"{path}: no rating is at least {threshold:g}")
+    return reading

@@ -38,7 +38,7 @@ def prepare(
     with new_folder(out) as staging:
         readings = [read_ratings(path, columns) for path in (source, target)]
         for reading in readings:
-            say(reading.summary())
+            say(*reading.summary().split("\n"))
         left, right = (reading.ratings for reading in readings)
         say(overlap(left.users, right.users).summary())
         found = prepare_pair(left, right, threshold=limit, core=core)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, StrategyName, UnitName, parse_strategy, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, StrategyName, UnitName, parse_strategy, read_ratings
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -39,7 +39,7 @@ from pricdr.cli.publish_options import (
 from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.ratings import Ids
+    from pricdr.data.ratings import Ids, Ratings
     from pricdr.data.readers import Reading
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
@@ -57,6 +57,7 @@ def publish(
     guide: GuideOption = None,
     refine: RefineOption = None,
     fill_guide: FillGuideOption = False,
+    public_key: PublicKeyOption = None,
     allow_not_private_guide: AllowNotPrivateGuideOption = False,
     item_features: ItemFeaturesOption = None,
     learn_from: LearnFromOption = None,
@@ -96,8 +97,9 @@ def publish(
     _require_paper(calibration, plan)
     bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
-    learning = Learning(guide, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items)
-    plan = learning.added_to(plan)
+    plan = Learning(
+        guide, public_key, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items
+    ).added_to(plan)
     key = None if sign is None else read_private_key(sign)
     account = None if ledger is None else Ledger(ledger)
     if account is not None:
@@ -140,7 +142,7 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
     from pricdr.privacy.strategies import Features
 
     ratings = reading.ratings
-    say(reading.summary())
+    say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
     others = 0 if listed is None else len(set(ratings.users) - set(listed))
     if not others and _learns_from_all(strategy):
@@ -156,8 +158,36 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
         say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    _warn_of_noise_alone(ratings, listed, universe)
     if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+
+
+def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Ids | None") -> None:
+    """Tell the source, and nobody else, that no rating counts: a refusal would be seen by whoever waits."""
+    import numpy as np
+
+    if listed is not None and not set(listed) & set(ratings.users):
+        why = (
+            f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
+            "or is it another list?)"
+        )
+    elif universe is not None and not set(universe) & set(ratings.items):
+        why = f"none of the {len(universe):,} listed items occurs in the ratings (is it another list?)"
+    elif not len(ratings):
+        why = f"no rating is at least {ratings.threshold:g}"
+    else:
+        users, items = (
+            np.fromiter((one in named for one in ids), dtype=bool, count=len(ids))
+            for ids, named in (
+                (ratings.users, set(ratings.users if listed is None else listed)),
+                (ratings.items, set(ratings.items if universe is None else universe)),
+            )
+        )
+        if (np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]).any():
+            return
+        why = "no listed user rated a listed item"
+    warn(f"{why}: no rating counts, and what is published is noise alone")
 
 
 def _learns_from_all(strategy: "Strategy") -> bool:

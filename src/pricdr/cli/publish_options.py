@@ -118,6 +118,8 @@ class Learning:
     """The options of strategies that learn, or that are told something about items."""
 
     guide: Path | None
+    public_key: Path | None
+    """Whose signature the guide must have, where one was pinned."""
     refine: bool | None
     fill_guide: bool
     allow_not_private_guide: bool
@@ -136,7 +138,8 @@ class Learning:
             if self.guide is None:
                 raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
             rounds = strategy.refine if self.refine is None else self.refine
-            return replace(strategy, guide=_verified(self.guide), refine=rounds, allow_missing=self.fill_guide)
+            verified = _verified(self.guide, self.public_key)
+            return replace(strategy, guide=verified, refine=rounds, allow_missing=self.fill_guide)
         if isinstance(strategy, Features):
             if self.item_features is None:
                 raise ParameterError("--strategy features needs --item-features: a public table of items")
@@ -165,12 +168,12 @@ class Learning:
                 raise ParameterError(f"{option} belongs to --strategy {owner}, not to {strategy.name}")
 
 
-def _verified(guide: Path) -> "Release":
+def _verified(guide: Path, public_key: Path | None) -> "Release":
     """The guide, with its name in front of what is wrong with it: publish is told of more than one folder."""
     from pricdr.release import verify
 
     try:
-        return verify(guide)
+        return verify(guide, public_key=public_key)
     except VerificationError as error:
         raise VerificationError(f"--guide {guide}: {error}") from error
     except InputError as error:

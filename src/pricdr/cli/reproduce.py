@@ -7,7 +7,6 @@ import typer
 
 from pricdr.cli.console import progress_bar, say
 from pricdr.cli.options import DeviceName, DeviceOption
-from pricdr.errors import require_count
 
 
 def reproduce(
@@ -31,14 +30,12 @@ def reproduce(
     from pricdr.experiments.workers import Place
     from pricdr.files import replace_file
 
-    require_count(jobs=jobs)
+    place = Place(data, prepared, device.value, jobs)
     read = [read_spec(path, path.parent / "tuned") for path in specs]
     for spec in read:
         say(f"{spec.title}: {len(spec.arms)} arms, {len(spec.seeds)} seeds")
         with progress_bar() as progress:
-            results = run(
-                spec, out / f"{spec.name}.jsonl", Place(data, prepared, device.value, jobs), progress=progress
-            )
+            results = run(spec, out / f"{spec.name}.jsonl", place, progress=progress)
         text = report(spec, results)
         replace_file(out / f"{spec.name}.md", text.encode())
-        say(text)
+        say(*text.split("\n"))

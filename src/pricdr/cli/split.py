@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say
-from pricdr.cli.options import ColumnsOption, read_ratings
+from pricdr.cli.options import ColumnsOption, read_some_ratings
 from pricdr.errors import ParameterError
 
 
@@ -33,8 +33,8 @@ def split(
     if official is not None and cold is not None:
         raise ParameterError("--official and --cold exclude each other: an official split is taken as it is")
     with new_folder(out) as staging:
-        reading = read_ratings(target, columns, threshold)
-        say(reading.summary())
+        reading = read_some_ratings(target, columns, threshold)
+        say(*reading.summary().split("\n"))
         ratings = reading.ratings.positives().rated()
         made = (
             leave_one_out(ratings, seed=seed, cold=cold or 0.0)

@@ -1,6 +1,5 @@
 """``pricdr train``: the target party's command."""
 
-import tomllib
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, read_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
 from pricdr.cli.unfinished import Unfinished
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
@@ -17,6 +16,7 @@ from pricdr.models.catalogue import METHODS, Sees
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
+    from pricdr.release import Release
     from pricdr.training.loop import Choices
 
 MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
@@ -42,7 +42,7 @@ def train(
     ] = None,
     preset: Annotated[PresetName, typer.Option(help="The settings to start from.")] = PresetName.DEFAULT,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
     seed: Annotated[
         int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=2**63 - 1)
     ] = None,
@@ -53,6 +53,7 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
     ] = False,
+    public_key: PublicKeyOption = None,
     allow_unverified: Annotated[
         bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
     ] = False,
@@ -72,7 +73,6 @@ def train(
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
     from pricdr.models.base import PlaintextMethod
-    from pricdr.release import Release
     from pricdr.training.loop import Choices, Recording
     from pricdr.transfer import transfer, transfer_plaintext
 
@@ -85,8 +85,8 @@ def train(
     if source is not None and not isinstance(chosen, PlaintextMethod):
         raise ParameterError(f"preset {preset.value} takes a release, not --source")
     require_absent(out)
+    received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     ratings, validation = _data(data, columns, threshold)
-    received = None if release is None else Release.load(release, allow_unverified=allow_unverified)
     plain = None if source is None else _source(source, columns, threshold)
     choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value}) on {_named(ratings, validation)}")
     told: dict[str, Any] = {"method": chosen, "validation": validation}
@@ -144,11 +144,11 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
 
 def _configured(name: str, preset: PresetName, config: Path | None, given: dict[str, Any]) -> Any:  # noqa: ANN401
     """The preset's settings, replaced by the file's, replaced by what was given on the command line."""
+    from pricdr.data.toml_files import read_toml
+
+    settings = {} if config is None else read_toml(config)
     try:
-        settings = {} if config is None else tomllib.loads(config.read_text(encoding="utf-8"))
         method = METHODS[name].configure(settings, preset=preset.value)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{config} is not TOML: {error}") from error
     except ParameterError as error:
         raise ParameterError(f"{config}: {error}" if settings else str(error)) from error
     flags = {key: value for key, value in given.items() if value is not None}
@@ -157,6 +157,18 @@ def _configured(name: str, preset: PresetName, config: Path | None, given: dict[
     if "epochs" in flags:
         raise ParameterError(f"--method {name} is not trained in epochs")
     return method  # a closed form: nothing to seed, no device to choose
+
+
+def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) -> "Release":
+    """The release, verified; with a pinned key nothing gets past its signature."""
+    from pricdr.release import Release
+
+    if public_key is not None and allow_unverified:
+        raise ParameterError(
+            "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
+            "take one of them away"
+        )
+    return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
 def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
@@ -168,14 +180,14 @@ def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ra
     if path.is_dir():
         split = load_split(path)
         return split.train, split.validation
-    reading = read_ratings(path, columns, threshold)
-    say(reading.summary())
+    reading = read_some_ratings(path, columns, threshold)
+    say(*reading.summary().split("\n"))
     return reading.ratings.positives(), None
 
 
 def _source(path: Path, columns: str | None, threshold: float | None) -> "Ratings":
     """NOT PRIVATE: the source's ratings."""
     warn("the source is read in plaintext: this model is NOT PRIVATE")
-    plain = read_ratings(path, columns, threshold)
-    say(plain.summary())
+    plain = read_some_ratings(path, columns, threshold)
+    say(*plain.summary().split("\n"))
     return plain.ratings.positives()

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say
+from pricdr.cli.options import PublicKeyOption
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="The release folder.")],
-    public_key: Annotated[Path | None, typer.Option(help="Require a signature by this key.")] = None,
+    public_key: PublicKeyOption = None,
 ) -> None:
     """Check a release folder: exit 0, or 1 with the reason.
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from pricdr.errors import InputError, PriCDRError
+from pricdr.errors import InputError, PriCDRError, printable
 
 LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
@@ -29,13 +29,12 @@ _MAGIC = {
 
 
 def refusal(file: Path, rule: str) -> InputError:
-    """An error about ``file`` in one line, whatever its name holds.
+    """An error about ``file``, whatever its name holds.
 
     >>> refusal(Path("ratings.csv"), "is empty")
     InputError('ratings.csv: is empty')
     """
-    name = str(file)
-    return InputError(f"{name if name.isprintable() else repr(name)}: {rule}")
+    return InputError(f"{printable(str(file))}: {rule}")
 
 
 def shorten(value: object, limit: int = 40) -> str:

@@ -16,6 +16,7 @@ from pricdr.data.jsonlines import read_json_lines
 from pricdr.data.parquet import read_parquet, write_ratings
 from pricdr.data.ratings import Ratings
 from pricdr.data.tables import Encoded, Table, encode
+from pricdr.errors import printable
 
 __all__ = [
     "AMAZON_2014",
@@ -63,7 +64,7 @@ class Reading:
           ratings range from 2 to 4
         """
         counts = f"{self.rows:,} rows, {len(self.ratings.users):,} users, {len(self.ratings.items):,} items"
-        lines = [f"{self.file}: {counts}, {len(self.ratings):,} ratings"]
+        lines = [f"{printable(str(self.file))}: {counts}, {len(self.ratings):,} ratings"]
         if self.duplicates:
             rule = "the largest value counts" if self.has_values else "they count once"
             lines.append(f"duplicates: {self.duplicates:,} rows repeat a (user, item) pair; {rule}")
@@ -83,8 +84,8 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
             ``.gz``), or ``.parquet``.
         columns: Which columns to read; found by name when not given.
-        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated. The
-            rating column is then required.
+        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
+            is all of them. The rating column is then required.
 
     Raises:
         InputError: The file cannot be used; the message names the file, the place, the value and the rule.
@@ -105,8 +106,6 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
     if threshold is not None:
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
-        if not len(ratings):
-            raise refusal(table.file, f"no rating is at least {threshold:g}")
         dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
     return Reading(
         ratings=ratings,

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pricdr.errors import PriCDRError
+from pricdr.errors import PriCDRError, printable
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import RELEASE, search, tuned_table
 from pricdr.experiments.spec import STRATEGIES, ReleaseSpec, read_search, read_spec
@@ -31,7 +31,7 @@ def main() -> None:
     place = Place(given.prepared, given.prepared, given.device, given.jobs)
 
     def tell(what: str, done: int, total: int, note: str = "") -> None:
-        sys.stderr.write(f"{what} {done}/{total} {note}\n")
+        sys.stderr.write(printable(f"{what} {done}/{total} {note}") + "\n")
 
     for path in given.specs:
         if given.trials is None:

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from pricdr.errors import printable
 from pricdr.experiments.results import Mean, Result, read
 from pricdr.experiments.spec import Spec, read_spec
 from pricdr.experiments.tables import share
@@ -45,7 +46,7 @@ def figure(panels: Sequence[tuple[str, Mapping[str, Mapping[float, Mean]]]]) -> 
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {_TOP + _HEIGHT + _FOOT}" role="img" '
         f'font-family="system-ui, sans-serif" font-size="12">',
-        f"<title>{escape(_told(panels))}</title>",
+        f"<title>{escape(printable(_told(panels)))}</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
     for number, (title, lines) in enumerate(panels):
@@ -67,7 +68,7 @@ def _y(value: float) -> float:
 
 
 def _panel(title: str, lines: Mapping[str, Mapping[float, Mean]], left: float) -> list[str]:
-    parts = [f'<text x="{left}" y="18" font-weight="600" fill="#1c2024">{escape(title)}</text>']
+    parts = [f'<text x="{left}" y="18" font-weight="600" fill="#1c2024">{escape(printable(title))}</text>']
     for tenth in range(0, 11, 2):
         y = _y(tenth / 10)
         parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + _WIDTH}" y2="{y:.1f}" stroke="#e2e5ea"/>')

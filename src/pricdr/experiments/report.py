@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
+from pricdr.errors import printable
+
 
 class Html(str):
     """Text that is markup already; any other text is escaped wherever it is put."""
@@ -35,11 +37,11 @@ def page(title: str, sections: Sequence[tuple[str, str]]) -> str:
     >>> page("R&D", [("", "a < b")]).count("a &lt; b")
     1
     """
-    parts = [f"<h1>{escape(title)}</h1>"]
+    parts = [f"<h1>{_text(title)}</h1>"]
     for heading, body in sections:
-        parts += [f"<h2>{escape(heading)}</h2>"] if heading else []
+        parts += [f"<h2>{_text(heading)}</h2>"] if heading else []
         parts.append(body if isinstance(body, Html) else paragraphs(body))
-    return _PAGE.format(title=escape(title), style=_STYLE, body="\n".join(parts))
+    return _PAGE.format(title=_text(title), style=_STYLE, body="\n".join(parts))
 
 
 def paragraphs(*texts: str) -> Html:
@@ -127,7 +129,7 @@ def dot_plot(dots: Sequence[Dot], *, label: str, strong: str | None = None, digi
     foot = f'<text class="axis" x="{(left + right) / 2:.1f}" y="{y + 34:.1f}">{_text(label)}</text>'
     told = "; ".join(f"{dot.group}, {dot.row}: {dot.mean:.{digits}f}" for dot in dots)
     size = f"{right + _VALUE:.0f} {y + _AXIS:.0f}"
-    opening = f'<svg viewBox="0 0 {size}" role="img" aria-label="{escape(f"{label}. {told}")}">'
+    opening = f'<svg viewBox="0 0 {size}" role="img" aria-label="{_text(f"{label}. {told}")}">'
     return Html("\n".join(["<figure>", opening, *parts, foot, "</svg>", "</figure>"]))
 
 
@@ -183,7 +185,7 @@ def _strong(yes: bool) -> str:
 
 def _text(text: str) -> str:
     """Markup as it is, other text escaped; a number and its % stay on one line."""
-    return text if isinstance(text, Html) else escape(text).replace(" %", "\xa0%")
+    return text if isinstance(text, Html) else escape(printable(text)).replace(" %", "\xa0%")
 
 
 _STYLE: Final = """

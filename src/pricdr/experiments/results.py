@@ -4,11 +4,17 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError
+from pricdr.evaluation.metrics import NAMES
+from pricdr.experiments.records import from_json
+
+MOST_BYTES: Final = 1 << 28
+"""Of a file of results."""
+T = TypeVar("T")
 
 Figures: TypeAlias = dict[str, dict[str, dict[str, float]]]
 """sampled|full → all|warm|few|cold → metric → mean over users; results from before there was ``few`` lack it."""
@@ -32,6 +38,14 @@ class Result:
     seconds: float
     """Of this run; a network that another arm had trained already counts for nothing."""
     device: str
+
+    def __post_init__(self) -> None:
+        if "sampled" not in self.figures or not set(self.figures) <= {"sampled", "full"}:
+            raise ParameterError("figures are those of the ranking sampled, and perhaps full")
+        for ranking, strata in self.figures.items():
+            for name, users in self.users.items():
+                if users and not set(NAMES) <= set(strata.get(name, {})):
+                    raise ParameterError(f"figures of {name} users, {ranking}, lack some of {', '.join(NAMES)}")
 
 
 @dataclass(frozen=True)
@@ -77,7 +91,14 @@ def whole_lines(path: Path) -> list[str]:
     """The lines that were written to the end."""
     if not path.exists():
         return []
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise InputError(f"{path} has more than {MOST_BYTES:,} bytes, the most that results can have")
+    try:
+        return content.decode().split("\n")[:-1]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not text: {error}") from error
 
 
 def append(path: Path, result: Result) -> None:
@@ -87,13 +108,15 @@ def append(path: Path, result: Result) -> None:
 
 def read(path: Path) -> list[Result]:
     """Every line of a results file; none where there is no file."""
-    if not path.exists():
-        return []
+    return read_lines(path, Result)
+
+
+def read_lines(path: Path, kind: type[T]) -> list[T]:
+    """Every line of a file of results or trials, each checked."""
     found = []
     for number, line in enumerate(whole_lines(path), 1):
         try:
-            content: dict[str, Any] = json.loads(line)
-            found.append(Result(**content))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{path}, line {number}: not a result: {error}") from error
+            found.append(from_json(kind, line))
+        except ParameterError as error:
+            raise InputError(f"{path}, line {number}: not a {kind.__name__.lower()}: {error}") from error
     return found

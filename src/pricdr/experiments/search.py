@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pricdr.blocks import Progress, silent
-from pricdr.errors import InputError, PriCDRError
-from pricdr.experiments.results import append_line, whole_lines
+from pricdr.errors import ParameterError, PriCDRError
+from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
@@ -28,6 +28,8 @@ SEED = 0
 RELEASE = ReleaseSpec(strategy="jlt", dim=200, epsilon=8.0)
 """What methods that need a release are searched with."""
 NONE: Mapping[str, Any] = {}
+MOST_TRIALS = 1_000
+"""Of one method: far more than any declared space is worth."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ def draws(
     >>> draws("popularity", 8)
     [{}]
     """
+    if not 1 <= trials <= MOST_TRIALS:
+        raise ParameterError(f"trials must be a whole number from 1 to {MOST_TRIALS:,}, got {trials}")
     declared = space(method, dim)
     rng = Simulation(SEED).generator(f"search {method}")
     found: list[dict[str, Any]] = [dict(fixed)]
@@ -117,13 +121,7 @@ def _key(method: str, settings: Mapping[str, Any]) -> tuple[str, str]:
 
 def read_trials(log: Path) -> list[Trial]:
     """Every trial of a log."""
-    found = []
-    for number, line in enumerate(whole_lines(log), 1):
-        try:
-            found.append(Trial(**json.loads(line)))
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{log}, line {number}: not a trial: {error}") from error
-    return found
+    return read_lines(log, Trial)
 
 
 def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:

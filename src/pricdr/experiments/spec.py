@@ -2,16 +2,33 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
-from pricdr.errors import InputError, ParameterError, PriCDRError, require_count, require_positive, require_probability
+from pricdr.data.contents import shorten
+from pricdr.data.toml_files import read_toml
+from pricdr.errors import (
+    InputError,
+    ParameterError,
+    PriCDRError,
+    require_count,
+    require_file_name,
+    require_positive,
+    require_probability,
+    require_share,
+)
+from pricdr.experiments.records import build
 from pricdr.models.catalogue import METHODS, Sees
+
+MOST_ARMS: Final = 1_000
+MOST_SEEDS: Final = 1_000
+MOST_COLUMNS: Final = 4_096
+"""Of a simulated release."""
+_LONGEST_NAME: Final = 200
+"""Characters in the name of an arm, or a title."""
 
 
 class Rows(StrEnum):
@@ -42,11 +59,16 @@ STRATEGIES = ("jlt", "sjlt", "spectral", "guided")
 
 @dataclass(frozen=True, kw_only=True)
 class DataSpec:
-    """Where the two domains come from and how the target is split."""
+    """Where the two domains come from and how the target is split.
+
+    A spec may come from anywhere, so it names files and no paths: nothing outside the data folder is read because a
+    spec says so. What is linked into that folder was put there by its owner.
+    """
 
     folder: str
-    """Below the data folder."""
+    """In the data folder."""
     source: str
+    """A file in ``folder``, like ``target`` and ``official``."""
     target: str
     threshold: float | None = None
     core: int | None = None
@@ -58,6 +80,14 @@ class DataSpec:
     cold: float = 0.0
     distinct: bool = False
     """Without source items that a target item repeats, see :meth:`DomainPair.twins`."""
+
+    def __post_init__(self) -> None:
+        require_file_name(folder=self.folder, source=self.source, target=self.target)
+        if self.official is not None:
+            require_file_name(official=self.official)
+        if self.core is not None:
+            require_count(core=self.core)
+        require_share(cold=self.cold)
 
     @property
     def name(self) -> str:
@@ -93,6 +123,8 @@ class ReleaseSpec:
             object.__setattr__(self, "dim", 200)
         if self.dim is not None:
             require_count(dim=self.dim)
+            if self.dim > MOST_COLUMNS:
+                raise ParameterError(f"dim must be at most {MOST_COLUMNS:,}, got {self.dim:,}")
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
 
@@ -149,6 +181,9 @@ class Spec:
     search: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What a search on this data keeps fixed, by method: on large data larger batches."""
 
+    def __post_init__(self) -> None:
+        require_file_name(name=self.name)
+
     def key(self, arm: Arm) -> str:
         """Tells one arm on one data set from any other, settings included: results are found again by it."""
         content = json.dumps([self.data.content(), arm.content(), self.full], sort_keys=True)
@@ -158,31 +193,33 @@ class Spec:
 def _chosen(tuned: Path | None, data: DataSpec) -> dict[str, Any]:
     """What a search on this data chose, or on all of it where there was none without the twins."""
     files = [] if tuned is None else [tuned / f"{name}.toml" for name in (data.name, data.folder)]
-    return next((_toml(file) for file in files if file.exists()), {})
-
-
-T = TypeVar("T")
+    return next((read_toml(file) for file in files if file.exists()), {})
 
 
 def read_spec(path: Path, tuned: Path | None = None) -> Spec:
     """The spec in ``path``; ``tuned`` is a folder of chosen settings, one TOML per data folder."""
-    table = _toml(path)
+    table = read_toml(path)
     try:
-        data = _build(DataSpec, _pop(table, "data"))
+        data = build(DataSpec, _pop(table, "data"))
         found = _chosen(tuned, data)
         entries = _pop(table, "arm")
-        if not isinstance(entries, list):
-            raise ParameterError("arms are written as [[arm]]")
+        if not isinstance(entries, list) or not 1 <= len(entries) <= MOST_ARMS:
+            raise ParameterError(f"arms are written as [[arm]], one at least and {MOST_ARMS:,} at most")
         arms = tuple(_arm(entry, found) for entry in entries)
         names = [arm.name for arm in arms]
-        if len(set(names)) != len(names) or not names:
-            raise ParameterError("arms need different names, and there must be one at least")
-        spec = _build(Spec, {"name": path.stem, "data": data, "arms": arms, **table})
+        for name in {name for name in names if names.count(name) > 1}:
+            raise ParameterError(f"arms need different names, and {shorten(name)} is that of several")
+        spec = build(Spec, {"name": path.stem, "data": data, "arms": arms, **table})
+        for text in (spec.title, *names):
+            if not (text.isprintable() and 1 <= len(text) <= _LONGEST_NAME):
+                rule = f"one line of 1 to {_LONGEST_NAME} printable characters"
+                raise ParameterError(f"a title or the name of an arm is {rule}, got {shorten(text)}")
         for role in ("baseline", "ceiling"):
             if getattr(spec, role) not in (None, *names):
                 raise ParameterError(f"{role} {getattr(spec, role)!r} is none of the arms")
-        if not spec.seeds or len(set(spec.seeds)) != len(spec.seeds):
-            raise ParameterError(f"seeds must be one or more, all different, got {list(spec.seeds)}")
+        if not 1 <= len(spec.seeds) <= MOST_SEEDS or len(set(spec.seeds)) != len(spec.seeds) or min(spec.seeds) < 0:
+            rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
+            raise ParameterError(f"seeds must be {rule}, got {shorten(list(spec.seeds))}")
     except PriCDRError as error:
         raise InputError(f"{path}: {error}") from error
     return spec
@@ -190,15 +227,17 @@ def read_spec(path: Path, tuned: Path | None = None) -> Spec:
 
 def read_search(path: Path) -> tuple[DataSpec, Mapping[str, Mapping[str, Any]]]:
     """The data of the spec in ``path`` and what a search keeps fixed there; its arms may wait for that search."""
-    table = _toml(path)
+    table = read_toml(path)
     try:
         unknown = set(table) - {part.name for part in fields(Spec)} - {"arm"}
         if unknown:
             raise ParameterError(f"unknown key {min(unknown)!r} in a Spec")
-        data, fixed = _build(DataSpec, _pop(table, "data")), table.get("search", {})
+        data, fixed = build(DataSpec, _pop(table, "data")), table.get("search", {})
         for method, settings in fixed.items() if isinstance(fixed, Mapping) else [("", fixed)]:
             if method not in METHODS or not isinstance(settings, Mapping):
-                raise ParameterError(f"[search] has a table of settings for each method, got {method!r}: {settings!r}")
+                raise ParameterError(
+                    f"[search] has a table of settings for each method, got {shorten({method: settings})}"
+                )
             METHODS[method].configure(settings)
     except PriCDRError as error:
         raise InputError(f"{path}: {error}") from error
@@ -211,8 +250,8 @@ def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
         for name, kind in (("rows", Rows), ("guide", Guide)):
             if release.get(name) in list(kind):
                 release[name] = kind(release[name])
-        entry = {**entry, "release": _build(ReleaseSpec, release)}
-    arm = _build(Arm, entry)
+        entry = {**entry, "release": build(ReleaseSpec, release)}
+    arm = build(Arm, entry)
     if arm.tuned:
         if not isinstance(tuned.get(arm.method), Mapping):
             raise ParameterError(f"arm {arm.name!r}: no settings of {arm.method} were chosen for this data by a search")
@@ -226,42 +265,7 @@ def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
     return arm
 
 
-def _build(kind: type[T], table: Mapping[str, Any]) -> T:
-    """A dataclass from a table: every unknown, missing or mistyped key is named."""
-    known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
-    hints = get_type_hints(kind)
-    if not isinstance(table, Mapping):
-        raise ParameterError(f"a {kind.__name__} is a table, got {table!r}")
-    for key, value in table.items():
-        if key not in known:
-            raise ParameterError(f"unknown key {key!r} in a {kind.__name__}: it has {', '.join(known)}")
-        if not _fits(value, hints[key]):
-            raise ParameterError(f"{key} cannot be {value!r}")
-    for name, part in known.items():
-        if name not in table and part.default is MISSING and part.default_factory is MISSING:
-            raise ParameterError(f"a {kind.__name__} needs {name!r}")
-    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
-
-
-def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - whatever TOML holds
-    """Whether a value is of the type a field has; whole numbers do for any number."""
-    if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, part) for part in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, list | tuple) and all(_fits(part, get_args(hint)[0]) for part in value)
-    if hint in (int, float):
-        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
-    return isinstance(value, get_origin(hint) or hint)
-
-
 def _pop(table: dict[str, Any], key: str) -> Any:  # noqa: ANN401 - whatever TOML holds
     if key not in table:
         raise ParameterError(f"there is no [{key}] in it")
     return table.pop(key)
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}") from error

@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pricdr.errors import printable
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.results import Mean, Result, mean
 from pricdr.experiments.spec import Spec
 
 DECISIVE = "NDCG@10"
 """The metric that is also compared seed by seed, and reported for full ranking."""
+_MARKUP: Final = str.maketrans({"|": "&#124;", "<": "&lt;", "[": "&#91;", "`": "&#96;"})
 _USERS: Final = {
     "warm": "users with target history (warm)",
     "few": "warm users with 1 to 3 target ratings (few)",
@@ -19,7 +21,7 @@ _USERS: Final = {
 
 @dataclass(frozen=True)
 class Table:
-    """Text in rows; the first column names the arm."""
+    """Text in rows, none of it markup; the first column names the arm."""
 
     title: str
     header: tuple[str, ...]
@@ -27,13 +29,23 @@ class Table:
 
     def markdown(self) -> str:
         """The table as Markdown, readable as it is."""
-        widths = [max(len(row[at]) for row in (self.header, *self.rows)) for at in range(len(self.header))]
-        ruler = tuple("-" * width for width in widths)
+        header, *rows = ([plain(cell) for cell in row] for row in (self.header, *self.rows))
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        ruler = ["-" * width for width in widths]
         lines = [
             "| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-            for row in (self.header, ruler, *self.rows)
+            for row in (header, ruler, *rows)
         ]
-        return "\n".join([f"### {self.title}", "", *lines])
+        return "\n".join([f"### {plain(self.title)}", "", *lines])
+
+
+def plain(text: str) -> str:
+    """Return ``text`` on one line of Markdown that shows it as it is: no cell, tag, link or code begins in it.
+
+    >>> print(plain("a | b <img> [c](d)"))
+    a &#124; b &lt;img> &#91;c](d)
+    """
+    return printable(text).translate(_MARKUP)
 
 
 def tables(spec: Spec, results: Sequence[Result]) -> list[Table]:
@@ -48,8 +60,9 @@ def tables(spec: Spec, results: Sequence[Result]) -> list[Table]:
 
 def report(spec: Spec, results: Sequence[Result]) -> str:
     """The whole result of a spec as Markdown."""
-    foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {_devices(spec, results)}."
-    parts = [f"## {spec.title}", spec.note.strip(), *(table.markdown() for table in tables(spec, results)), foot]
+    foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {plain(_devices(spec, results))}."
+    note = "\n".join(map(plain, spec.note.strip().split("\n")))
+    parts = [f"## {plain(spec.title)}", note, *(table.markdown() for table in tables(spec, results)), foot]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

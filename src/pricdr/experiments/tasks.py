@@ -6,6 +6,7 @@ Prepared arrays need numpy and scipy alone, so a machine with a GPU and little e
 import hashlib
 import io
 import json
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
     if kept is not None and kept.exists():
         try:
             return _load(kept, spec)
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
+        except (OSError, ValueError, TypeError, LookupError, EOFError, BadZipFile, zlib.error) as error:
             raise InputError(f"{kept} does not hold prepared arrays, remove it: {error}") from error
     task = _prepare(spec, root)
     if kept is not None:
@@ -104,13 +105,20 @@ def _load(path: Path, spec: DataSpec) -> Task:
             items: Ids = tuple(arrays[f"{name}_items"].tolist())
             indices = arrays[f"{name}_indices"]
             parts = (np.ones(len(indices)), indices.astype(np.int64), arrays[f"{name}_indptr"].astype(np.int64))
-            return Ratings(sp.csr_array(parts, shape=(len(users), len(items))), users, items, has_values=False)
+            matrix = sp.csr_array(parts, shape=(len(users), len(items)))
+            matrix.check_format(full_check=True)  # a position outside it would be read from memory that is not ours
+            return Ratings(matrix, users, items, has_values=False)
 
-        def held_out(name: str) -> HeldOut:
+        def held_out(name: str, n_items: int) -> HeldOut:
             columns = arrays[name].astype(np.int64)
-            return HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
+            found = HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
+            for part, most in ((found.users, len(users)), (columns[:, 1:], n_items)):
+                if part.size and not 0 <= part.min() <= part.max() < most:
+                    raise ValueError(f"{name} has a position outside the ratings")
+            return found
 
         target, official = side("target"), None
         if spec.official is not None:
-            official = official_split(target, held_out("validation"), held_out("test"))
+            parts = (held_out(name, len(target.items)) for name in ("validation", "test"))
+            official = official_split(target, *parts)
         return Task(DomainPair(side("source"), target), official, spec.cold)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pricdr.errors import require_count
 from pricdr.experiments.spec import DataSpec
 from pricdr.experiments.tasks import Task, load_task
 
@@ -24,6 +25,9 @@ class Place:
     """A folder of prepared arrays."""
     device: str = "auto"
     jobs: int = 1
+
+    def __post_init__(self) -> None:
+        require_count(jobs=self.jobs)
 
 
 def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable[tuple[Any, ...]]) -> Iterator[T]:
@@ -43,7 +47,8 @@ def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable
     load_task(data, place.data, place.prepared)  # prepared once, and what is wrong with the data is said here
     # Fresh interpreters: a forked one cannot use a GPU.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(place.jobs, mp_context=context, initializer=_begin, initargs=(data, place)) as pool:
+    jobs = min(place.jobs, len(waiting))
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(data, place)) as pool:
         running = [pool.submit(_here, work, plan) for plan in waiting]
         try:
             for finished in as_completed(running):

@@ -4,12 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from importlib import import_module
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
+from pricdr.data.contents import shorten
 from pricdr.errors import ParameterError
 
 Settings: TypeAlias = Mapping[str, Any]
 """Names of a method's configuration and of ``TrainingOptions`` in one table, as in a TOML file."""
+MOST: Final = 1_000_000
+"""Of whatever a setting counts: layers, epochs, rows of a batch."""
 
 
 class Sees(Enum):
@@ -65,7 +68,9 @@ def _changed(part: Any, chosen: Settings) -> Any:  # noqa: ANN401 - any configur
         if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if type(value) is not type(default):
-            raise ParameterError(f"{key} must be {type(default).__name__}, got {value!r}")
+            raise ParameterError(f"{key} must be {type(default).__name__}, got {shorten(value)}")
+        if isinstance(value, int) and key != "seed" and abs(value) > MOST:
+            raise ParameterError(f"{key} must be at most {MOST:,}, got {value:,}")
         values[key] = value
     return replace(cast(Any, part), **values)
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids, IntArray
-from pricdr.errors import InputError, require_count
+from pricdr.errors import InputError, printable, require_count
 from pricdr.models.interaction import Interaction
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -78,7 +78,7 @@ class Factors:
 
     def __repr__(self) -> str:
         """Sizes only: who rated what is nobody's business."""
-        return f"Factors({self.method}, {len(self.users)} users x {len(self.items)} items)"
+        return f"Factors({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
 
     def score(self, users: IntArray) -> Float32Array:
         """Scores of all items for users at these positions, one row each."""

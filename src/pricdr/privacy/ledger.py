@@ -5,7 +5,6 @@ publishers cannot both spend the last of the budget and a kill leaves the old fi
 recorded *before* its noise is drawn, and never refunded: a crash costs budget, not privacy.
 """
 
-import fcntl
 import json
 import math
 import os
@@ -19,10 +18,15 @@ from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import BudgetError, InputError, ParameterError
+from pricdr.errors import POSIX_ONLY, BudgetError, InputError, ParameterError
 from pricdr.files import PRIVATE, replace_file, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ImportError(POSIX_ONLY) from error
 
 SCHEMA_VERSION: Final = 1
 _ONE_AT_A_TIME: Final = threading.Lock()

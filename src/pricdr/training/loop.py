@@ -1,6 +1,7 @@
 """Epochs, early stopping, logs and checkpoints."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -48,10 +49,14 @@ class TrainingOptions:
         require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
         require_positive(learning_rate=self.learning_rate)
         require_not_negative(weight_decay=self.weight_decay)
+        if not 0 <= self.seed < 2**63:
+            raise ParameterError(f"seed must be a whole number from 0 to 2^63 - 1, got {self.seed}")
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", self.device):
+            raise ParameterError(f"device must be auto, cpu, mps, cuda or cuda:N, got {self.device[:40]!r}")
 
     def torch_device(self) -> torch.device:
         """The device, with ``auto`` settled."""
-        if self.device == "cuda" and not torch.cuda.is_available():
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
             raise ParameterError("device cuda was asked for, and there is none here: use cpu, or auto")
         name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
         return torch.device(name)

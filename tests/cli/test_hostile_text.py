@@ -1,0 +1,95 @@
+"""Text from outside is shown, never obeyed: no colours, no cursor, no lines of its own, no turned writing."""
+
+import io
+from contextlib import redirect_stderr
+
+import pytest
+
+from pricdr import verify
+from pricdr.cli.console import fail, progress_bar, say, warn, working
+from pricdr.disclosure import Section
+
+EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
+SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"
+
+
+class Terminal(io.StringIO):
+    """Standard error of somebody who watches."""
+
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    return Terminal()
+
+
+def test_every_way_to_the_screen_escapes_what_it_is_given(capsys):
+    say(f"file {EVIL}", "second", "")
+    warn(EVIL)
+    assert fail(EVIL, 2) == 2
+    out, err = capsys.readouterr()
+    assert out == f"file {SHOWN}\nsecond\n\n"
+    assert err == f"warning: {SHOWN}\nerror: {SHOWN}\n"
+
+
+def test_nothing_from_outside_begins_a_line_of_its_own(capsys):
+    say("name\nverified: all is well")
+    warn("name\r\nok: trust me")
+    out, err = capsys.readouterr()
+    assert out == "name\\u000averified: all is well\n"
+    assert err == "warning: name\\u000d\\u000aok: trust me\n"
+
+
+def test_a_sign_of_life_shows_names_as_they_are(terminal):
+    with redirect_stderr(terminal), working(f"reading {EVIL}"):
+        pass
+    assert f"reading {SHOWN}" in terminal.getvalue()
+    assert "\x1b[31mred" not in terminal.getvalue()
+
+
+def test_a_progress_bar_shows_names_as_they_are(terminal):
+    with redirect_stderr(terminal), progress_bar() as progress:
+        progress(EVIL, 1, 2, f"note {EVIL}")
+    seen = terminal.getvalue()
+    assert f"note {SHOWN}" in seen
+    assert seen.count(SHOWN) >= 2
+    assert "\x1b[31mred" not in seen
+
+
+def test_inspect_shows_a_certificates_text_and_obeys_none(release, pricdr, monkeypatch):
+    section, verified = Section(f"title {EVIL}", (f"line {EVIL}", "short\nverified: forged")), verify(release)
+    monkeypatch.setattr("pricdr.release.verify", lambda *_, **__: verified)
+    monkeypatch.setattr("pricdr.disclosure.statement", lambda certificate: [section])
+    outcome = pricdr("inspect", release)
+    assert outcome.code == 0
+    assert outcome.out.splitlines()[0] == f"title {SHOWN}"
+    assert "\nverified: forged" not in outcome.out
+    assert all(line.isprintable() for line in outcome.out.split("\n"))
+
+
+@pytest.mark.parametrize("command", ["publish", "split", "prepare", "train", "verify", "keygen", "ledger"])
+def test_names_of_files_are_escaped_by_every_command(here, ratings, release, pricdr, publish, command):
+    file = here / "r\x1b[31m\nok: forged.csv"
+    file.write_bytes(ratings.read_bytes())
+    out = "out\x1b[31m\nok: forged"
+    promise = ("--epsilon", 4, "--delta", 1e-6)
+    outcome = {
+        "publish": lambda: publish(file, out=out),
+        "split": lambda: pricdr("split", file, "--out", out),
+        "prepare": lambda: pricdr("prepare", file, file, "--out", out, "--threshold", "none", "--core", 1),
+        "train": lambda: pricdr("train", file, "--out", out, "--method", "popularity"),
+        "verify": lambda: pricdr("verify", out),
+        "keygen": lambda: pricdr("keygen", "--out", out),
+        "ledger": lambda: pricdr("ledger", "init", out, *promise, "--unit", "rating"),
+    }[command]()
+    shown = outcome.out + outcome.err
+    assert "u001b[31m" in shown
+    for line in shown.split("\n"):
+        assert line.isprintable()
+        assert not line.startswith("ok: forged")

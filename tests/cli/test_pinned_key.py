@@ -1,0 +1,92 @@
+"""A pinned key, by option or by environment: every command that reads a release refuses one that it did not sign."""
+
+import shutil
+
+import pytest
+
+from pricdr import Release
+
+QUICK = ("--epochs", 1, "--device", "cpu")
+PROMISE = ("--epsilon", 4, "--delta", 1e-6)
+COMMANDS = ("verify", "inspect", "audit", "train", "publish")
+
+
+@pytest.fixture
+def keys(pricdr, monkeypatch):
+    """The key that the target trusts, and another."""
+    monkeypatch.delenv("PRICDR_PUBLIC_KEY", raising=False)
+    for name in ("trusted", "other"):
+        assert pricdr("keygen", "--out", name).code == 0
+
+
+@pytest.fixture
+def releases(here, ratings, publish, keys):
+    """Signed by the trusted key, by another, and by none."""
+    for name, sign in (("signed", ("--sign", "trusted")), ("resigned", ("--sign", "other")), ("unsigned", ())):
+        assert publish(ratings, *sign, out=name).code == 0
+    return here
+
+
+@pytest.fixture
+def read(pricdr, releases, ratings):
+    """Run a command that reads a release folder."""
+
+    def run(command, release, *options):
+        shutil.rmtree(releases / "out", ignore_errors=True)
+        arguments = {
+            "verify": (release,),
+            "inspect": (release,),
+            "audit": (release, "--draws", 1000, "--canaries", 100),
+            "train": (ratings, "--release", release, "--out", "out", *QUICK),
+            "publish": (ratings, *PROMISE, "--strategy", "guided", "--guide", release, "--out", "out"),
+        }[command]
+        return pricdr(command, *arguments, *options)
+
+    return run
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_only_what_the_pinned_key_signed_is_read(read, monkeypatch, command, given):
+    assert read(command, "unsigned").code == 0, "without a key a signature is not asked for"
+    pinned = ("--public-key", "trusted.pub") if given == "option" else ()
+    if given == "environment":
+        monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
+    outcome = read(command, "signed", *pinned)
+    assert outcome.code == 0, outcome.err
+    for release, says in (("unsigned", "not signed"), ("resigned", "another key")):
+        outcome = read(command, release, *pinned)
+        assert (outcome.code, outcome.err.count("\n")) == (1, 1)
+        assert says in outcome.err
+
+
+def test_the_option_wins_over_the_environment(read, monkeypatch):
+    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
+    assert read("verify", "resigned", "--public-key", "other.pub").code == 0
+
+
+def test_a_pinned_key_that_is_not_there_is_refused(read, monkeypatch):
+    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "nowhere.pub")
+    for command in COMMANDS:
+        outcome = read(command, "signed")
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert "nowhere.pub" in outcome.err
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
+def test_a_pinned_key_and_no_verification_exclude_each_other(read, monkeypatch, given):
+    assert read("train", "unsigned", "--allow-unverified").code == 0
+    pinned = ("--public-key", "trusted.pub") if given == "option" else ()
+    if given == "environment":
+        monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
+    outcome = read("train", "unsigned", "--allow-unverified", *pinned)
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert "--allow-unverified" in outcome.err
+    assert "PRICDR_PUBLIC_KEY" in outcome.err
+
+
+def test_commands_that_read_no_release_take_no_notice(pricdr, publish, ratings, releases, monkeypatch):
+    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
+    assert publish(ratings, out="new").code == 0
+    assert pricdr("train", ratings, "--out", "alone", "--method", "popularity").code == 0
+    Release.load("unsigned")  # the variable is a matter of the command line

@@ -27,7 +27,8 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "issuing": {"certificate", "privacy", "terms"},
     "disclosure": {"certificate"},
     "release": {"data", "certificate", "issuing", "disclosure", "signing"},
-    "publish": {"data", "privacy", "certificate", "terms", "issuing", "release"},
+    "bookkeeping": {"certificate", "privacy", "release"},
+    "publish": {"data", "privacy", "certificate", "terms", "issuing", "release", "bookkeeping"},
     "evaluation": {"data", "release"},
     "training": {"data", "release", "evaluation"},
     "models": {"data", "release", "evaluation", "training"},
@@ -50,6 +51,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
         "signing",
         "release",
         "publish",
+        "bookkeeping",
     },
     "testing": {
         "data",

@@ -15,6 +15,8 @@ Ids: TypeAlias = tuple[str, ...]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 LONGEST_ID: Final = 1000
 """Characters in an id."""
+LONGEST_FILTER: Final = 400
+"""Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
 CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
 
 
@@ -45,6 +47,7 @@ class Ratings:
             )
         _check_ids("user", self.users)
         _check_ids("item", self.items)
+        _check_filter(self.filtered_by)
         if not _is_canonical(self.matrix):
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
@@ -186,6 +189,15 @@ def _check_ids(what: str, ids: Ids) -> None:
         raise InputError(f"{what} ids must not be empty, nor hold line breaks or NUL")
     if max(map(len, ids), default=0) > LONGEST_ID:
         raise InputError(f"{what} ids may have at most {LONGEST_ID:,} characters")
+
+
+def _check_filter(text: str | None) -> None:
+    """What is said about a filter ends up in certificates, which are one printable line per sentence."""
+    if text is not None and not (text.isprintable() and len(text) <= LONGEST_FILTER):
+        raise InputError(
+            f"a filter must be described in one printable line of at most {LONGEST_FILTER} characters, "
+            f"got {len(text):,} characters: {text[:40]!r}"
+        )
 
 
 def _is_canonical(matrix: CSR) -> bool:

@@ -45,6 +45,8 @@ Epsilon: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
 Delta: TypeAlias = Annotated[float, Field(ge=1e-300, lt=1)]
 Mu: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
 DeclaredScale: TypeAlias = Annotated[float, Field(ge=1 / LARGEST_SCALE, le=LARGEST_SCALE)]
+Parameter: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST_SCALE)]
+Threshold: TypeAlias = Annotated[float, Field(ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
 Scale: TypeAlias = Annotated[float, Field(ge=1 / _LARGEST, le=_LARGEST)]
 Sigma: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST), AfterValidator(_zero_or_scale)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=1 << 62)]
@@ -75,7 +77,7 @@ class StrategyStatement(_Part):
     """The strategy and its public parameters: with the dimension, all that its steps depend on."""
 
     name: Name
-    parameters: dict[Name, float] = Field(max_length=16)
+    parameters: dict[Name, Parameter] = Field(max_length=16)
 
 
 class BoundsStatement(_Part):
@@ -117,7 +119,7 @@ class NoiseStatement(_Part):
 class InputStatement(_Part):
     """Where the user list and the item universe came from, and what was done to the ratings before."""
 
-    threshold: float | None = Field(description="only pairs rated at least this count, where one was declared")
+    threshold: Threshold | None = Field(description="only pairs rated at least this count, where one was declared")
     user_list: UserList
     item_universe: ItemUniverse
     filtered_by: Text | None = Field(description="in the words of whoever filtered them")
@@ -132,7 +134,7 @@ class LedgerStatement(_Part):
         description="what the releases so far cost together if none was chosen by looking at another; a figure for "
         "orientation, where the budget is the promise"
     )
-    budget_epsilon: float = Field(gt=0)
+    budget_epsilon: Epsilon
     budget_delta: Delta
     numbers: Count | None = Field(default=None, description="noisy numbers that the ledger counts for this release")
     recorded: Name | None = Field(default=None, description="when the ledger recorded it, in its own words")

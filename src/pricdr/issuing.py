@@ -30,7 +30,7 @@ from pricdr.privacy.calibration import (
 )
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
 from pricdr.privacy.guarantee import Unit, delta_warnings
-from pricdr.privacy.steps import Payer, Settled, total_mu
+from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
 from pricdr.privacy.strategies import BY_NAME, Features, Guided
 from pricdr.terms import Terms
 
@@ -165,17 +165,24 @@ def _check_terms(terms: Terms) -> None:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
     if terms.ledger is not None:
-        _check_account(terms.ledger, total, chained=terms.schema_version >= 3)
+        _check_account(terms.ledger, total)
+        if terms.schema_version >= 3:
+            _check_line(terms.ledger, total_numbers(terms.settled))
 
 
-def _check_account(account: LedgerStatement, mu: float, *, chained: bool) -> None:
+def _check_account(account: LedgerStatement, mu: float) -> None:
     least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
     if account.mu_total < mu * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
         raise VerificationError("the ledger's totals are less than its releases cost")
     if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
         raise VerificationError("the ledger states more than its budget as spent")
-    if chained and None in (account.numbers, account.recorded, account.opening, account.head):
+
+
+def _check_line(account: LedgerStatement, numbers: int) -> None:
+    if account.numbers is None or None in (account.recorded, account.opening, account.head):
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
+    if account.numbers < numbers:  # more where a dimension was chosen after the spend
+        raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
 def _neighbours(terms: Terms) -> str:
@@ -296,5 +303,5 @@ def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, float) and isinstance(right, float | int) and not isinstance(right, bool):
-        return abs(left - right) <= _TOLERANCE * abs(right)
+        return math.isfinite(right) and abs(left - right) <= _TOLERANCE * abs(right)
     return bool(left == right)

@@ -113,8 +113,16 @@ class Bounds:
         return sp.csr_array((data, units.indices, units.indptr), shape=units.shape)
 
 
+def require_scale_at_most(**named: float) -> None:
+    """Refuse what is declared so large that figures which follow from it might not be numbers."""
+    for name, value in named.items():
+        if value > LARGEST_SCALE:
+            raise ParameterError(f"{name} may be at most {LARGEST_SCALE:g}, got {value!r}")
+
+
 def _require_scale(**named: float) -> None:
     require_positive(**named)
+    require_scale_at_most(**named)
     for name, value in named.items():
-        if not 1 / LARGEST_SCALE <= value <= LARGEST_SCALE:
-            raise ParameterError(f"{name} must lie between {1 / LARGEST_SCALE:g} and {LARGEST_SCALE:g}, got {value!r}")
+        if value < 1 / LARGEST_SCALE:
+            raise ParameterError(f"{name} must be at least {1 / LARGEST_SCALE:g}, got {value!r}")

@@ -24,7 +24,7 @@ from pricdr.errors import BudgetError, InputError, LedgerError, ParameterError
 from pricdr.files import PRIVATE, replace_file, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
-from pricdr.privacy.ledger_lines import Contents, Spend, first_line, parse, split_cut_line
+from pricdr.privacy.ledger_lines import LARGEST_BUDGET, Contents, Spend, first_line, parse, split_cut_line
 
 FORFEIT: Final = "forfeit"
 """What a line says in place of a strategy where all that was left was given up for a line that was lost."""
@@ -89,6 +89,8 @@ class Ledger:
     def create(cls, path: str | os.PathLike[str], budget: Guarantee) -> "Ledger":
         """A new ledger file, readable by its owner alone; the budget can never be changed."""
         ledger = cls(path)
+        if budget.epsilon > LARGEST_BUDGET:
+            raise ParameterError(f"a budget may be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
         write_new(ledger.path, first_line(budget, _now()), mode=PRIVATE)
         return ledger
 

@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pricdr.errors import LedgerError
 from pricdr.privacy.guarantee import Guarantee, Unit
 
+LARGEST_BUDGET: Final = 1e9
+"""The largest ε of a budget: far beyond any that means something, and a figure that certificates can state."""
 VERSION: Final = 2
 """Of the files that are begun now. Version 1 had no hashes."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -27,7 +29,7 @@ class _Line(BaseModel):
 
 class _Budget(_Line):
     pricdr_ledger: Literal[1, 2]
-    epsilon: float = Field(gt=0)
+    epsilon: float = Field(gt=0, le=LARGEST_BUDGET)
     delta: float = Field(gt=0, lt=1)
     unit: Unit
     created: str

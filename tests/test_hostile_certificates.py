@@ -132,7 +132,7 @@ def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
     """What may pass is no absurdity: a percentile, a share or a mean close to 0, a promise that nobody is protected."""
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
     raw = KINDS[kind](ledger).certificate.to_bytes()
-    passed = set()
+    passed, refusals = set(), []
     for path in _numbers(json.loads(raw)):
         for value in ABSURD:
             content = json.loads(raw)
@@ -144,11 +144,11 @@ def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
             try:
                 check(Certificate.from_bytes(_canonical({**content, "digest": _digest(content)})))
             except VerificationError as error:
-                assert "\n" not in str(error)
-                assert len(str(error)) < 600
+                refusals.append(str(error))
             else:
                 assert 0 < value < 1, (path, value)
                 passed.add(path[-1])
+    assert all("\n" not in refusal and len(refusal) < 600 for refusal in refusals)
     assert passed <= {
         *("percentile", "centring", "item_prior", "user_prior", "density"),
         *("threshold", "noisy_mean_square"),
@@ -169,7 +169,7 @@ def test_an_absurd_dimension_is_refused_on_both_sides(folder, dim):
 @pytest.mark.parametrize("scale", [1e-170, 1e-16, 1.1e15, 1e300])
 def test_an_absurd_scale_is_refused_by_one_rule_on_both_sides(tmp_path, scale):
     for limits in ({"rating_bound": scale, "rating_step": scale}, {"clip": scale}):
-        with pytest.raises(ParameterError, match="must be at least 1e-15|may be at most 1e\\+15"):
+        with pytest.raises(ParameterError, match=r"must be at least 1e-15|may be at most 1e\+15"):
             Bounds(**limits)
     release = publish(RATINGS, USER, strategy=JLT(dim=4), bounds=Bounds(clip=2)).save(tmp_path / "release")
     original = (release / "certificate.json").read_bytes()
@@ -208,7 +208,7 @@ def _rewrite_readme(folder, text):
 def test_a_readme_that_promises_something_else_does_not_verify_whoever_is_said_to_have_made_it(folder, software):
     _edit(folder, lambda content: content.update(software=software))
     _rewrite_readme(folder, (folder / "README.md").read_text().replace("epsilon = 4", "epsilon = 0.01"))
-    with pytest.raises(VerificationError, match="README.md does not say"):
+    with pytest.raises(VerificationError, match=r"README\.md does not say"):
         verify(folder)
 
 

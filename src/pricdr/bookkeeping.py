@@ -31,6 +31,7 @@ def ledger_statement(balance: Balance) -> LedgerStatement:
         budget_delta=balance.budget.delta,
         numbers=line.dim,
         recorded=line.recorded,
+        nonce=line.nonce,
         opening=balance.opening,
         head=line.hash,
     )
@@ -72,6 +73,7 @@ def lost_line(certificate: Certificate) -> Spend:
         strategy=certificate.strategy.name,
         promise=str(Guarantee(epsilon=asked, delta=certificate.delta, unit=Unit(certificate.unit))),
         recorded=account.recorded,
+        nonce=account.nonce,
         number=account.releases,
         hash=account.head,
     )
@@ -99,12 +101,10 @@ def _line_of(certificate: Certificate, balance: Balance, folder: Path, ledger: L
 
 def _agrees(certificate: Certificate, account: LedgerStatement, until: Balance) -> bool:
     line = until.spends[-1]
-    if account.head is not None and (account.head, account.numbers, account.recorded) != (
-        line.hash,
-        line.dim,
-        line.recorded,
-    ):
-        return False
+    if account.head is not None:
+        named = (account.head, account.numbers, account.recorded, account.nonce)
+        if named != (line.hash, line.dim, line.recorded, line.nonce):
+            return False
     stated = (certificate.mu or 0.0, account.mu_total, account.epsilon_total)
     held = (line.mu, until.mu, until.epsilon)
     return all(abs(one - other) <= _TOLERANCE * other for one, other in zip(stated, held, strict=True))

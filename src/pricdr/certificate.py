@@ -20,7 +20,7 @@ SchemaVersion: TypeAlias = Literal[1, 2, 3]
 SCHEMA_VERSION: Final[SchemaVersion] = 3
 """What is issued now. Version 1 had no steps and no guide, version 2 no hashes of the ledger; both still verify."""
 _SINCE_2: Final = ("steps", "guide", "items")
-_SINCE_3: Final = ("numbers", "recorded", "opening", "head")
+_SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
 """Of the ledger's statement."""
 MAX_BYTES: Final = 1 << 20
 LARGEST_SCALE: Final = 1e15
@@ -58,6 +58,7 @@ Text: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_printabl
 """One line that a terminal can show."""
 Name: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_printable)]
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Nonce: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 PublicKey: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{43}=$")]
 Software: TypeAlias = Annotated[
     str, Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
@@ -138,6 +139,7 @@ class LedgerStatement(_Part):
     budget_delta: Delta
     numbers: Count | None = Field(default=None, description="noisy numbers that the ledger counts for this release")
     recorded: Name | None = Field(default=None, description="when the ledger recorded it, in its own words")
+    nonce: Nonce | None = Field(default=None, description="random, in this release's line and in no other")
     opening: Sha256 | None = Field(default=None, description="SHA-256 of the ledger's first line: which ledger it is")
     head: Sha256 | None = Field(
         default=None, description="hash of this release's line, and through it of everything in the ledger before it"

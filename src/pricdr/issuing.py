@@ -179,7 +179,7 @@ def _check_account(account: LedgerStatement, mu: float) -> None:
 
 
 def _check_line(account: LedgerStatement, numbers: int) -> None:
-    if account.numbers is None or None in (account.recorded, account.opening, account.head):
+    if account.numbers is None or None in (account.recorded, account.nonce, account.opening, account.head):
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
     if account.numbers < numbers:  # more where a dimension was chosen after the spend
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")

@@ -11,6 +11,7 @@ section 2, *Filter*). What was spent so far is what the same releases would cost
 import fcntl
 import math
 import os
+import secrets
 import stat
 import threading
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ class Ledger:
         ledger = cls(path)
         if budget.epsilon > LARGEST_BUDGET:
             raise ParameterError(f"a budget may be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
-        write_new(ledger.path, first_line(budget, _now()), mode=PRIVATE)
+        write_new(ledger.path, first_line(budget, created=_now(), nonce=_nonce()), mode=PRIVATE)
         return ledger
 
     def read(self) -> Balance:
@@ -109,28 +110,25 @@ class Ledger:
             contents = parse(self._content(descriptor), self.path)
             before = _balance(contents)
             self._require_unit(before, unit)
-            figures = {"mu": mu, "dim": dim, "strategy": strategy, "promise": promise, "recorded": _now()}
-            new, line = contents.chained(figures)
+            new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
             total = before.epsilon_with(new)
             if total > before.budget.epsilon * (1 + _SLACK):
                 raise BudgetError(
                     f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
                     f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
                 )
-            self._append(descriptor, contents, line)
-        return Balance(before.budget, (*before.spends, new), before.opening)
+            return self._append(descriptor, contents, *contents.chained(new, _nonce()))
 
     def rebuild(self, lost: Spend) -> Balance:
         """Put ``lost`` in the place of a last line that was cut off; its hash must be the one it was written with."""
         with self._open_to_write() as descriptor:
             contents, rest = self._cut(descriptor)
-            new, line = contents.chained(lost.model_dump(exclude={"number", "before", "hash"}))
+            new, line = contents.chained(lost, lost.nonce)
             if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
                 raise LedgerError(
                     f"{self.path}: the line that was cut off is number {new.number} and not that of this release"
                 )
-            self._append(descriptor, contents, line)
-        return Balance(contents.budget, (*contents.spends, new), contents.opening)
+            return self._append(descriptor, contents, new, line)
 
     def forfeit(self) -> Balance:
         """Charge all that was left of the budget in the place of a last line that was cut off: it cost no more."""
@@ -138,10 +136,8 @@ class Ledger:
             contents, _ = self._cut(descriptor)
             left = max(_balance(contents).mu_left, _SLACK)
             promise = "all that was left, for a line that was lost"
-            figures = {"mu": left, "dim": 1, "strategy": FORFEIT, "promise": promise, "recorded": _now()}
-            new, line = contents.chained(figures)
-            self._append(descriptor, contents, line)
-        return Balance(contents.budget, (*contents.spends, new), contents.opening)
+            new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
+            return self._append(descriptor, contents, *contents.chained(new, _nonce()))
 
     def _cut(self, descriptor: int) -> tuple[Contents, bytes]:
         """The file before a last line that was cut off, and what is left of that line."""
@@ -152,9 +148,10 @@ class Ledger:
             raise LedgerError(f"{self.path} needs no repair: its last line is whole")
         return parse(parts[0], self.path), parts[1]
 
-    def _append(self, descriptor: int, contents: Contents, line: bytes) -> None:
+    def _append(self, descriptor: int, contents: Contents, new: Spend, line: bytes) -> Balance:
         # The file itself, not a link to it: every name of a ledger must go on showing the same budget.
         replace_file(self.path.resolve(), contents.raw + line, keep=os.fstat(descriptor))
+        return Balance(contents.budget, (*contents.spends, new), contents.opening)
 
     def _require_unit(self, balance: Balance, unit: Unit) -> None:
         found = balance.budget.unit
@@ -212,6 +209,10 @@ def _still_current(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
+
+
+def _nonce() -> str:
+    return secrets.token_hex(16)
 
 
 def _now() -> str:

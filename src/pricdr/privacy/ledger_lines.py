@@ -7,7 +7,6 @@ that was begun before there were hashes goes on as it is: its first chained line
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
@@ -33,6 +32,7 @@ class _Budget(_Line):
     delta: float = Field(gt=0, lt=1)
     unit: Unit
     created: str
+    nonce: str | None = None
     hash: str | None = None
 
 
@@ -46,8 +46,10 @@ class Spend(_Line):
     promise: str = ""
     """What was asked for, in words."""
     recorded: str
+    nonce: str | None = None
+    """Random, so that no two lines have the same hash; None, like all that follows, in lines of version 1."""
     number: int | None = None
-    """1 for the first release; None, like the hashes, in lines of version 1."""
+    """1 for the first release."""
     before: str | None = None
     hash: str | None = None
 
@@ -66,17 +68,24 @@ class Contents:
     raw: bytes
     """The file, with the line break at its end."""
 
-    def chained(self, figures: Mapping[str, Any]) -> tuple[Spend, bytes]:
+    def chained(self, spend: Spend, nonce: str | None) -> tuple[Spend, bytes]:
         """One more release as the next line of the file, and the line's bytes."""
         before = hashlib.sha256(self.raw).hexdigest()
-        spend = Spend(**figures, number=len(self.spends) + 1, before=before)
-        sealed = spend.model_copy(update={"hash": _hash(spend)})
+        placed = spend.model_copy(update={"nonce": nonce, "number": len(self.spends) + 1, "before": before})
+        sealed = placed.model_copy(update={"hash": _hash(placed)})
         return sealed, _encode(sealed)
 
 
-def first_line(budget: Guarantee, created: str) -> bytes:
+def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
     """The line that begins a ledger with this budget."""
-    line = _Budget(pricdr_ledger=VERSION, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit, created=created)
+    line = _Budget(
+        pricdr_ledger=VERSION,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        unit=budget.unit,
+        created=created,
+        nonce=nonce,
+    )
     return _encode(line.model_copy(update={"hash": _hash(line)}))
 
 
@@ -135,8 +144,8 @@ def _damaged(name: object, number: int, flaw: _FlawError, *, cut: bool = False) 
 
 def _budget(raw: bytes) -> _Budget:
     line = _read(_Budget, raw)
-    if (line.hash is None) != (line.pricdr_ledger == 1):
-        raise _FlawError(f"has {'no' if line.hash is None else 'a'} hash, which version {line.pricdr_ledger} rules out")
+    if {line.hash is None, line.nonce is None} != {line.pricdr_ledger == 1}:
+        raise _FlawError(f"says version {line.pricdr_ledger}, and has the parts of the other")
     _require_own_hash(line)
     return line
 
@@ -144,8 +153,8 @@ def _budget(raw: bytes) -> _Budget:
 def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
     """The line as a release; ``chained``: the line before it has a hash, so this one must have one too."""
     line = _read(Spend, raw)
-    parts = (line.number, line.before, line.hash)
-    if parts == (None, None, None) and not chained:
+    parts = (line.nonce, line.number, line.before, line.hash)
+    if set(parts) == {None} and not chained:
         return line
     if None in parts:
         raise _FlawError("lacks its number or a hash, which the lines before it have")

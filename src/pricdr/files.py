@@ -66,9 +66,9 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             staging.rename(path)
 
 
-def replace_file(path: Path, content: bytes, *, keep: os.stat_result | None = None) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644, keep: os.stat_result | None = None) -> None:
     """Put ``content`` at ``path`` in one step, over whatever is there; ``keep``: with this owner, group and mode."""
-    with _staged_file(path, content, 0o644 if keep is None else PRIVATE) as staging:
+    with _staged_file(path, content, mode if keep is None else PRIVATE) as staging:
         if keep is not None:
             _give(staging, keep)
         staging.rename(path)

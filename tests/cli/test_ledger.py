@@ -167,10 +167,11 @@ def test_verify_says_that_a_ledger_holds_its_releases(paid, pricdr):
     alone = pricdr("ledger", "verify", ledger)
     assert (alone.code, alone.err) == (0, "")
     assert "ok: " in alone.out
+    assert "give the releases made from it" in alone.out
     outcome = pricdr("ledger", "verify", ledger, *folders)
     assert outcome.code == 0
     assert "2 releases" in outcome.out
-    assert "2 release folders given, all of them counted in it" in outcome.out
+    assert "it holds every release given (2)" in outcome.out
 
 
 def test_verify_finds_a_ledger_that_was_restored_from_a_backup(here, ratings, paid, publish, refused):

@@ -68,7 +68,10 @@ def verify(
     say(f"ok: {file}: {balance.budget}, {len(balance.spends)} releases")
     if old:
         say(f"    lines of {old} releases have no hash of their own: they were written before version 0.3.0")
-    say(f"    {len(folders)} release folders given, all of them counted in it")
+    if folders:
+        say(f"    it holds every release given ({len(folders)})")
+    else:
+        say("    give the releases made from it to see whether it was rolled back or replaced")
 
 
 @app.command("repair")

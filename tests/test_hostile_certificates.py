@@ -1,16 +1,42 @@
 """Certificates that no honest software writes: each fails its check in one line, none crashes it."""
 
+import hashlib
 import json
+import re
 
 import pytest
 
-from pricdr import Features, Guarantee, Ratings, Release, publish, verify
-from pricdr.certificate import _canonical, _digest
+from pricdr import (
+    JLT,
+    SJLT,
+    Calibration,
+    Features,
+    Guarantee,
+    Guided,
+    Ledger,
+    Ratings,
+    Release,
+    Spectral,
+    publish,
+    verify,
+)
+from pricdr import certificate as statements
+from pricdr.certificate import Certificate, _canonical, _digest
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
-from pricdr.errors import ParameterError, VerificationError
+from pricdr.data.parquet import write_ratings
+from pricdr.data.ratings import LARGEST_THRESHOLD, LONGEST_FILTER
+from pricdr.data.readers import read_ratings
+from pricdr.disclosure import readme, statement
+from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.issuing import check
+from pricdr.privacy import bounds as declared
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
 from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import MAX_REFINEMENT
+from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.strategies import BY_NAME
+from pricdr.privacy.strategies.dims import MOST
 
 RATINGS = Ratings.from_triples(["a", "b", "c"], ["x", "x", "y"])
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
@@ -77,3 +103,181 @@ def test_an_audit_of_pure_noise_says_that_there_is_nothing_to_find():
     subject = Subject.of(Guarantee(epsilon=1e-9, delta=1e-9), Features(features=table, dim=2), Bounds())
     with pytest.raises(ParameterError, match="nothing to audit"):
         audit_likelihood_ratio(subject, draws=10)
+
+
+USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
+KINDS = {
+    "auto": lambda ledger: publish(RATINGS, PROMISE, strategy=JLT(dim=None), users=["a", "b"], ledger=ledger),
+    "spectral": lambda ledger: publish(RATINGS, PROMISE, users=["a", "b"], ledger=ledger),
+    "everybody": lambda _: publish(RATINGS, PROMISE, strategy=Spectral(learn_from="all"), users=["a", "b"]),
+    "guided": lambda _: publish(RATINGS, PROMISE, strategy=Guided(guide=publish(RATINGS, PROMISE))),
+    "user": lambda _: publish(RATINGS, USER, strategy=JLT(dim=4), bounds=Bounds(clip=2)),
+    "paper": lambda _: publish(RATINGS, PROMISE, strategy=SJLT(dim=4), items=["x", "y"], calibration=Calibration.PAPER),
+    "noiseless": lambda _: publish(RATINGS, PROMISE, strategy=JLT(dim=4), insecure_no_noise=True),
+}
+ABSURD = (1e-170, 5e-324, 1e300, 1.7e308, 1e51, 1e-51, 10**400, 1 << 63, -1, -1e300)
+
+
+def _numbers(content, path=()):
+    """The path of every number in a JSON object."""
+    pairs = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for key, value in pairs:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield (*path, key)
+        yield from _numbers(value, (*path, key))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
+    """What may pass is no absurdity: a percentile, a share or a mean close to 0, a promise that nobody is protected."""
+    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
+    raw = KINDS[kind](ledger).certificate.to_bytes()
+    passed, refusals = set(), []
+    for path in _numbers(json.loads(raw)):
+        for value in ABSURD:
+            content = json.loads(raw)
+            del content["digest"]
+            inner = content
+            for key in path[:-1]:
+                inner = inner[key]
+            inner[path[-1]] = value
+            try:
+                check(Certificate.from_bytes(_canonical({**content, "digest": _digest(content)})))
+            except VerificationError as error:
+                refusals.append(str(error))
+            else:
+                assert 0 < value < 1, (path, value)
+                passed.add(path[-1])
+    assert all("\n" not in refusal and len(refusal) < 600 for refusal in refusals)
+    assert passed <= {
+        *("percentile", "centring", "item_prior", "user_prior", "density"),
+        *("threshold", "noisy_mean_square"),
+        *({"delta", "epsilon"} if kind in {"guided", "noiseless"} else set()),
+    }
+
+
+@pytest.mark.parametrize("dim", [10**400, 10**30, MOST + 1])
+def test_an_absurd_dimension_is_refused_on_both_sides(folder, dim):
+    _edit(folder, lambda content: content.update(dim=dim))
+    with pytest.raises(VerificationError, match="dim"):
+        verify(folder)
+    for kind in (JLT, SJLT, Features):
+        with pytest.raises(ParameterError, match="numbers per user"):
+            kind(dim=dim)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e-16, 1.1e15, 1e300])
+def test_an_absurd_scale_is_refused_by_one_rule_on_both_sides(tmp_path, scale):
+    for limits in ({"rating_bound": scale, "rating_step": scale}, {"clip": scale}):
+        with pytest.raises(ParameterError, match=r"must be at least 1e-15|may be at most 1e\+15"):
+            Bounds(**limits)
+    release = publish(RATINGS, USER, strategy=JLT(dim=4), bounds=Bounds(clip=2)).save(tmp_path / "release")
+    original = (release / "certificate.json").read_bytes()
+    for name in ("clip", "rating_bound", "rating_step"):
+        (release / "certificate.json").write_bytes(original)
+        _edit(release, lambda content, name=name: content["bounds"].update({name: scale}))
+        with pytest.raises(VerificationError, match=f"bounds.{name}"):
+            verify(release)
+
+
+def test_the_limits_of_certificates_are_those_of_publishing():
+    assert statements.LARGEST_SCALE == declared.LARGEST_SCALE == LARGEST_THRESHOLD
+    schema = Certificate.model_json_schema()
+    assert schema["properties"]["dim"]["maximum"] == MOST
+    assert schema["$defs"]["StepStatement"]["properties"]["refinement"]["maximum"] == MAX_REFINEMENT
+    named = schema["$defs"]["GuideStatement"]["properties"]["strategy"]["pattern"]
+    assert set(re.findall("[a-z]+", named)) == set(BY_NAME)
+    (words, _) = schema["$defs"]["InputStatement"]["properties"]["filtered_by"]["anyOf"]
+    assert words["maxLength"] == LONGEST_FILTER
+
+
+def test_what_is_promised_of_nothing_cannot_be_hidden_behind_an_infinite_sigma(tmp_path):
+    """A nominal epsilon of 5e-324 asks for an infinite sigma, which once agreed with every sigma."""
+    folder = KINDS["paper"](None).save(tmp_path / "release")
+    _edit(folder, lambda content: content.update(nominal_epsilon=5e-324))
+    with pytest.raises(VerificationError, match="sigma is stated"):
+        verify(folder)
+
+
+def _rewrite_readme(folder, text):
+    (folder / "README.md").write_text(text)
+    _edit(folder, lambda c: c["files"].update({"README.md": hashlib.sha256(text.encode()).hexdigest()}))
+
+
+@pytest.mark.parametrize("software", ["pricdr 0.3.0", "pricdr 0.2.0", "pricdr 99.0.0"])
+def test_a_readme_that_promises_something_else_does_not_verify_whoever_is_said_to_have_made_it(folder, software):
+    _edit(folder, lambda content: content.update(software=software))
+    _rewrite_readme(folder, (folder / "README.md").read_text().replace("epsilon = 4", "epsilon = 0.01"))
+    with pytest.raises(VerificationError, match=r"README\.md does not say"):
+        verify(folder)
+
+
+@pytest.mark.parametrize(
+    "software",
+    [
+        "",
+        "better software",
+        "pricdr",
+        "pricdr 0.3",
+        "pricdr 0.3.0, epsilon = 0.01 for one user",
+        "pricdr 0.3.0\n## Fine",
+    ],
+)
+def test_software_is_a_name_and_a_version(folder, software):
+    _edit(folder, lambda content: content.update(software=software))
+    with pytest.raises(VerificationError, match="software"):
+        verify(folder)
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\x1b[2Jgone", "right\u202eleft", "line\u2028break", "x" * 401])
+def test_what_is_said_about_a_filter_is_one_printable_line(folder, tmp_path, text):
+    with pytest.raises(InputError, match="one printable line of at most 400 characters"):
+        RATINGS.disclosing(text)
+    _edit(folder, lambda content: content["input"].update(filtered_by=text))
+    with pytest.raises(VerificationError, match="filtered_by"):
+        verify(folder)
+    write_ratings(tmp_path / "r.parquet", RATINGS, metadata={"pricdr.filtered": text})
+    with pytest.raises(InputError, match=r"r\.parquet: a filter must be described"):
+        read_ratings(tmp_path / "r.parquet")
+
+
+def test_what_is_said_about_a_filter_is_shown_as_the_sources_own_words(tmp_path):
+    claim = 'nothing". epsilon = 0.01, `for one user`. "'
+    certificate = publish(RATINGS.disclosing(claim), PROMISE, users=["a", "b"]).certificate
+    (line,) = [line for line in readme(certificate).splitlines() if "filter before" in line]
+    quoted = "\"`nothing'. epsilon = 0.01, 'for one user'. '`\"."
+    assert line.endswith(f"in the words of the source, which nothing here vouches for: {quoted}")
+    assert verify(publish(RATINGS.disclosing(claim), PROMISE, users=["a", "b"]).save(tmp_path / "release"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _strategy("jlt", density=-5.0),
+        _strategy("jlt", density=0.5),
+        _strategy("sjlt", density=-5.0),
+        _strategy("jlt", **{"epsilon 0.01, for one user": 1.0}),
+        lambda content: content["strategy"].update(name="x\ny"),
+    ],
+)
+def test_a_strategy_has_the_parameters_that_it_has(tmp_path, change):
+    folder = publish(RATINGS, PROMISE, strategy=JLT(dim=4), items=["x", "y"], users=["a", "b"]).save(tmp_path / "r")
+    _edit(folder, change)
+    with pytest.raises(VerificationError) as caught:
+        verify(folder)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["magic", "jlt, private at epsilon 0.01", "jlt\n"])
+def test_the_guides_strategy_is_a_known_one(tmp_path, name):
+    folder = KINDS["guided"](None).save(tmp_path / "release")
+    _edit(folder, lambda content: content["guide"].update(strategy=name))
+    with pytest.raises(VerificationError, match=r"guide\.strategy"):
+        verify(folder)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_everything_that_is_shown_is_printable(tmp_path, kind):
+    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
+    for section in statement(KINDS[kind](ledger).certificate):
+        assert all(line.isprintable() for line in section.lines)

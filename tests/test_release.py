@@ -30,6 +30,9 @@ def folder(release, tmp_path):
     return release.save(tmp_path / "a.release")
 
 
+LINE = {"numbers": 5, "recorded": "now", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
+
+
 def _edit(folder, **changes):
     """Change a certificate as a careful forger would: digest recomputed, bytes canonical."""
     content = json.loads((folder / "certificate.json").read_text())
@@ -114,7 +117,7 @@ def test_an_extra_file_is_noticed(folder):
         ({"users": 7}, "steps is stated"),
         ({"dim": 6}, "steps is stated"),
         ({"private": False}, "private is stated as False"),
-        ({"schema_version": 3}, "schema_version 3, this software knows 1 to 2"),
+        ({"schema_version": 4}, "schema_version 4, this software knows 1 to 3"),
         ({"schema_version": "1"}, "schema_version '1'"),
         ({"epsilon_at_delta": []}, "epsilon_at_delta"),
         ({"whole_user": []}, "whole_user"),
@@ -145,6 +148,7 @@ def test_an_extra_file_is_noticed(folder):
                     "epsilon_total": 0.1,
                     "budget_epsilon": 1.0,
                     "budget_delta": 1e-6,
+                    **LINE,
                 }
             },
             "less than its releases cost",
@@ -157,6 +161,7 @@ def test_an_extra_file_is_noticed(folder):
                     "epsilon_total": 0.9,
                     "budget_epsilon": 1.0,
                     "budget_delta": 1e-6,
+                    **LINE,
                 }
             },
             "less than its releases cost",
@@ -169,6 +174,7 @@ def test_an_extra_file_is_noticed(folder):
                     "epsilon_total": 9.0,
                     "budget_epsilon": 1.0,
                     "budget_delta": 1e-6,
+                    **LINE,
                 }
             },
             "more than its budget",
@@ -296,7 +302,7 @@ def test_a_stripped_signature_fails_where_one_is_required(release, tmp_path):
 def test_a_signed_certificate_cannot_be_edited(release, tmp_path):
     private, _ = create_keys(tmp_path / "key")
     folder = release.save(tmp_path / "signed", signing_key=private)
-    _edit(folder, software="better software")
+    _edit(folder, software="pricdr 99.0.0")
     with pytest.raises(VerificationError, match="not a valid signature"):
         verify(folder)
 

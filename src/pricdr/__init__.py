@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pricdr.release import verify as verify
     from pricdr.transfer import transfer as transfer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOME = {
     "Bounds": "pricdr.privacy.bounds",

@@ -1,25 +1,70 @@
-"""``Certificate``: what a release promises, as a file. It states only what was declared or drawn.
+"""``Certificate``: what a release promises, as a file. It states only what was declared, drawn or entered in a ledger.
 
 Nothing in it is read off the ratings: no counts, ranges, means or hashes of the input. The JSON Schema is committed
-as ``docs/certificate.schema.json``; the meaning of a field never changes within a schema version. Which fields follow
-from which is the business of ``issuing``.
+as ``docs/certificate.schema.json``; the meaning of a field never changes within a schema version. Every number and
+every text is bounded, so that whoever checks a hostile one meets nothing absurd. Which fields follow from which is the
+business of ``issuing``.
 """
 
 import hashlib
 import json
 import math
 from decimal import ROUND_CEILING, Decimal
-from typing import Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import VerificationError
 
-SCHEMA_VERSION: Final = 2
-"""What is issued now. Version 1 had no steps and no guide; its certificates still verify."""
+SchemaVersion: TypeAlias = Literal[1, 2, 3]
+SCHEMA_VERSION: Final[SchemaVersion] = 3
+"""What is issued now. Version 1 had no steps and no guide, version 2 no hashes of the ledger; both still verify."""
 _SINCE_2: Final = ("steps", "guide", "items")
+_SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
+"""Of the ledger's statement."""
 MAX_BYTES: Final = 1 << 20
+LARGEST_SCALE: Final = 1e15
+"""Of what is declared about ratings, and its inverse the smallest: the rule of ``privacy.bounds``."""
+_LARGEST: Final = 1e50
+"""Of what follows from it; squares of such figures are still numbers."""
 
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("must be one line of printable text")
+    return text
+
+
+def _zero_or_scale(value: float) -> float:
+    if 0 < value < 1 / _LARGEST:
+        raise ValueError(f"must be 0 or at least {1 / _LARGEST:g}")
+    return value
+
+
+Epsilon: TypeAlias = Annotated[float, Field(ge=0, le=1e9)]
+Delta: TypeAlias = Annotated[float, Field(ge=1e-300, lt=1)]
+Mu: TypeAlias = Annotated[float, Field(gt=0, le=_LARGEST)]
+DeclaredScale: TypeAlias = Annotated[float, Field(ge=1 / LARGEST_SCALE, le=LARGEST_SCALE)]
+Parameter: TypeAlias = Annotated[float, Field(ge=0, le=LARGEST_SCALE)]
+Threshold: TypeAlias = Annotated[float, Field(ge=-LARGEST_SCALE, le=LARGEST_SCALE)]
+Scale: TypeAlias = Annotated[float, Field(ge=1 / _LARGEST, le=_LARGEST)]
+Sigma: TypeAlias = Annotated[float, Field(ge=0, le=_LARGEST), AfterValidator(_zero_or_scale)]
+Count: TypeAlias = Annotated[int, Field(ge=1, le=1 << 62)]
+Users: TypeAlias = Annotated[int, Field(ge=1, le=1 << 27)]
+Items: TypeAlias = Annotated[int, Field(ge=1, le=1 << 24)]
+Dim: TypeAlias = Annotated[int, Field(ge=1, le=1 << 20)]
+Refinement: TypeAlias = Annotated[int, Field(ge=1, le=256)]
+Text: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_printable)]
+"""One line that a terminal can show."""
+Name: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_printable)]
+Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Nonce: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+PublicKey: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{43}=$")]
+Software: TypeAlias = Annotated[
+    str, Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
+]
+UnitName: TypeAlias = Literal["rating", "user"]
+StrategyName: TypeAlias = Annotated[str, Field(pattern="^(spectral|guided|features|jlt|sjlt)$")]
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
 UserList: TypeAlias = Literal["declared", "read off the ratings"]
 ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]
@@ -32,136 +77,148 @@ class _Part(BaseModel):
 class StrategyStatement(_Part):
     """The strategy and its public parameters: with the dimension, all that its steps depend on."""
 
-    name: str
-    parameters: dict[str, float]
+    name: Name
+    parameters: dict[Name, Parameter] = Field(max_length=16)
 
 
 class BoundsStatement(_Part):
     """The declared limits that ratings were forced into."""
 
     counts: Literal["rows", "values"] = Field(description="a rated pair counts as 1, or as its value")
-    rating_bound: float = Field(gt=0)
-    rating_step: float = Field(gt=0)
-    clip: float | None
+    rating_bound: DeclaredScale
+    rating_step: DeclaredScale
+    clip: DeclaredScale | None
 
 
 class EpsilonAtDelta(_Part):
     """One point of the privacy curve."""
 
-    delta: float
-    epsilon: float | None = Field(description="null where it is beyond anything that can be certified")
+    delta: Delta
+    epsilon: Epsilon | None = Field(description="null where it is beyond anything that can be certified")
 
 
 class GroupFigure(_Part):
     """What a rating-level promise means for a user with this many ratings, as ε at the certificate's δ."""
 
-    ratings: int
-    removed_at_worst: float | None = Field(description="null where the cost is beyond anything that can be certified")
-    replaced_at_worst: float | None
-    removed_typically: float | None = Field(description="for rows in independent random directions")
+    ratings: Count
+    removed_at_worst: Epsilon | None = Field(description="null where the cost is beyond anything that can be certified")
+    replaced_at_worst: Epsilon | None
+    removed_typically: Epsilon | None = Field(description="for rows in independent random directions")
 
 
 class NoiseStatement(_Part):
     """The law of the noise and where its bits came from."""
 
-    law: str
+    law: Text
     source: NoiseSource
-    refinement: int = Field(ge=1, description="r: the noise is r·Z1 + Z2 of two table draws; 1 is a single draw")
-    grid_steps_per_sigma: float | None
-    lattice_factor: float
-    sampler_distance: float
+    refinement: Refinement = Field(description="r: the noise is r·Z1 + Z2 of two table draws; 1 is a single draw")
+    grid_steps_per_sigma: Scale | None
+    lattice_factor: Scale
+    sampler_distance: float = Field(ge=0, le=1)
 
 
 class InputStatement(_Part):
     """Where the user list and the item universe came from, and what was done to the ratings before."""
 
-    threshold: float | None = Field(description="only pairs rated at least this count, where one was declared")
+    threshold: Threshold | None = Field(description="only pairs rated at least this count, where one was declared")
     user_list: UserList
     item_universe: ItemUniverse
-    filtered_by: str | None
+    filtered_by: Text | None = Field(description="in the words of whoever filtered them")
 
 
 class LedgerStatement(_Part):
-    """The ledger's account including this release."""
+    """The ledger's account including this release. The budget holds whatever was decided from release to release."""
 
-    releases: int = Field(ge=1)
-    mu_total: float = Field(gt=0)
-    epsilon_total: float = Field(ge=0)
-    budget_epsilon: float = Field(gt=0)
-    budget_delta: float = Field(gt=0, lt=1)
+    releases: Count = Field(description="recorded so far, so also the number of this release's line")
+    mu_total: Mu
+    epsilon_total: Epsilon = Field(
+        description="what the releases so far cost together if none was chosen by looking at another; a figure for "
+        "orientation, where the budget is the promise"
+    )
+    budget_epsilon: Epsilon
+    budget_delta: Delta
+    numbers: Count | None = Field(default=None, description="noisy numbers that the ledger counts for this release")
+    recorded: Name | None = Field(default=None, description="when the ledger recorded it, in its own words")
+    nonce: Nonce | None = Field(default=None, description="random, in this release's line and in no other")
+    opening: Sha256 | None = Field(default=None, description="SHA-256 of the ledger's first line: which ledger it is")
+    head: Sha256 | None = Field(
+        default=None, description="hash of this release's line, and through it of everything in the ledger before it"
+    )
 
 
 class DimStatement(_Part):
     """How ``--dim auto`` chose: a noisy mean of squared profile norms, paid with this μ."""
 
-    mu: float = Field(gt=0)
-    noisy_mean_square: float = Field(ge=0)
+    mu: Mu
+    noisy_mean_square: float = Field(ge=0, le=_LARGEST)
 
 
 class StepStatement(_Part):
     """One noisy computation on the ratings and what it cost."""
 
-    name: str
-    purpose: str
+    name: Name
+    purpose: Text
     payer: Literal["listed users", "users outside the list"] = Field(description="whose ratings it read")
     published: bool = Field(description="whether its rows are in the release; otherwise later steps alone saw them")
-    rows: int = Field(ge=1)
-    numbers: int = Field(ge=1, description="noisy numbers in a row")
-    moved: int = Field(ge=1, description="noisy numbers that one neighbouring change can move")
-    sensitivity: float = Field(gt=0, description="of the exact result, over all rows together")
-    rounding: float = Field(ge=0, description="grid steps that rounding adds to the sensitivity")
-    sigma: float = Field(ge=0)
-    grid: float = Field(gt=0)
-    refinement: int = Field(ge=1)
-    mu: float | None = Field(description="(sensitivity + rounding) / sigma; null where there is no noise")
-    share: float | None = Field(description="of the payer's mu squared")
+    rows: Count
+    numbers: Count = Field(description="noisy numbers in a row")
+    moved: Count = Field(description="noisy numbers that one neighbouring change can move")
+    sensitivity: Scale = Field(description="of the exact result, over all rows together")
+    rounding: float = Field(ge=0, le=_LARGEST, description="grid steps that rounding adds to the sensitivity")
+    sigma: Sigma
+    grid: Scale
+    refinement: Refinement
+    mu: Mu | None = Field(description="(sensitivity + rounding) / sigma; null where there is no noise")
+    share: float | None = Field(ge=0, le=2, description="of the payer's mu squared")
 
 
 class GuideStatement(_Part):
     """The release of the other party along which directions were learnt. It does not enter the promise."""
 
-    sha256: str = Field(pattern="^[0-9a-f]{64}$", description="of its release.parquet")
-    strategy: str = Field(max_length=40)
+    sha256: Sha256 = Field(description="of its release.parquet")
+    strategy: StrategyName
     private: bool
-    epsilon: float | None
-    delta: float
-    unit: Literal["rating", "user"]
-    missing_users: int = Field(ge=0, description="listed users without a row in it; they got a row of zeros")
+    epsilon: Epsilon | None
+    delta: Delta
+    unit: UnitName
+    missing_users: int = Field(
+        ge=0, le=1 << 27, description="listed users without a row in it; they got a row of zeros"
+    )
 
 
 class Certificate(_Part):
     """Everything a release promises; see ``docs/certificate.schema.json``."""
 
-    schema_version: Literal[1, 2]
+    schema_version: SchemaVersion
     private: bool
-    epsilon: float | None = Field(description="exact; null where there is no noise")
-    nominal_epsilon: float | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
-    delta: float = Field(gt=0, lt=1)
-    unit: Literal["rating", "user"]
-    sigma: float = Field(ge=0, description="of the last step, whose rows are published")
-    sensitivity: float = Field(gt=0, description="of the last step")
-    mu: float | None = Field(description="of the whole release, every step counted")
-    grid: float = Field(gt=0)
+    epsilon: Epsilon | None = Field(description="exact; null where there is no noise")
+    nominal_epsilon: Epsilon | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
+    delta: Delta
+    unit: UnitName
+    sigma: Sigma = Field(description="of the last step, whose rows are published")
+    sensitivity: Scale = Field(description="of the last step")
+    mu: Mu | None = Field(description="of the whole release, every step counted")
+    grid: Scale
     strategy: StrategyStatement
-    users: int = Field(ge=1, le=1 << 27)
-    items: int | None = Field(default=None, ge=1, le=1 << 24, description="size of the declared item universe")
-    dim: int = Field(ge=1)
+    users: Users
+    items: Items | None = Field(default=None, description="size of the declared item universe")
+    dim: Dim
     steps: list[StepStatement] = Field(default_factory=list, max_length=64)
     guide: GuideStatement | None = None
-    neighbours: str
-    epsilon_at_delta: list[EpsilonAtDelta]
-    whole_user: list[GroupFigure]
+    neighbours: Text
+    epsilon_at_delta: list[EpsilonAtDelta] = Field(max_length=16)
+    whole_user: list[GroupFigure] = Field(max_length=16)
     bounds: BoundsStatement
     calibration: Literal["exact", "paper"]
     noise: NoiseStatement
     input: InputStatement
     ledger: LedgerStatement | None
     dim_chosen_by: DimStatement | None
-    not_protected: list[str]
-    warnings: list[str]
-    software: str
-    signed_by: str | None = Field(default=None, description="Ed25519 public key, base64")
-    files: dict[str, str] = Field(default_factory=dict, description="name to SHA-256")
+    not_protected: list[Text] = Field(max_length=32)
+    warnings: list[Text] = Field(max_length=32)
+    software: Software
+    signed_by: PublicKey | None = Field(default=None, description="Ed25519 public key, base64")
+    files: dict[Name, Sha256] = Field(default_factory=dict, max_length=8, description="name to SHA-256")
 
     def to_bytes(self) -> bytes:
         """The one byte sequence this certificate is written as, closing with a digest of everything before it."""
@@ -171,6 +228,9 @@ class Certificate(_Part):
         if self.schema_version == 1:
             for name in _SINCE_2:
                 del content[name]
+        if self.schema_version < 3 and self.ledger is not None:
+            for name in _SINCE_3:
+                del content["ledger"][name]
         return _canonical({**content, "digest": _digest(content)})
 
     @classmethod
@@ -212,7 +272,7 @@ def rounded_up(value: float, digits: int = 6) -> float:
 def schema_text() -> str:
     """The JSON Schema of ``certificate.json``, as committed under ``docs/``."""
     schema = Certificate.model_json_schema()
-    schema["title"] = f"pricdr certificate, schema versions 1 and {SCHEMA_VERSION}"
+    schema["title"] = f"pricdr certificate, schema versions 1 to {SCHEMA_VERSION}"
     schema["properties"]["digest"] = {
         "type": "string",
         "description": "SHA-256 of the same object without this key, written the same way",

@@ -1,4 +1,8 @@
-"""The certificate for people: what is promised, to whom, and at what cost. One text for ``inspect`` and README.md."""
+"""The certificate for people: what is promised, to whom, and at what cost. One text for ``inspect`` and README.md.
+
+The words belong to the schema version, as those of the certificate do: ``verify`` compares README.md with what is
+written here, so changing a sentence means a new version, and keeping the old sentence for the older ones.
+"""
 
 import math
 from dataclasses import dataclass
@@ -113,8 +117,17 @@ def _made(c: Certificate) -> tuple[str, ...]:
             f"which mu {c.dim_chosen_by.mu:.4g} of the budget paid for."
         )
     if c.input.filtered_by is not None:
-        lines.append(f"The ratings had gone through a filter before: {c.input.filtered_by}.")
+        lines.append(f"The ratings had gone through a filter before{_filter(c)}.")
     return (*lines, f"Made by {c.software}.")
+
+
+def _filter(c: Certificate) -> str:
+    """The words of whoever filtered, marked as theirs: nothing in them may pass for a promise of ours."""
+    words = str(c.input.filtered_by)
+    if c.schema_version < 3:
+        return f": {words}"
+    plain = words.replace("`", "'").replace('"', "'")
+    return f', in the words of the source, which nothing here vouches for: "`{plain}`"'
 
 
 def _rows(c: Certificate) -> str:
@@ -168,9 +181,19 @@ def _budget(c: Certificate) -> tuple[str, ...]:
     if c.ledger is None:
         return ("No ledger: other releases of the same ratings add to the cost and are not counted here.",)
     ledger = c.ledger
-    return (
+    spent = (
         f"Release {ledger.releases} of this ledger: epsilon {_figure(ledger.epsilon_total)} spent of "
-        f"{ledger.budget_epsilon:g} at delta {ledger.budget_delta:g} (mu {ledger.mu_total:.6g}).",
+        f"{ledger.budget_epsilon:g} at delta {ledger.budget_delta:g} (mu {ledger.mu_total:.6g})."
+    )
+    if ledger.head is None:
+        return (spent,)
+    return (
+        spent,
+        f"All releases of this ledger together keep epsilon {_figure(ledger.budget_epsilon)} at delta "
+        f"{rounded_up(ledger.budget_delta):g}, whatever was decided from one to the next. What is spent so far is "
+        "their cost had all of them been fixed beforehand: a figure for orientation, not a promise.",
+        f"Recorded {ledger.recorded} in the ledger {ledger.opening}, which must hold, in the line of release "
+        f"{ledger.releases}, the hash {ledger.head}. The source can check that with pricdr ledger verify.",
     )
 
 

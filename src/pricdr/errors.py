@@ -2,10 +2,12 @@
 
 PriCDRError
 ├── InputError            a file, column, row or value that cannot be used      exit 2
+│   └── LedgerError       a ledger that is damaged or was changed               exit 2
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
 ├── BudgetError           the ledger refuses the release                        exit 1
-└── VerificationError     a release that is not what its certificate says       exit 1
+└── VerificationError     a release that is not what its certificate says,      exit 1
+                          or that its ledger does not hold
 """
 
 import math
@@ -42,6 +44,10 @@ class InputError(PriCDRError, ValueError):
     """A file, column, row or value that cannot be used."""
 
 
+class LedgerError(InputError):
+    """A ledger that is damaged or was changed; nothing is spent from it."""
+
+
 class ParameterError(PriCDRError, ValueError):
     """An argument outside its rule."""
 
@@ -57,7 +63,7 @@ class BudgetError(PriCDRError):
 
 
 class VerificationError(PriCDRError):
-    """A release folder that is not what its certificate says."""
+    """A release folder that is not what its certificate says, or a ledger that does not hold it."""
 
     exit_code = 1
 

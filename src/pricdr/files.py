@@ -66,9 +66,11 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             staging.rename(path)
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Put ``content`` at ``path`` in one step, over whatever is there."""
-    with _staged_file(path, content, mode) as staging:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644, keep: os.stat_result | None = None) -> None:
+    """Put ``content`` at ``path`` in one step, over whatever is there; ``keep``: with this owner, group and mode."""
+    with _staged_file(path, content, mode if keep is None else PRIVATE) as staging:
+        if keep is not None:
+            _give(staging, keep)
         staging.rename(path)
 
 
@@ -79,6 +81,14 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _give(path: Path, to: os.stat_result) -> None:
+    """Owner, group and mode as in ``to``: in this order, since a new owner takes some bits of the mode away."""
+    now = path.stat()
+    if (now.st_uid, now.st_gid) != (to.st_uid, to.st_gid):
+        os.chown(path, to.st_uid, to.st_gid)
+    path.chmod(stat.S_IMODE(to.st_mode))
 
 
 @contextmanager

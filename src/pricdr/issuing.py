@@ -13,6 +13,7 @@ from pricdr.certificate import (
     Certificate,
     EpsilonAtDelta,
     GroupFigure,
+    LedgerStatement,
     NoiseStatement,
     StepStatement,
     rounded_up,
@@ -29,7 +30,7 @@ from pricdr.privacy.calibration import (
 )
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
 from pricdr.privacy.guarantee import Unit, delta_warnings
-from pricdr.privacy.steps import Payer, Settled, total_mu
+from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
 from pricdr.privacy.strategies import BY_NAME, Features, Guided
 from pricdr.terms import Terms
 
@@ -46,7 +47,7 @@ def issue(terms: Terms) -> Certificate:
     _check_terms(terms)
     last, declared = terms.settled[-1], terms.declared
     return Certificate(
-        schema_version=1 if terms.schema_version == 1 else 2,
+        schema_version=terms.schema_version,
         private=terms.source == "secret",
         epsilon=epsilon,
         nominal_epsilon=nominal,
@@ -114,8 +115,8 @@ def check(certificate: Certificate) -> None:
     """Issue the certificate again from its own terms; :class:`VerificationError` names the first field that differs."""
     try:
         again = issue(Terms.of(certificate))
-    except (ParameterError, ArithmeticError) as error:
-        raise VerificationError(f"the certificate contradicts itself: {error}") from error
+    except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
+        raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
     for name in type(certificate).model_fields:
         if name in {"files", "signed_by"}:
             continue
@@ -164,12 +165,24 @@ def _check_terms(terms: Terms) -> None:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
     if terms.ledger is not None:
-        account = terms.ledger
-        least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
-        if account.mu_total < total * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
-            raise VerificationError("the ledger's totals are less than its releases cost")
-        if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
-            raise VerificationError("the ledger states more than its budget as spent")
+        _check_account(terms.ledger, total)
+        if terms.schema_version >= 3:
+            _check_line(terms.ledger, total_numbers(terms.settled))
+
+
+def _check_account(account: LedgerStatement, mu: float) -> None:
+    least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
+    if account.mu_total < mu * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
+        raise VerificationError("the ledger's totals are less than its releases cost")
+    if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
+        raise VerificationError("the ledger states more than its budget as spent")
+
+
+def _check_line(account: LedgerStatement, numbers: int) -> None:
+    if account.numbers is None or None in (account.recorded, account.nonce, account.opening, account.head):
+        raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
+    if account.numbers < numbers:  # more where a dimension was chosen after the spend
+        raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
 def _neighbours(terms: Terms) -> str:
@@ -290,5 +303,5 @@ def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(map(_same, left, right))
     if isinstance(left, float) and isinstance(right, float | int) and not isinstance(right, bool):
-        return abs(left - right) <= _TOLERANCE * abs(right)
+        return math.isfinite(right) and abs(left - right) <= _TOLERANCE * abs(right)
     return bool(left == right)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 
 from pricdr import __version__
 from pricdr.blocks import Progress, silent
+from pricdr.bookkeeping import ledger_statement
 from pricdr.certificate import (
     DimStatement,
     GuideStatement,
     InputStatement,
     ItemUniverse,
-    LedgerStatement,
     NoiseSource,
     StrategyStatement,
 )
@@ -282,17 +282,7 @@ def _terms(
         dim=strategy.dim,
         input=inputs,
         guide=guide,
-        ledger=None if balance is None else _ledger_statement(balance),
+        ledger=None if balance is None else ledger_statement(balance),
         chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
         software=f"pricdr {__version__}",
-    )
-
-
-def _ledger_statement(balance: Balance) -> LedgerStatement:
-    return LedgerStatement(
-        releases=len(balance.spends),
-        mu_total=balance.mu,
-        epsilon_total=balance.epsilon,
-        budget_epsilon=balance.budget.epsilon,
-        budget_delta=balance.budget.delta,
     )

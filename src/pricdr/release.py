@@ -15,7 +15,6 @@ from typing import IO, TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr import __version__
 from pricdr.data.ids import LONGEST_ID, Ids, require_ids
 from pricdr.errors import InputError, VerificationError, printable
 from pricdr.files import new_folder
@@ -142,11 +141,6 @@ def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str]
     return release
 
 
-def readme_is_derived(certificate: "Certificate") -> bool:
-    """Whether this version wrote README.md, so that its wording can be checked; other versions word it otherwise."""
-    return certificate.software == f"pricdr {__version__}"
-
-
 def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:
     return Folder.opened(Path(folder), "a release folder", error=VerificationError)
 
@@ -182,23 +176,14 @@ def _check_listing(opened: Folder, certificate: "Certificate") -> None:
 
 
 def _check_readme(opened: Folder, certificate: "Certificate") -> None:
-    """README.md must say what the certificate says; of another version's, that it is plain text is all we can tell."""
+    """README.md must say what the certificate says, in the words of its schema version."""
     from pricdr.disclosure import readme
 
     content = opened.read(README, limit=_LONGEST_README)
     if hashlib.sha256(content).hexdigest() != certificate.files[README]:
-        raise _changed(README)
-    if readme_is_derived(certificate):
-        if content != readme(certificate).encode():
-            raise VerificationError(f"{README} does not say what the certificate says")
-        return
-    lines = content.decode("utf-8", "replace").split("\n")
-    if not all(line.isprintable() and "\ufffd" not in line for line in lines):
-        raise VerificationError(f"{README} is no plain text")
-
-
-def _changed(name: str) -> VerificationError:
-    return VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
+        raise VerificationError(f"{README} was changed: its SHA-256 is not the one in the certificate")
+    if content != readme(certificate).encode():
+        raise VerificationError(f"{README} does not say what the certificate says")
 
 
 def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:

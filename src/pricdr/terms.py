@@ -10,6 +10,7 @@ from pricdr.certificate import (
     InputStatement,
     LedgerStatement,
     NoiseSource,
+    SchemaVersion,
     StrategyStatement,
 )
 from pricdr.errors import ParameterError, VerificationError
@@ -39,7 +40,7 @@ class Terms:
     ledger: LedgerStatement | None
     chosen: DimStatement | None
     software: str
-    schema_version: int = SCHEMA_VERSION
+    schema_version: SchemaVersion = SCHEMA_VERSION
 
     @classmethod
     def of(cls, certificate: Certificate) -> "Terms":

@@ -29,7 +29,8 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "disclosure": {"certificate"},
     "matrix_check": {"certificate", "privacy"},
     "release": {"untrusted", "data", "certificate", "issuing", "disclosure", "signing", "matrix_check"},
-    "publish": {"data", "privacy", "certificate", "terms", "issuing", "release"},
+    "bookkeeping": {"certificate", "privacy", "release"},
+    "publish": {"data", "privacy", "certificate", "terms", "issuing", "release", "bookkeeping"},
     "evaluation": {"data", "release"},
     "training": {"data", "release", "evaluation"},
     "models": {"data", "release", "evaluation", "training"},
@@ -52,6 +53,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
         "signing",
         "release",
         "publish",
+        "bookkeeping",
     },
     "testing": {
         "data",

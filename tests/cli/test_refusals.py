@@ -4,6 +4,7 @@ import gzip
 import json
 import math
 from io import BytesIO
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -252,7 +253,7 @@ def test_a_ledger_of_another_unit_is_refused(here, ratings, pricdr, refused_publ
 def test_a_ledger_that_is_none_is_refused(here, ratings, refused_publish):
     refused_publish(ratings, "--ledger", "nowhere.jsonl", says=("nowhere.jsonl", "No such file"))
     refused_publish(ratings, "--ledger", here, says=(str(here), "directory"))
-    refused_publish(ratings, "--ledger", ratings, says=("ratings.csv", "not a ledger"))
+    refused_publish(ratings, "--ledger", ratings, says=("ratings.csv", "not a valid ledger", "line 1"))
 
 
 def test_a_signing_key_that_is_none_is_refused(ratings, refused_publish):
@@ -265,9 +266,11 @@ def test_folders_made_on_the_way_to_a_refused_output_are_removed_again(refused_p
     refused_publish("nowhere.csv", "--out", "a/../b/release", says="nowhere.csv")
 
 
-def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish):
-    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**13, says=("needs", "MB", "free"))
-    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**400, says=("needs", "MB", "free"))
+def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
+    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**6, says=("needs 12 MB", "1 MB are free"))
+    for absurd in (10**13, 10**400):
+        refused_publish(ratings, "--strategy", "jlt", "--dim", absurd, says=("at most 1,048,576 numbers per user",))
 
 
 def test_the_file_is_named_as_it_is_spelled(refused_publish):

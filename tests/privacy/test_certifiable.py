@@ -63,7 +63,7 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
             guide=guide,
             ledger=None,
             chosen=None,
-            software="pricdr test",
+            software="pricdr 0.3.0",
         )
     )
     check(certificate)

@@ -1,5 +1,6 @@
 """The ledger: exact composition, never over budget, never a lost line, whoever else writes and whenever it dies."""
 
+import hashlib
 import json
 import math
 import os
@@ -19,6 +20,7 @@ from pricdr.errors import BudgetError, InputError, OutputError, ParameterError
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Ledger
+from pricdr.privacy.ledger_lines import Spend, _Budget
 
 DELTA = 1e-6
 BUDGET = Guarantee(epsilon=8, delta=DELTA)
@@ -113,9 +115,14 @@ def test_one_ledger_counts_one_unit(tmp_path, held, asked):
 def test_a_line_says_what_was_released_and_when(ledger):
     spend(ledger, 0.25, dim=201, strategy="sjlt")
     header, line = map(json.loads, ledger.path.read_text().splitlines())
-    assert header.items() >= {"pricdr_ledger": 1, "epsilon": 8.0, "delta": 1e-6, "unit": "rating"}.items()
+    assert header.items() >= {"pricdr_ledger": 2, "epsilon": 8.0, "delta": 1e-6, "unit": "rating"}.items()
     assert line.items() >= {"mu": 0.25, "dim": 201, "strategy": "sjlt"}.items()
     assert line["recorded"].endswith("+00:00")
+    assert line["number"] == 1
+    raw_header, raw_line = ledger.path.read_bytes().splitlines(keepends=True)
+    assert line["before"] == hashlib.sha256(raw_header).hexdigest()
+    alone = raw_line.replace(f',"hash":"{line["hash"]}"'.encode(), b"").rstrip(b"\n")
+    assert line["hash"] == hashlib.sha256(alone).hexdigest()
 
 
 def test_the_file_is_for_its_owner_alone_and_stays_so(tmp_path):
@@ -172,7 +179,13 @@ def test_a_pipe_is_no_ledger_and_no_reason_to_wait(tmp_path):
 
 
 HEADER = {"pricdr_ledger": 1, "epsilon": 8.0, "delta": 1e-6, "unit": "rating", "created": "now"}
-LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "recorded": "now"}
+LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "promise": "", "recorded": "now"}
+
+
+def old_ledger(*lines: dict[str, object]) -> bytes:
+    """Lines without hashes, as version 1 wrote them."""
+    models = [_Budget.model_validate(lines[0]), *map(Spend.model_validate, lines[1:])]
+    return "".join(model.model_dump_json(exclude_none=True) + "\n" for model in models).encode()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +219,8 @@ LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "recorded": "now"}
 def test_a_figure_that_cannot_be_makes_the_file_invalid(tmp_path, header, line):
     first = {**HEADER, **header} if header else HEADER if header is None else header
     second = {**LINE, **(line or {})}
-    (tmp_path / "x").write_text(json.dumps(first) + "\n" + json.dumps(second) + "\n")
+    compact = [json.dumps(one, separators=(",", ":")).replace("1e-06", "1e-6") for one in (first, second)]
+    (tmp_path / "x").write_text("\n".join(compact) + "\n")
     ledger = Ledger(tmp_path / "x")
     for use in (ledger.read, lambda: spend(ledger, 0.1)):
         with pytest.raises(InputError, match=r"x is not a (valid )?ledger"):
@@ -216,7 +230,7 @@ def test_a_figure_that_cannot_be_makes_the_file_invalid(tmp_path, header, line):
 @pytest.mark.parametrize("mu", [5e-324, 1e-300, 1e-12, 1e154, 1e308])
 @pytest.mark.parametrize("dim", [1, 2**62])
 def test_extreme_figures_are_counted_not_crashed_on(tmp_path, mu, dim):
-    (tmp_path / "x").write_text(json.dumps(HEADER) + "\n" + json.dumps({**LINE, "mu": mu, "dim": dim}) + "\n")
+    (tmp_path / "x").write_bytes(old_ledger(HEADER, {**LINE, "mu": mu, "dim": dim}))
     ledger = Ledger(tmp_path / "x")
     assert ledger.read().epsilon >= 0
     if mu > 1:
@@ -267,7 +281,7 @@ def test_arbitrary_json_lines_are_a_ledger_or_an_input_error(lines, headed):
 @given(st.data())
 @settings(max_examples=150)
 def test_a_damaged_ledger_is_a_ledger_or_an_input_error(data):
-    content = bytearray("".join(json.dumps(line) + "\n" for line in (HEADER, LINE, LINE)).encode())
+    content = bytearray(old_ledger(HEADER, LINE, LINE))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content) - 1))
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from pricdr.data.ids import require_ids
 from pricdr.errors import InputError, ParameterError
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+LONGEST_FILTER: Final = 400
+"""Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
+LARGEST_THRESHOLD: Final = 1e15
 CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
 
 
@@ -44,6 +47,7 @@ class Ratings:
             )
         require_ids("user", self.users)
         require_ids("item", self.items)
+        _check_filter(self.filtered_by)
         if not _is_canonical(self.matrix):
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
@@ -106,8 +110,10 @@ class Ratings:
         """The pairs rated at least ``threshold``; users and items all stay, so that nothing is filtered by counts."""
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
-        if not np.isfinite(threshold):
-            raise ParameterError(f"threshold must be a finite number, got {threshold!r}")
+        if not abs(threshold) <= LARGEST_THRESHOLD:
+            raise ParameterError(
+                f"threshold must be a finite number of at most {LARGEST_THRESHOLD:g} in size, got {threshold!r}"
+            )
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
@@ -170,6 +176,15 @@ def _csr(
     if matrix.nnz != len(values):
         raise InputError("a (user, item) pair occurs more than once")
     return matrix
+
+
+def _check_filter(text: str | None) -> None:
+    """What is said about a filter ends up in certificates, which are one printable line per sentence."""
+    if text is not None and not (text.isprintable() and len(text) <= LONGEST_FILTER):
+        raise InputError(
+            f"a filter must be described in one printable line of at most {LONGEST_FILTER} characters, "
+            f"got {len(text):,} characters: {text[:40]!r}"
+        )
 
 
 def _is_canonical(matrix: CSR) -> bool:

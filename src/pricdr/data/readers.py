@@ -16,7 +16,7 @@ from pricdr.data.jsonlines import read_json_lines
 from pricdr.data.parquet import read_parquet, write_ratings
 from pricdr.data.ratings import Ratings
 from pricdr.data.tables import Encoded, Table, encode
-from pricdr.errors import printable
+from pricdr.errors import InputError, printable
 
 __all__ = [
     "AMAZON_2014",
@@ -102,7 +102,7 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
     table = _table(Path(path), named, need_rating=threshold is not None)
     dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
     encoded = encode(table)
-    ratings = _ratings(encoded, table.filtered_by)
+    ratings = _ratings(encoded, table)
     if threshold is not None:
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
@@ -170,14 +170,19 @@ def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
     raise refusal(file, f"unknown kind of file; accepted are {accepted} (each also with .gz) and .parquet")
 
 
-def _ratings(encoded: Encoded, filtered_by: str | None) -> Ratings:
+def _ratings(encoded: Encoded, table: Table) -> Ratings:
     values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
-    return Ratings.from_codes(
+    ratings = Ratings.from_codes(
         encoded.rows,
         encoded.columns,
         values,
         tuple(encoded.users.to_list()),
         tuple(encoded.items.to_list()),
-        filtered_by=filtered_by,
         has_values=encoded.values is not None,
     )
+    if table.filtered_by is None:
+        return ratings
+    try:
+        return ratings.disclosing(table.filtered_by)
+    except InputError as error:
+        raise refusal(table.file, str(error)) from error

@@ -11,6 +11,8 @@ from pricdr.data.ratings import CSR, Ratings
 from pricdr.errors import ParameterError, require_positive
 from pricdr.privacy.guarantee import Unit
 
+LARGEST_SCALE: Final = 1e15
+"""The most that a declared bound, step or clip may be, and its inverse the least: what follows stays a number."""
 UNITS_PER_STEP: Final = 256
 """Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""
 
@@ -33,9 +35,9 @@ class Bounds:
         for name in ("rating_bound", "rating_step", "clip"):  # a numpy scalar could wrap round in later arithmetic
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, float(getattr(self, name)))
-        require_positive(rating_step=self.rating_step)
+        _require_scale(rating_step=self.rating_step)
         if self.rating_bound is not None:
-            require_positive(rating_bound=self.rating_bound)
+            _require_scale(rating_bound=self.rating_bound)
             levels = self.rating_bound / self.rating_step
             if round(levels) < 1 or abs(levels - round(levels)) > 1e-9 * levels:
                 raise ParameterError(
@@ -46,7 +48,7 @@ class Bounds:
         elif self.rating_step != 1.0:
             raise ParameterError(f"rating_step needs a rating_bound, got {self.rating_step!r} alone")
         if self.clip is not None:
-            require_positive(clip=self.clip)
+            _require_scale(clip=self.clip)
 
     @property
     def levels(self) -> int:
@@ -109,3 +111,18 @@ class Bounds:
         over = np.repeat(np.maximum(sums, self.most_units), np.diff(units.indptr))
         data = units.data * self.most_units // over
         return sp.csr_array((data, units.indices, units.indptr), shape=units.shape)
+
+
+def require_scale_at_most(**named: float) -> None:
+    """Refuse what is declared so large that figures which follow from it might not be numbers."""
+    for name, value in named.items():
+        if value > LARGEST_SCALE:
+            raise ParameterError(f"{name} may be at most {LARGEST_SCALE:g}, got {value!r}")
+
+
+def _require_scale(**named: float) -> None:
+    require_positive(**named)
+    require_scale_at_most(**named)
+    for name, value in named.items():
+        if value < 1 / LARGEST_SCALE:
+            raise ParameterError(f"{name} must be at least {1 / LARGEST_SCALE:g}, got {value!r}")

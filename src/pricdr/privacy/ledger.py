@@ -1,62 +1,42 @@
 """``Ledger``: what has been spent on one source's ratings, and the refusal of what would overspend.
 
-A file of JSON lines: the budget first, then one line per release. It is replaced in one step under a lock, so two
-publishers cannot both spend the last of the budget and a kill leaves the old file or the new one. A release is
-recorded *before* its noise is drawn, and never refunded: a crash costs budget, not privacy.
+A file of JSON lines, chained by hash (``ledger_lines``): the budget first, then one line per release. It is replaced in
+one step under a lock, so two publishers cannot both spend the last of the budget and a kill leaves the old file or the
+new one. A release is recorded *before* its noise is drawn, and never refunded: a crash costs budget, not privacy.
+
+The budget is the promise: it holds whatever was decided along the way, release by release (``docs/mathematics.md``,
+section 2, *Filter*). What was spent so far is what the same releases would cost had all of them been fixed beforehand.
 """
 
-import json
 import math
 import os
+import secrets
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from pricdr.errors import POSIX_ONLY, BudgetError, InputError, ParameterError
+from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError
 from pricdr.files import PRIVATE, replace_file, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.ledger_lines import LARGEST_BUDGET, Contents, Spend, first_line, parse, split_cut_line
 
 try:
     import fcntl
 except ImportError as error:
     raise ImportError(POSIX_ONLY) from error
 
-SCHEMA_VERSION: Final = 1
+FORFEIT: Final = "forfeit"
+"""What a line says in place of a strategy where all that was left was given up for a line that was lost."""
 _ONE_AT_A_TIME: Final = threading.Lock()
 """Between the threads of this process; between processes the file's own lock does it."""
 _SLACK: Final = 1e-9
 """Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
-
-
-class _Line(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class _Budget(_Line):
-    pricdr_ledger: Literal[1]
-    epsilon: float = Field(gt=0)
-    delta: float = Field(gt=0, lt=1)
-    unit: Unit
-    created: str
-
-
-class Spend(_Line):
-    """One release: what it cost and what it was."""
-
-    mu: float = Field(gt=0)
-    dim: int = Field(ge=1, le=1 << 62)
-    """Noisy numbers per user row."""
-    strategy: str
-    promise: str = ""
-    """What was asked for, in words."""
-    recorded: str
 
 
 @dataclass(frozen=True)
@@ -65,6 +45,8 @@ class Balance:
 
     budget: Guarantee
     spends: tuple[Spend, ...]
+    opening: str
+    """SHA-256 of the ledger's first line, which tells ledgers apart."""
 
     @property
     def mu(self) -> float:
@@ -73,15 +55,26 @@ class Balance:
 
     @property
     def epsilon(self) -> float:
-        """ε of everything released so far, at the budget's δ."""
+        """ε of everything released so far, at the budget's δ, as if all of it had been fixed beforehand.
+
+        Where a release was chosen by looking at earlier ones, the budget is what holds, not this figure.
+        """
         return self.epsilon_with()
 
     @property
-    def room(self) -> float:
-        """ε of the largest single release that still fits, at the budget's δ: μ² is what is left, not ε."""
+    def mu_left(self) -> float:
+        """μ of the largest single release that still fits: μ² is what is left, not ε."""
         whole = mu_of(self.budget.epsilon, self.budget.delta) / LATTICE_FACTOR
-        left = math.sqrt(max(0.0, whole**2 - self.mu**2))
-        return composed_epsilon([(left, 1)], self.budget.delta)
+        return math.sqrt(max(0.0, whole**2 - self.mu**2))
+
+    @property
+    def room(self) -> float:
+        """ε of the largest single release that still fits, at the budget's δ."""
+        return composed_epsilon([(self.mu_left, 1)], self.budget.delta)
+
+    def until(self, number: int) -> "Balance":
+        """The balance right after the release of this number."""
+        return Balance(self.budget, self.spends[:number], self.opening)
 
     def epsilon_with(self, *more: Spend) -> float:
         """ε if ``more`` were released too."""
@@ -101,14 +94,15 @@ class Ledger:
     def create(cls, path: str | os.PathLike[str], budget: Guarantee) -> "Ledger":
         """A new ledger file, readable by its owner alone; the budget can never be changed."""
         ledger = cls(path)
-        header = _Budget(pricdr_ledger=1, epsilon=budget.epsilon, delta=budget.delta, unit=budget.unit, created=_now())
-        write_new(ledger.path, _encode([header]), mode=PRIVATE)
+        if budget.epsilon > LARGEST_BUDGET:
+            raise ParameterError(f"a budget may be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
+        write_new(ledger.path, first_line(budget, created=_now(), nonce=_nonce()), mode=PRIVATE)
         return ledger
 
     def read(self) -> Balance:
-        """What the file says now."""
+        """What the file says now; :class:`LedgerError` where it is damaged or was changed."""
         with self._open() as descriptor:
-            return self._parse(descriptor)
+            return _balance(parse(self._content(descriptor), self.path))
 
     def require_unit(self, unit: Unit) -> None:
         """Refuse a release counted in another unit: μ of different units cannot be added."""
@@ -116,10 +110,10 @@ class Ledger:
 
     def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
-        with _ONE_AT_A_TIME, self._open(lock=True) as descriptor:
-            before = self._parse(descriptor)
+        with self._open_to_write() as descriptor:
+            contents = parse(self._content(descriptor), self.path)
+            before = _balance(contents)
             self._require_unit(before, unit)
-            self._require_one_name(descriptor)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
             total = before.epsilon_with(new)
             if total > before.budget.epsilon * (1 + _SLACK):
@@ -127,12 +121,41 @@ class Ledger:
                     f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
                     f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
                 )
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            written = _read_all(descriptor)
-            written += b"" if written.endswith(b"\n") else b"\n"  # an editor may have taken it away
-            # The file itself, not a link to it: every name of a ledger must go on showing the same budget.
-            replace_file(self.path.resolve(), written + _encode([new]), mode=PRIVATE)
-        return Balance(before.budget, (*before.spends, new))
+            return self._append(descriptor, contents, *contents.chained(new, _nonce()))
+
+    def rebuild(self, lost: Spend) -> Balance:
+        """Put ``lost`` in the place of a last line that was cut off; its hash must be the one it was written with."""
+        with self._open_to_write() as descriptor:
+            contents, rest = self._cut(descriptor)
+            new, line = contents.chained(lost, lost.nonce)
+            if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
+                raise LedgerError(
+                    f"{self.path}: the line that was cut off is number {new.number} and not that of this release"
+                )
+            return self._append(descriptor, contents, new, line)
+
+    def forfeit(self) -> Balance:
+        """Charge all that was left of the budget in the place of a last line that was cut off: it cost no more."""
+        with self._open_to_write() as descriptor:
+            contents, _ = self._cut(descriptor)
+            left = max(_balance(contents).mu_left, _SLACK)
+            promise = "all that was left, for a line that was lost"
+            new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
+            return self._append(descriptor, contents, *contents.chained(new, _nonce()))
+
+    def _cut(self, descriptor: int) -> tuple[Contents, bytes]:
+        """The file before a last line that was cut off, and what is left of that line."""
+        raw = self._content(descriptor)
+        parts = split_cut_line(raw)
+        if parts is None:
+            parse(raw, self.path)  # where something else is wrong, that is what to say
+            raise LedgerError(f"{self.path} needs no repair: its last line is whole")
+        return parse(parts[0], self.path), parts[1]
+
+    def _append(self, descriptor: int, contents: Contents, new: Spend, line: bytes) -> Balance:
+        # The file itself, not a link to it: every name of a ledger must go on showing the same budget.
+        replace_file(self.path.resolve(), contents.raw + line, keep=os.fstat(descriptor))
+        return Balance(contents.budget, (*contents.spends, new), contents.opening)
 
     def _require_unit(self, balance: Balance, unit: Unit) -> None:
         found = balance.budget.unit
@@ -142,11 +165,16 @@ class Ledger:
                 "unit, and the same ratings pay for every release in either"
             )
 
-    def _require_one_name(self, descriptor: int) -> None:
-        """Replacing one of several hard links would leave the others with the old balance: a second budget."""
-        links = os.fstat(descriptor).st_nlink
-        if links > 1:
-            raise InputError(f"{self.path} has {links} names (hard links): a ledger must have one, or it counts twice")
+    @contextmanager
+    def _open_to_write(self) -> Iterator[int]:
+        with _ONE_AT_A_TIME, self._open(lock=True) as descriptor:
+            status = os.fstat(descriptor)
+            if status.st_nlink > 1:  # replacing one name would leave the others with the old balance: a second budget
+                names = f"{self.path} has {status.st_nlink} names (hard links)"
+                raise InputError(f"{names}: a ledger must have one, or it counts twice")
+            if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o222:  # a rename would not ask
+                raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) if it may be spent from")
+            yield descriptor
 
     @contextmanager
     def _open(self, *, lock: bool = False) -> Iterator[int]:
@@ -166,30 +194,18 @@ class Ledger:
             finally:
                 os.close(descriptor)
 
-    def _parse(self, descriptor: int) -> Balance:
+    def _content(self, descriptor: int) -> bytes:
+        chunks = []
         try:
-            first, *rest = (json.loads(line) for line in _read_all(descriptor).decode().rstrip("\n").split("\n"))
-            header = _Budget.model_validate(first)
-            spends = tuple(Spend.model_validate(line) for line in rest)
+            while chunk := os.read(descriptor, 1 << 20):
+                chunks.append(chunk)
         except OSError as error:
             raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
-        except ValidationError as error:
-            where = ".".join(map(str, error.errors()[0]["loc"]))
-            raise InputError(f"{self.path} is not a valid ledger: {where}: {error.errors()[0]['msg']}") from error
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.path} is not a ledger (pricdr ledger init makes one)") from error
-        return Balance(Guarantee(epsilon=header.epsilon, delta=header.delta, unit=header.unit), spends)
+        return b"".join(chunks)
 
 
-def _encode(lines: list[_Budget] | list[Spend]) -> bytes:
-    return "".join(line.model_dump_json() + "\n" for line in lines).encode()
-
-
-def _read_all(descriptor: int) -> bytes:
-    chunks = []
-    while chunk := os.read(descriptor, 1 << 20):
-        chunks.append(chunk)
-    return b"".join(chunks)
+def _balance(contents: Contents) -> Balance:
+    return Balance(contents.budget, contents.spends, contents.opening)
 
 
 def _still_current(descriptor: int, path: Path) -> bool:
@@ -197,6 +213,10 @@ def _still_current(descriptor: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
         return False
+
+
+def _nonce() -> str:
+    return secrets.token_hex(16)
 
 
 def _now() -> str:

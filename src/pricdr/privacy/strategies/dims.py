@@ -15,14 +15,18 @@ MOST_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
 
 
+MOST: Final = 1 << 20
+"""Columns of any release."""
+
+
+def require_dim(dim: int | None) -> int | None:
+    """Refuse what is no number of columns of a release."""
+    return _at_most(MOST, dim, "a release")
+
+
 def require_learnt_dim(dim: int | None) -> int | None:
     """Refuse what is no number of columns of a learnt release."""
-    if dim is None:
-        return None
-    require_count(dim=dim)
-    if dim > MOST_LEARNT:
-        raise ParameterError(f"a learnt release may have at most {MOST_LEARNT} numbers per user, got {dim:,}")
-    return int(dim)
+    return _at_most(MOST_LEARNT, dim, "a learnt release")
 
 
 def default_dim(guarantee: Guarantee) -> int:
@@ -41,3 +45,12 @@ def auto_dim(guarantee: Guarantee) -> int:
     [4, 4, 5, 8, 8, 8]
     """
     return next((dim for below, dim in _STAIRS if guarantee.epsilon < below), MANY)
+
+
+def _at_most(most: int, dim: int | None, what: str) -> int | None:
+    if dim is None:
+        return None
+    require_count(dim=dim)
+    if dim > most:
+        raise ParameterError(f"{what} may have at most {most:,} numbers per user, got {dim:,}")
+    return int(dim)

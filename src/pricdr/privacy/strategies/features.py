@@ -8,12 +8,12 @@ import numpy as np
 from pricdr.blocks import Progress
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
-from pricdr.errors import InputError, ParameterError, require_count
+from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import default_dim
+from pricdr.privacy.strategies.dims import default_dim, require_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.randomness import Randomness
 
@@ -37,9 +37,8 @@ class Features:
     """Columns of the published matrix; None takes 8, or 4 below ε = 4, or as many as there are."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", require_dim(self.dim))
         if self.dim is not None:
-            require_count(dim=self.dim)
-            object.__setattr__(self, "dim", int(self.dim))
             columns = self.dim if self.features is None else self.features.rows.shape[1]
             if self.dim > columns:
                 raise ParameterError(f"dim {self.dim} is above the {columns} columns that the item features have")

@@ -8,11 +8,11 @@ import numpy.typing as npt
 
 from pricdr.blocks import Progress, each_block
 from pricdr.data.ratings import Ids
-from pricdr.errors import require_count
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.dims import require_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 
@@ -36,9 +36,7 @@ class JLT:
     """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
 
     def __post_init__(self) -> None:
-        if self.dim is not None:
-            require_count(dim=self.dim)
-            object.__setattr__(self, "dim", int(self.dim))
+        object.__setattr__(self, "dim", require_dim(self.dim))
 
     def with_dim(self, dim: int | None) -> "JLT":
         """The same strategy with ``dim`` columns, or with the choice left open."""

@@ -7,11 +7,12 @@ import numpy as np
 
 from pricdr.blocks import Progress, each_block
 from pricdr.data.ratings import Ids
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import ParameterError
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.dims import require_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.privacy.strategies.gaussian import normals_from, unit_rows
 from pricdr.randomness import Bytes, Randomness
@@ -40,9 +41,7 @@ class SJLT:
     """Share of non-zeros in P, the paper's sp."""
 
     def __post_init__(self) -> None:
-        if self.dim is not None:
-            require_count(dim=self.dim)
-            object.__setattr__(self, "dim", int(self.dim))
+        object.__setattr__(self, "dim", require_dim(self.dim))
         if not 0 < self.density <= 1:
             raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
 

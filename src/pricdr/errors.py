@@ -10,6 +10,9 @@ PriCDRError
 
 import math
 from numbers import Integral
+from typing import Final
+
+LARGEST_SEED: Final = 2**63 - 1
 
 
 class PriCDRError(Exception):
@@ -110,3 +113,16 @@ def require_not_negative(**named: float) -> None:
     for name, value in named.items():
         if not 0 <= value < math.inf:
             raise ParameterError(f"{name} must be zero or more, got {value!r}")
+
+
+def require_seed(**named: int) -> None:
+    """Refuse what is no whole number from 0 to 2^63 - 1.
+
+    >>> require_seed(seed=-1)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: seed must be a whole number from 0 to 9223372036854775807, got -1
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value <= LARGEST_SEED:
+            raise ParameterError(f"{name} must be a whole number from 0 to {LARGEST_SEED}, got {value!r:.40}")

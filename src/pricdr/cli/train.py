@@ -11,7 +11,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import ColumnsOption, DeviceName, read_ratings
 from pricdr.cli.unfinished import Unfinished
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.")] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=2**63 - 1)
+        int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=LARGEST_SEED)
     ] = None,
     device: Annotated[
         DeviceName | None, typer.Option(help="auto takes a GPU where there is one.  [default: auto]")

@@ -43,8 +43,8 @@ class Ratings:
                 f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
                 f"{len(self.users)} users and {len(self.items)} items"
             )
-        _check_ids("user", self.users)
-        _check_ids("item", self.items)
+        require_ids("user", self.users)
+        require_ids("item", self.items)
         if not _is_canonical(self.matrix):
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
@@ -173,7 +173,7 @@ def _csr(
     return matrix
 
 
-def _check_ids(what: str, ids: Ids) -> None:
+def require_ids(what: str, ids: Ids) -> None:
     """Ids are distinct text of one line each: whatever a list or a release can hold."""
     try:
         lines = "\n".join(ids)

@@ -12,7 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.blocks import Progress, silent
-from pricdr.errors import ParameterError, PriCDRError, require_count, require_not_negative, require_positive
+from pricdr.errors import (
+    ParameterError,
+    PriCDRError,
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
 from pricdr.training.checkpoints import Checkpoint, State
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
@@ -48,6 +55,7 @@ class TrainingOptions:
         require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
         require_positive(learning_rate=self.learning_rate)
         require_not_negative(weight_decay=self.weight_decay)
+        require_seed(seed=self.seed)
 
     def torch_device(self) -> torch.device:
         """The device, with ``auto`` settled."""

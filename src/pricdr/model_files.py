@@ -156,7 +156,7 @@ def _about(folder: Path) -> About:
         raise InputError(f"{path} is not JSON text that can be read") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        raise InputError(f"{path} has no schema_version that this software knows (1 to {SCHEMA_VERSION})")
+        raise InputError(f"{path} has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}")
     try:
         about = TypeAdapter(About).validate_json(raw)  # of JSON text strict rules can make an object, of a dict not
     except ValidationError as error:

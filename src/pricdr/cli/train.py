@@ -68,6 +68,9 @@ def train(
 
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
     On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
+
+    The model folder holds every rating it was trained on, to leave out what users have rated: keep it like the ratings.
+    "recommend MODEL --export FOLDER" makes one without them.
     """
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
@@ -106,6 +109,7 @@ def train(
             used,
             preset=preset.value,
             plaintext_source=plain is not None,
+            release_signed_by=received.certificate.signed_by if received is not None and not allow_unverified else None,
         )
         with new_folder(out) as staging:
             save_model(staging, model, about)

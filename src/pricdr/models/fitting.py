@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +15,10 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
 from pricdr.files import replace_file
+from pricdr.memory import require_memory
 from pricdr.models.factors import Factors
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, train
+from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, seeded, train
 
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
@@ -25,6 +26,21 @@ Scorer: TypeAlias = Callable[[], ScorePairs]
 """Called once per validation, without gradients: what all users share (item vectors) is computed here."""
 
 _USERS_AT_ONCE = 1024
+_COPIES: Final = 13
+"""Of a network's weights at the height of training: its own, gradients, two moments, the best epoch's; and four of
+these once more in a checkpoint, which is put together in memory out of copies of them."""
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def build_network(make: Callable[[], Network], options: TrainingOptions) -> Network:
+    """Return a new network on the device, drawn by the seed; one that memory is too small to train is refused first."""
+    with torch.device("meta"):  # sizes without numbers
+        parameters = sum(weights.numel() for weights in make().parameters())
+    require_memory(_COPIES * 4 * parameters, f"training a network of {parameters:,} weights")
+    device = options.torch_device()
+    with seeded(options.seed, device):
+        return make().to(device)
 
 
 def fit_network(

@@ -6,6 +6,7 @@ evidence test or validation closes the gates, what is left is the target-only mo
 total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,11 +21,11 @@ from pricdr.errors import InputError, require_not_negative, require_share
 from pricdr.evaluation.compare import clearly_above
 from pricdr.models.evidence import has_evidence
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
+from pricdr.models.fitting import ScorePairs, arrays_identity, build_network, fit_network, ndcg_by_user
 from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
 from pricdr.models.networks import HistoryNetwork, SourceNetwork
-from pricdr.training.loop import Choices, Recording, TrainingOptions, seeded
+from pricdr.training.loop import Choices, Recording, TrainingOptions
 from pricdr.training.losses import alignment, all_items
 from pricdr.training.rows import Bags, SparseRows
 
@@ -96,12 +97,10 @@ class SourceRun:
         assert inputs.source is not None
         self.narrow = isinstance(self.source, Tensor) and self.source.shape[1] <= NARROW
         sizes = (inputs.source.shape[1], config.hidden, config.width, config.dropout)
-        with seeded(history.options.seed, self.device):
-            if isinstance(self.source, SparseRows):
-                encoder = SourceNetwork.of_ratings(*sizes)
-            else:
-                encoder = (SourceNetwork.of_narrow_release if self.narrow else SourceNetwork.of_release)(*sizes)
-        self.encoder = encoder.to(self.device)
+        kind: Callable[..., SourceNetwork] = SourceNetwork.of_ratings
+        if isinstance(self.source, Tensor):
+            kind = SourceNetwork.of_narrow_release if self.narrow else SourceNetwork.of_release
+        self.encoder = build_network(lambda: kind(*sizes), history.options)
 
     def train(self, validation: HeldOut | None, recording: Recording) -> None:
         """Train the source's network; users without history pick the epoch, or everybody where all have one."""

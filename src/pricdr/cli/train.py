@@ -17,6 +17,7 @@ from pricdr.models.catalogue import METHODS, Sees
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
+    from pricdr.release import Release
     from pricdr.training.loop import Choices
 
 MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
@@ -101,27 +102,33 @@ def train(
                 model = transfer_plaintext(ratings, plain, **told)
             else:
                 model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
-        used = None if received is None else str(received.certificate.files.get("release.parquet"))
+        used, signed_by = _origin(received, verified=not allow_unverified)
         about = About(
             model.method,
             asdict(chosen),
             ratings.fingerprint(),
             used,
-            preset=preset.value,
+            preset.value,
             plaintext_source=plain is not None,
-            release_signed_by=received.certificate.signed_by if received is not None and not allow_unverified else None,
+            release_signed_by=signed_by,
         )
         with new_folder(out) as staging:
             save_model(staging, model, about)
             (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
     _tell(choices)
-    say(f"trained {model!r}")
-    say(f"to {out}")
+    say(f"trained {model!r}\nto {out}")
 
 
 def _named(ratings: "Ratings", validation: "HeldOut | None") -> str:
     """What is trained on, so that a training is never resumed on something else."""
     return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
+
+
+def _origin(release: "Release | None", *, verified: bool) -> tuple[str | None, str | None]:
+    """Which release a model was trained on and who signed it: of one that was not verified, nobody knows."""
+    if release is None:
+        return None, None
+    return release.sha256(), release.certificate.signed_by if verified else None
 
 
 def _tell(choices: "Choices") -> None:

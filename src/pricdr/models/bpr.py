@@ -15,8 +15,8 @@ from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.examples import Pairs
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, build_network, fit_run
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,8 @@ class _Run:
     def __init__(self, target: Ratings, config: BPRConfig, options: TrainingOptions) -> None:
         self.target, self.config, self.device = target, config, options.torch_device()
         self.pairs = Pairs(target, self.device)
-        self.network = build_network(lambda: _Network(len(target.users), len(target.items), config.width), options)
+        with seeded(options.seed, self.device):
+            self.network = _Network(len(target.users), len(target.items), config.width).to(self.device)
 
     def step(self, ratings: Tensor) -> Tensor:
         """The loss of a batch of ratings, given by number."""

@@ -14,9 +14,9 @@ from pricdr.errors import ParameterError, require_count, require_not_negative, r
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.examples import Examples
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, build_network, fit_run
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.paired import PairedRun
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.rows import Bags
 
 
@@ -133,7 +133,8 @@ class _Run(PairedRun):
     def __init__(self, pair: DomainPair, config: CoNetConfig, options: TrainingOptions) -> None:
         super().__init__(pair, config.negatives, options.torch_device())
         self.config = config
-        self.network = build_network(lambda: _Network(pair, config), options)
+        with seeded(options.seed, self.device):
+            self.network = _Network(pair, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
         """The loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""

@@ -15,9 +15,9 @@ from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.decoded import DecodedRun
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import build_network, fit_run
+from pricdr.models.fitting import fit_run
 from pricdr.models.networks import log_odds
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.losses import by_user
 from pricdr.training.rows import Bags, SparseRows
 
@@ -94,7 +94,7 @@ class _Side(nn.Module):
         self.first_bias = nn.Parameter(torch.zeros(config.hidden))
         self.hidden = nn.Sequential(nn.Linear(config.width, config.hidden), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(config.hidden, n_items)
-        self.last.bias = nn.Parameter(log_odds(rows.popularity(), n_users))
+        self.last.bias.data = log_odds(rows.popularity(), n_users)
 
     def embedding(self, rows: Bags) -> Tensor:
         """One vector per row."""
@@ -125,7 +125,8 @@ class _Run(DecodedRun):
     def __init__(self, pair: DomainPair, config: DARecConfig, options: TrainingOptions) -> None:
         super().__init__(pair, options.torch_device())
         self.config = config
-        self.network = build_network(lambda: _Network(self.source, self.target, config), options)
+        with seeded(options.seed, self.device):
+            self.network = _Network(self.source, self.target, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
         """The loss of one batch of users, both rows of each, averaged over users; an empty row counts for nothing."""

@@ -15,9 +15,9 @@ from pricdr.models.adversary import Adversary
 from pricdr.models.base import UNRECORDED, PlaintextMethod
 from pricdr.models.decoded import DecodedRun
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import build_network, fit_run
+from pricdr.models.fitting import fit_run
 from pricdr.models.networks import SparseTower, log_odds
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.losses import by_user
 from pricdr.training.rows import Bags, SparseRows
 
@@ -91,7 +91,7 @@ class _Side(nn.Module):
         self.encoder = SparseTower(n_items, width, width, 0.0)
         self.hidden = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(width, n_items)
-        self.last.bias = nn.Parameter(bias)
+        self.last.bias.data = bias
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
 
     def decode(self, codes: Tensor) -> Tensor:
@@ -120,7 +120,8 @@ class _Run(DecodedRun):
     def __init__(self, pair: DomainPair, config: ETLConfig, options: TrainingOptions) -> None:
         super().__init__(pair, options.torch_device())
         self.config = config
-        self.network = build_network(lambda: _Network(self.source, self.target, config), options)
+        with seeded(options.seed, self.device):
+            self.network = _Network(self.source, self.target, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
         """The loss of one batch of users, all items of both domains."""

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from pricdr.files import replace_file
 from pricdr.memory import require_memory
 from pricdr.models.factors import Factors
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, seeded, train
+from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, train
 
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
@@ -30,17 +30,10 @@ _COPIES: Final = 13
 """Of a network's weights at the height of training: its own, gradients, two moments, the best epoch's; and four of
 these once more in a checkpoint, which is put together in memory out of copies of them."""
 
-Network = TypeVar("Network", bound=nn.Module)
 
-
-def build_network(make: Callable[[], Network], options: TrainingOptions) -> Network:
-    """Return a new network on the device, drawn by the seed; one that memory is too small to train is refused first."""
-    with torch.device("meta"):  # sizes without numbers
-        parameters = sum(weights.numel() for weights in make().parameters())
-    require_memory(_COPIES * 4 * parameters, f"training a network of {parameters:,} weights")
-    device = options.torch_device()
-    with seeded(options.seed, device):
-        return make().to(device)
+def require_trainable(weights: int) -> None:
+    """Refuse a network of so many weights where memory is too small to train it."""
+    require_memory(_COPIES * 4 * weights, f"training a network of {weights:,} weights")
 
 
 def fit_network(
@@ -61,6 +54,7 @@ def fit_network(
     """
     if not len(rows):
         raise InputError("there is nothing to train on: the target has no rating")
+    require_trainable(sum(weights.numel() for weights in network.parameters()))
     if validation is None and recording.choices is not None and recording.part in recording.choices.epochs:
         options = replace(options, epochs=recording.choices.epochs[recording.part])
     digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()

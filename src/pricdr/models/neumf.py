@@ -16,9 +16,9 @@ from pricdr.errors import ParameterError, require_count, require_not_negative, r
 from pricdr.models.base import UNRECORDED, TargetMethod
 from pricdr.models.examples import Pairs
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, build_network, fit_run
+from pricdr.models.fitting import ScorePairs, fit_run
 from pricdr.models.interaction import Interaction
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +109,8 @@ class _Run:
     def __init__(self, target: Ratings, config: NeuMFConfig, options: TrainingOptions) -> None:
         self.target, self.config, self.device = target, config, options.torch_device()
         self.pairs = Pairs(target, self.device)
-        self.network = build_network(lambda: _Network(len(target.users), len(target.items), config), options)
+        with seeded(options.seed, self.device):
+            self.network = _Network(len(target.users), len(target.items), config).to(self.device)
 
     def step(self, ratings: Tensor) -> Tensor:
         """The loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""

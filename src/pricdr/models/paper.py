@@ -12,10 +12,10 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, build_network, fit_run
+from pricdr.models.fitting import ScorePairs, fit_run, require_trainable
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import SparseTower, dense_tower
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.rows import SparseRows
 
@@ -75,12 +75,15 @@ class _Run:
     def __init__(self, inputs: Inputs, config: PaperConfig, options: TrainingOptions) -> None:
         self.inputs, self.config = inputs, config
         device = options.torch_device()
+        n_users, n_items = inputs.ratings.shape
+        dim = 0 if inputs.source is None else inputs.source.shape[1]
+        require_trainable(config.hidden * (n_users + n_items + 2 * dim))  # before it is there; the rest is small
         self.rows = SparseRows(inputs.ratings, device, scaled=False)
         self.columns = SparseRows(inputs.ratings.T.tocsr(), device, scaled=False).all()
         self.release = torch.as_tensor(inputs.source, device=device)
         self.present = torch.as_tensor(inputs.present, device=device)
-        n_users, n_items = inputs.ratings.shape
-        self.network = build_network(lambda: _Network(n_users, n_items, self.release.shape[1], config), options)
+        with seeded(options.seed, device):
+            self.network = _Network(n_users, n_items, dim, config).to(device)
 
     def step(self, users: Tensor) -> Tensor:
         network = self.network

@@ -6,7 +6,6 @@ evidence test or validation closes the gates, what is left is the target-only mo
 total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,11 +20,11 @@ from pricdr.errors import InputError, require_not_negative, require_share
 from pricdr.evaluation.compare import clearly_above
 from pricdr.models.evidence import has_evidence
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, arrays_identity, build_network, fit_network, ndcg_by_user
+from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user, require_trainable
 from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
 from pricdr.models.networks import HistoryNetwork, SourceNetwork
-from pricdr.training.loop import Choices, Recording, TrainingOptions
+from pricdr.training.loop import Choices, Recording, TrainingOptions, seeded
 from pricdr.training.losses import alignment, all_items
 from pricdr.training.rows import Bags, SparseRows
 
@@ -74,6 +73,9 @@ def fit_both(
     """Part one, then part two."""
     if not (inputs.present & (np.diff(inputs.ratings.indptr) > 0)).any():
         raise InputError("no user has both target ratings and a row of the source: there is nothing to learn it from")
+    assert inputs.source is not None
+    # Now, and not when part one has been trained: the encoder's wide layer, and the decoder's.
+    require_trainable(2 * inputs.source.shape[1] * config.hidden)
     history = HistoryRun(kind, target, config, options)
     history.train(validation, recording.of_part("history"))
     source = SourceRun(history, inputs, config)
@@ -97,10 +99,12 @@ class SourceRun:
         assert inputs.source is not None
         self.narrow = isinstance(self.source, Tensor) and self.source.shape[1] <= NARROW
         sizes = (inputs.source.shape[1], config.hidden, config.width, config.dropout)
-        kind: Callable[..., SourceNetwork] = SourceNetwork.of_ratings
-        if isinstance(self.source, Tensor):
-            kind = SourceNetwork.of_narrow_release if self.narrow else SourceNetwork.of_release
-        self.encoder = build_network(lambda: kind(*sizes), history.options)
+        with seeded(history.options.seed, self.device):
+            if isinstance(self.source, SparseRows):
+                encoder = SourceNetwork.of_ratings(*sizes)
+            else:
+                encoder = (SourceNetwork.of_narrow_release if self.narrow else SourceNetwork.of_release)(*sizes)
+        self.encoder = encoder.to(self.device)
 
     def train(self, validation: HeldOut | None, recording: Recording) -> None:
         """Train the source's network; users without history pick the epoch, or everybody where all have one."""

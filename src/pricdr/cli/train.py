@@ -82,8 +82,7 @@ def train(
 
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)
-    if threshold is not None and data.is_dir() and source is None:
-        raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
+    _require_file(data, source, threshold)
     given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     chosen = _configured(name, preset, config, given)
     if source is not None and not isinstance(chosen, PlaintextMethod):
@@ -151,6 +150,11 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
         return
     takes = {Sees.NOTHING: "neither --release nor --source", Sees.RELEASE: "--release", Sees.PLAINTEXT: "--source"}
     raise ParameterError(f"--method {name} takes {' or '.join(takes[kind] for kind in sees)}")
+
+
+def _require_file(data: Path, source: Path | None, threshold: float | None) -> None:
+    if threshold is not None and data.is_dir() and source is None:
+        raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
 
 
 def _configured(name: str, preset: PresetName, config: Path | None, given: dict[str, Any]) -> Any:  # noqa: ANN401

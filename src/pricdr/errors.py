@@ -13,6 +13,9 @@ PriCDRError
 import math
 import re
 from numbers import Integral
+from typing import Final
+
+LARGEST_SEED: Final = 2**63 - 1
 
 POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions are those of POSIX systems"
 
@@ -147,3 +150,16 @@ def require_file_name(**named: str) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", value):
             rule = "1 to 100 letters, digits, _, -, . (not first)"
             raise ParameterError(f"{name} becomes a file name: {rule}; got {value[:200]!r}")
+
+
+def require_seed(**named: int) -> None:
+    """Refuse what is no whole number from 0 to 2^63 - 1.
+
+    >>> require_seed(seed=-1)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: seed must be a whole number from 0 to 9223372036854775807, got -1
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or not 0 <= value <= LARGEST_SEED:
+            raise ParameterError(f"{name} must be a whole number from 0 to {LARGEST_SEED}, got {value!r:.40}")

@@ -1,40 +1,63 @@
-"""A fitted model on disk: MODEL/model.safetensors, model.json, items.parquet, users.parquet. No pickle."""
+"""A fitted model on disk: MODEL/model.safetensors, model.json, items.parquet, users.parquet. No pickle.
+
+Nothing in a model folder is believed: sizes, names, types and every number are checked before anything is computed.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final, TypeAlias
 
 import numpy as np
 import polars as pl
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load, save_file
 
-from pricdr.data.ratings import Ids
-from pricdr.errors import InputError
-from pricdr.models.factors import Factors, Vectors
+from pricdr.data.csr import checked_csr
+from pricdr.data.ids import Ids, require_ids
+from pricdr.data.ratings import CSR
+from pricdr.errors import InputError, VerificationError
+from pricdr.memory import memory_limit, require_memory
+from pricdr.models.catalogue import METHODS
+from pricdr.models.factors import Factors, HistorySummary, Vectors
 from pricdr.models.interaction import Interaction
+from pricdr.untrusted.opening import Folder
+from pricdr.untrusted.parquet import As, Parquet, Text
 
-Arrays = dict[str, NDArray[Any]]
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 2
+"""Version 1 did not record who signed a release, and kept the columns of sparse vectors in any order."""
+_ABOUT: Final = "model.json"
+_ARRAYS: Final = "model.safetensors"
+_LARGEST_ABOUT: Final = 1 << 20
+_LARGEST_HEADER: Final = 1 << 16
+"""Bytes that name the arrays: a few hundred for each of a dozen."""
+
+Arrays: TypeAlias = dict[str, NDArray[Any]]
+Setting: TypeAlias = (
+    bool | Annotated[int, Field(ge=-(2**63), lt=2**63)] | Annotated[float, Field(allow_inf_nan=False)] | str
+)
 
 
 @dataclass(frozen=True)
 class About:
     """What a model is and what it was trained on."""
 
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
     method: str
-    config: dict[str, Any]
-    trained_on: str
-    """Fingerprint of the training ratings."""
+    config: dict[str, Setting | dict[str, Setting]]
+    trained_on: str | None
+    """Fingerprint of the training ratings; none in an exported model, where it would confirm a guess at them."""
     release: str | None
     """SHA-256 of the release's matrix file, where one was used."""
     preset: str = "default"
     plaintext_source: bool = False
     """NOT PRIVATE: the source's ratings were read as they are."""
+    release_signed_by: str | None = None
+    """The public key, in base64, whose signature of the release was checked."""
     schema_version: int = SCHEMA_VERSION
 
 
@@ -44,72 +67,165 @@ def save_model(folder: Path, model: Factors, about: About) -> None:
         **_pack("user_vectors", model.user_vectors),
         **_pack("item_vectors", model.item_vectors),
         **_pack_interaction(model.interaction),
+        **_pack_histories(model),
         "item_bias": model.item_bias,
-        "seen_starts": model.seen.indptr.astype(np.int64),
-        "seen_items": model.seen.indices.astype(np.int64),
         "in_release": model.in_release.astype(np.uint8),
         **({} if model.uses_history else {"uses_history": np.zeros(1, dtype=np.uint8)}),
     }
-    save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / "model.safetensors")
-    (folder / "model.json").write_text(json.dumps(asdict(about), indent=2) + "\n", encoding="utf-8")
+    save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
+    written = asdict(replace(about, schema_version=SCHEMA_VERSION))
+    (folder / _ABOUT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     for name, ids in (("user", model.users), ("item", model.items)):
         pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}).write_parquet(folder / f"{name}s.parquet")
 
 
+def export_model(folder: Path, model: Factors, about: About) -> None:
+    """Write ``model`` into an existing folder, without the ratings it was trained on."""
+    save_model(folder, model.without_histories(), replace(about, trained_on=None))
+
+
 def load_model(folder: Path) -> tuple[Factors, About]:
     """The model in ``folder``; :class:`InputError` where it is corrupt, foreign or none."""
-    if not (folder / "model.json").is_file():
-        raise InputError(f"{folder} is not a model: there is no model.json in it (pricdr train makes one)")
+    with Folder.opened(folder, "a model") as opened:
+        about = _about(opened)
+        users, items = _ids(opened, "user"), _ids(opened, "item")
+        content = opened.read(_ARRAYS, limit=memory_limit() // 4)
     try:
-        content = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        version = content.get("schema_version")
-        if version != SCHEMA_VERSION:
-            raise InputError(f"{folder} has schema_version {version!r}, this software knows {SCHEMA_VERSION}")
-        about = About(**content)
-        arrays = load_file(folder / "model.safetensors")
-        users, items = (_ids(folder / f"{name}s.parquet", name) for name in ("user", "item"))
-        seen = sp.csr_array(
-            (np.ones(len(arrays["seen_items"])), arrays["seen_items"], arrays["seen_starts"]),
-            shape=(len(users), len(items)),
-        )
-        user_vectors = _unpack("user_vectors", arrays, len(users))
-        item_vectors = _unpack("item_vectors", arrays, len(items))
-        if sp.issparse(user_vectors) and not sp.issparse(item_vectors):
-            item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
-        model = Factors(
-            method=about.method,
-            users=users,
-            items=items,
-            user_vectors=user_vectors,
-            item_vectors=item_vectors,
-            item_bias=arrays["item_bias"],
-            seen=seen,
-            in_release=arrays["in_release"].astype(bool),
-            interaction=_unpack_interaction(arrays),
-            uses_history="uses_history" not in arrays,
-        )
-    except (
-        SafetensorError,
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        pl.exceptions.PolarsError,
-    ) as error:
-        raise InputError(f"{folder} holds no model that can be read: {error}") from error
-    return model, about
+        return _model(about, users, items, _Arrays(content)), about
+    except InputError as error:
+        raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
 
 
-def _ids(path: Path, name: str) -> Ids:
-    with path.open("rb") as file:
-        return tuple(pl.read_parquet(file)[name].to_list())
+def require_signed_by(about: About, folder: Path, public_key: Path | None) -> None:
+    """Refuse a model that was trained on a release which this key (a PEM file) did not sign; without a key, none."""
+    from pricdr.signing import public_text, read_public_key
+
+    if public_key is None:
+        return
+    expected = public_text(read_public_key(public_key))
+    if about.release is None:
+        return
+    if about.schema_version < 2:
+        raise VerificationError(
+            f"{folder} is of an older version and does not record who signed its release: train again"
+        )
+    if about.release_signed_by is None:
+        raise VerificationError(f"{folder} was trained on a release whose signature was not checked, or had none")
+    if about.release_signed_by != expected:
+        raise VerificationError(f"{folder} was trained on a release signed with another key than {public_key}")
+
+
+def _ids(opened: Folder, kind: str) -> Ids:
+    """The one column of ``users.parquet`` or ``items.parquet``."""
+    name = f"{kind}s.parquet"
+    path = opened.path / name
+    with opened.file(name, limit=memory_limit() // 4) as descriptor:
+        read = Parquet(descriptor, lambda rule: InputError(f"{path}: {rule}")).read((0, As.TEXT))
+    text = read.found[0]
+    if [(column.name, column.kind) for column in read.columns] != [(kind, "text")] or not isinstance(text, Text):
+        raise InputError(f"{path} must hold one column {kind!r} of text")
+    try:
+        return require_ids(kind, text.rows())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _about(opened: Folder) -> About:
+    path = opened.path / _ABOUT
+    if not opened.holds(_ABOUT):
+        raise InputError(f"{opened.path} is not a model: there is no {_ABOUT} in it (pricdr train makes one)")
+    raw = opened.read(_ABOUT, limit=_LARGEST_ABOUT)
+    try:
+        content = json.loads(raw.decode())
+    except (ValueError, RecursionError) as error:  # a ValueError also where a number has thousands of digits
+        raise InputError(f"{path} is not JSON text that can be read") from error
+    version = content.get("schema_version") if isinstance(content, dict) else None
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        raise InputError(f"{path} has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}")
+    try:
+        about = TypeAdapter(About).validate_json(raw)  # of JSON text strict rules can make an object, of a dict not
+    except ValidationError as error:
+        first = error.errors()[0]
+        place, given = ".".join(str(part)[:40] for part in first["loc"][:3]), first["input"]
+        shown = f", got {given!r:.60}" if isinstance(given, bool | int | float | str) else ""
+        raise InputError(f"{path}: {place}: {first['msg']}{shown}") from error
+    if about.method not in METHODS:
+        raise InputError(f"{path} names the method {about.method!r:.60}, which is none of: {', '.join(METHODS)}")
+    if about.preset not in ("default", *METHODS[about.method].presets):
+        raise InputError(f"{path} names the preset {about.preset!r:.60}, which method {about.method} does not have")
+    return about
+
+
+class _Arrays:
+    """The arrays of a model file. Each is taken once, by name and type; whatever is left does not belong there."""
+
+    def __init__(self, content: bytes) -> None:
+        if int.from_bytes(content[:8], "little") > _LARGEST_HEADER:
+            raise InputError(f"its header has over {_LARGEST_HEADER:,} bytes")
+        try:
+            self._left: Arrays = load(content)
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the others: a type that numpy has not
+            raise InputError(str(error)) from error
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
+    def take(self, name: str, kind: type[np.generic], dimensions: int) -> NDArray[Any]:
+        """The array of this name, which must have this type and number of dimensions."""
+        if name not in self._left:
+            raise InputError(f"there is no array {name!r}")
+        array = self._left.pop(name)
+        if array.dtype != kind or array.ndim != dimensions:
+            raise InputError(
+                f"{name} must be {kind.__name__} with {dimensions} dimensions, got {array.dtype} with {array.ndim}"
+            )
+        return array
+
+    def flags(self, name: str) -> NDArray[np.bool_]:
+        """An array of zeros and ones."""
+        flags = self.take(name, np.uint8, 1)
+        if (flags > 1).any():
+            raise InputError(f"{name} must hold zeros and ones")
+        return flags.astype(bool)
+
+    def require_empty(self) -> None:
+        """Refuse arrays that nobody took."""
+        if self._left:
+            raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
+
+
+def _model(about: About, users: Ids, items: Ids, arrays: _Arrays) -> Factors:
+    version = about.schema_version
+    user_vectors = _unpack("user_vectors", arrays, len(users), version)
+    item_vectors = _unpack("item_vectors", arrays, len(items), version)
+    if sp.issparse(user_vectors) and sp.issparse(item_vectors) and user_vectors.shape[1] != len(items):
+        raise InputError(f"sparse vectors of both sides must have one number per item, got {user_vectors.shape[1]}")
+    if sp.issparse(user_vectors) and not sp.issparse(item_vectors):
+        item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
+    seen, summary = _unpack_histories(arrays, (len(users), len(items)))
+    uses_history = "uses_history" not in arrays or bool(arrays.flags("uses_history").any())
+    model = Factors(
+        method=about.method,
+        users=users,
+        items=items,
+        user_vectors=user_vectors,
+        item_vectors=item_vectors,
+        item_bias=arrays.take("item_bias", np.float32, 1),
+        seen=seen,
+        in_release=arrays.flags("in_release"),
+        interaction=_unpack_interaction(arrays),
+        uses_history=uses_history,
+        summary=summary,
+    )
+    arrays.require_empty()
+    return model
 
 
 def _pack(name: str, vectors: Vectors) -> Arrays:
     """Dense vectors as they are; sparse ones as the three arrays of a CSR matrix and its width."""
     if not sp.issparse(vectors):
         return {name: vectors}
+    vectors = vectors.sorted_indices()
     return {
         f"{name}/data": vectors.data.astype(np.float32),
         f"{name}/indices": vectors.indices.astype(np.int64),
@@ -118,11 +234,36 @@ def _pack(name: str, vectors: Vectors) -> Arrays:
     }
 
 
-def _unpack(name: str, arrays: Mapping[str, NDArray[Any]], rows: int) -> Vectors:
+def _unpack(name: str, arrays: _Arrays, rows: int, version: int) -> Vectors:
     if name in arrays:
-        return arrays[name]
-    parts = tuple(arrays[f"{name}/{part}"] for part in ("data", "indices", "indptr"))
-    return sp.csr_array(parts, shape=(rows, int(arrays[f"{name}/width"][0])))
+        return arrays.take(name, np.float32, 2)
+    width = arrays.take(f"{name}/width", np.int64, 1).tolist()
+    if len(width) != 1 or not 0 <= width[0] < 2**31:
+        raise InputError(f"{name}/width must be one number from 0 to 2^31")
+    return checked_csr(
+        name,
+        arrays.take(f"{name}/data", np.float32, 1),
+        arrays.take(f"{name}/indices", np.int64, 1),
+        arrays.take(f"{name}/indptr", np.int64, 1),
+        (rows, width[0]),
+        sort=version == 1,
+    )
+
+
+def _pack_histories(model: Factors) -> Arrays:
+    """Who rated what, or all that an exported model keeps of it."""
+    if model.summary is not None:
+        summary = model.summary
+        return {"item_counts": summary.item_counts, "has_history": summary.has_history.astype(np.uint8)}
+    return {"seen_starts": model.seen.indptr.astype(np.int64), "seen_items": model.seen.indices.astype(np.int64)}
+
+
+def _unpack_histories(arrays: _Arrays, shape: tuple[int, int]) -> tuple[CSR, HistorySummary | None]:
+    if "item_counts" in arrays:
+        summary = HistorySummary(arrays.take("item_counts", np.float32, 1), arrays.flags("has_history"))
+        return sp.csr_array(shape), summary
+    columns, starts = (arrays.take(name, np.int64, 1) for name in ("seen_items", "seen_starts"))
+    return checked_csr("seen", np.ones(len(columns)), columns, starts, shape), None
 
 
 def _pack_interaction(interaction: Interaction | None) -> Arrays:
@@ -134,9 +275,14 @@ def _pack_interaction(interaction: Interaction | None) -> Arrays:
     return arrays
 
 
-def _unpack_interaction(arrays: Mapping[str, NDArray[Any]]) -> Interaction | None:
+def _unpack_interaction(arrays: _Arrays) -> Interaction | None:
     if "interaction/user_parts" not in arrays:
         return None
-    depth = sum(name.startswith("interaction/") and name.endswith("/bias") for name in arrays)
-    layers = tuple((arrays[f"interaction/{i}/weights"], arrays[f"interaction/{i}/bias"]) for i in range(depth))
-    return Interaction(arrays["interaction/user_parts"], arrays["interaction/item_parts"], layers)
+    user_parts, item_parts = (arrays.take(f"interaction/{part}_parts", np.float32, 2) for part in ("user", "item"))
+    layers: list[tuple[NDArray[np.float32], NDArray[np.float32]]] = []
+    while f"interaction/{len(layers)}/bias" in arrays:
+        name = f"interaction/{len(layers)}"
+        layers.append((arrays.take(f"{name}/weights", np.float32, 2), arrays.take(f"{name}/bias", np.float32, 1)))
+    widest = max((len(bias) for _, bias in layers), default=0)
+    require_memory(8 * len(item_parts) * widest, f"scoring {len(item_parts):,} items by a layer of {widest:,} numbers")
+    return Interaction(user_parts, item_parts, tuple(layers))

@@ -10,7 +10,7 @@ import pytest
 import pricdr
 
 SRC = Path(pricdr.__file__).parent
-BASE = {"errors", "randomness", "blocks", "files", "pricdr"}
+BASE = {"errors", "randomness", "blocks", "files", "memory", "pricdr"}
 """Units anyone may import; ``pricdr`` itself is the lazy package (its version)."""
 ALLOWED = {  # one row per unit; a unit without a row fails
     "__init__": {"data", "privacy", "publish", "release", "models", "transfer"},
@@ -19,6 +19,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "randomness": set(),
     "blocks": set(),
     "files": set(),
+    "memory": set(),
     "untrusted": set(),
     "data": {"untrusted"},
     "privacy": {"data"},
@@ -35,7 +36,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "training": {"data", "release", "evaluation"},
     "models": {"data", "release", "evaluation", "training"},
     "transfer": {"data", "release", "models", "training"},
-    "model_files": {"untrusted", "data", "models"},
+    "model_files": {"untrusted", "data", "models", "signing"},
     "experiments": {"data", "privacy", "evaluation", "training", "models"},
     "cli": {
         "experiments",

@@ -187,7 +187,6 @@ def train_as_target(
     text = "".join(f"{name} = {value}\n" for name, value in settings.items())
     (folder / "settings.toml").write_text(text, encoding="utf-8")
     told: dict[str, Any] = {"validation": split.validation}
-    used = str(received.certificate.files["release.parquet"])
     models = {}
     for name, kind, release in (
         (POPULARITY, "popularity", None),
@@ -197,7 +196,7 @@ def train_as_target(
         method, home = _configured(kind, settings), _home(folder, name)
         with _recording(name, home) as told["recording"]:
             models[name] = transfer(split.train, release, method=method, **told)
-        _save(home, models[name], method, split, release=used if release else None)
+        _save(home, models[name], method, split, release=release)
     return models
 
 
@@ -277,12 +276,19 @@ def _save(
     method: Any,  # noqa: ANN401
     split: "Split",
     *,
-    release: str | None = None,
+    release: "Release | None" = None,
     plaintext_source: bool = False,
 ) -> None:
     from pricdr.model_files import About, save_model
 
-    about = About(model.method, asdict(method), split.train.fingerprint(), release, plaintext_source=plaintext_source)
+    about = About(
+        model.method,
+        asdict(method),
+        split.train.fingerprint(),
+        None if release is None else release.sha256(),
+        plaintext_source=plaintext_source,
+        release_signed_by=None if release is None else release.certificate.signed_by,
+    )
     save_model(folder, model, about)
 
 

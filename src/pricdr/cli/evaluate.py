@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say
+from pricdr.cli.options import PublicKeyOption
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -28,12 +29,15 @@ def evaluate(
     ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write the figures here.")] = None,
     per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
+    public_key: PublicKeyOption = None,
 ) -> None:
     """Rank every user's held-out item and report HR, NDCG and MRR at 5 and 10, by kind of user.
 
     Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none.
 
     With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
+
+    --public-key refuses models that were trained on a release this key did not sign, as their folders record it.
     """
     from pricdr.data.split_files import load_split
 
@@ -42,7 +46,7 @@ def evaluate(
     *folders, where = paths
     split = load_split(where)
     kinds = ["sampled", "full"] if ranking is RankingName.BOTH else [ranking.value]
-    results = {str(folder): _measure(folder, split, kinds) for folder in folders}
+    results = {str(folder): _measure(folder, split, kinds, public_key) for folder in folders}
     content: dict[str, Any] = {}
     for kind in kinds:
         say(f"{kind} ranking" + (" (99 stored negatives)" if kind == "sampled" else " (all unrated items)"))
@@ -58,13 +62,16 @@ def evaluate(
         _write_per_user(per_user, results, kinds, split)
 
 
-def _measure(folder: Path, split: "Split", kinds: list[str]) -> "dict[str, Metrics]":
+def _measure(folder: Path, split: "Split", kinds: list[str], public_key: Path | None) -> "dict[str, Metrics]":
     """Every metric of every evaluated user, under each ranking."""
     from pricdr.evaluation.metrics import per_user
     from pricdr.evaluation.ranking import ranks, sampled_ranks
-    from pricdr.model_files import load_model
+    from pricdr.model_files import load_model, require_signed_by
 
     model, about = load_model(folder)
+    require_signed_by(about, folder, public_key)
+    if about.trained_on is None:
+        raise InputError(f"{folder} was exported: it no longer tells which split it was trained on")
     if about.trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:

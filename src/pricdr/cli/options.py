@@ -17,8 +17,6 @@ ColumnsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
 ]
-
-
 PublicKeyOption: TypeAlias = Annotated[
     Path | None, typer.Option(envvar="PRICDR_PUBLIC_KEY", help="Require a signature by this key (a PEM file).")
 ]

@@ -1,39 +1,85 @@
 """``pricdr recommend``: what to show to whom."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pricdr.cli.console import say, warn
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings
 from pricdr.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pricdr.models.factors import Recommendation
 
 
 def recommend(
     model: Annotated[Path, typer.Argument(help="The model folder.")],
-    out: Annotated[Path, typer.Option(help="The file to create: .parquet or .csv.")],
+    out: Annotated[Path | None, typer.Option(help="The file to create: .parquet or .csv.")] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Instead: the model folder to create, without the training ratings.")
+    ] = None,
     users: Annotated[Path | None, typer.Option(help="Only these users, one id a line.  [default: all]")] = None,
     k: Annotated[int, typer.Option("-k", help="Items per user.")] = 10,
+    seen: Annotated[Path | None, typer.Option(help="Ratings whose items are left out, user by user.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Of --seen: only rows rated at least this.")] = None,
+    columns: ColumnsOption = None,
+    public_key: PublicKeyOption = None,
 ) -> None:
     """Write the best unseen items of each user: user, item, score, rank, and what they rest on.
 
     Users the model never met get what is popular, and are counted on screen.
+
+    A model folder holds the ratings it was trained on. --export writes one without them, for where recommendations are
+    served: it then needs --seen to leave out what users have rated. Its numbers were still learnt from the ratings: an
+    exported model is neither anonymous nor differentially private.
+
+    --public-key refuses a model that was trained on a release this key did not sign, as its folder records it.
     """
+    from pricdr.data.readers import read_ids
+    from pricdr.files import new_folder, require_absent
+    from pricdr.model_files import export_model, load_model, require_signed_by
+
+    if (out is None) == (export is None):
+        raise ParameterError("give --out or --export, one of the two")
+    if out is not None and out.suffix not in {".parquet", ".csv"}:
+        raise ParameterError(f"--out must end in .parquet or .csv, got {out.name!r}")
+    if export is not None and (users is not None or seen is not None):
+        raise ParameterError("--users and --seen belong to --out: an export serves everybody, and holds no histories")
+    if seen is None and (threshold is not None or columns is not None):
+        raise ParameterError("--threshold and --columns are about --seen: give it too")
+    for created in (out, export):
+        if created is not None:
+            require_absent(created)
+    fitted, about = load_model(model)
+    require_signed_by(about, model, public_key)
+    if export is not None:
+        with new_folder(export) as staging:
+            export_model(staging, fitted, about)
+        say(f"{fitted!r} without its training ratings written to {export}")
+        return
+    assert out is not None
+    wanted = fitted.users if users is None else read_ids(users)
+    histories = None if seen is None else read_ratings(seen, columns, threshold).ratings
+    found = fitted.recommend(wanted, k, seen=histories)
+    _write(out, found)
+    unknown = len(set(wanted) - set(fitted.users))
+    if unknown:
+        warn(f"{unknown:,} of {len(wanted):,} users are unknown to the model: they get what is popular")
+    if histories is not None and not set(wanted) & set(histories.users):
+        warn(f"none of the {len(wanted):,} users is in {seen}: nothing was left out by it")
+    if fitted.summary is not None and histories is None:
+        warn("the model was exported without histories: items that users have rated may come back (give --seen)")
+    say(f"{len(found):,} recommendations for {len(wanted):,} users written to {out}")
+
+
+def _write(out: Path, found: "list[Recommendation]") -> None:
     import io
 
     import polars as pl
 
-    from pricdr.data.readers import read_ids
-    from pricdr.files import require_absent, write_new
-    from pricdr.model_files import load_model
+    from pricdr.files import write_new
 
-    if out.suffix not in {".parquet", ".csv"}:
-        raise ParameterError(f"--out must end in .parquet or .csv, got {out.name!r}")
-    require_absent(out)
-    fitted, _ = load_model(model)
-    wanted = fitted.users if users is None else read_ids(users)
-    unknown = len(set(wanted) - set(fitted.users))
-    found = fitted.recommend(wanted, k)
     frame = pl.DataFrame(
         {
             "user": pl.Series([r.user for r in found], dtype=pl.String),
@@ -49,6 +95,3 @@ def recommend(
     else:
         frame.write_parquet(buffer)
     write_new(out, buffer.getvalue())
-    if unknown:
-        warn(f"{unknown:,} of {len(wanted):,} users are unknown to the model: they get what is popular")
-    say(f"{len(found):,} recommendations for {len(wanted):,} users written to {out}")

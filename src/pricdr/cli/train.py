@@ -10,7 +10,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
 from pricdr.cli.unfinished import Unfinished
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, Sees
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=2**63 - 1)
+        int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=LARGEST_SEED)
     ] = None,
     device: Annotated[
         DeviceName | None, typer.Option(help="auto takes a GPU where there is one.  [default: auto]")
@@ -69,6 +69,9 @@ def train(
 
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
     On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
+
+    The model folder holds every rating it was trained on, to leave out what users have rated: keep it like the ratings.
+    "recommend MODEL --export FOLDER" makes one without them.
     """
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
@@ -78,8 +81,7 @@ def train(
 
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)
-    if threshold is not None and data.is_dir() and source is None:
-        raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
+    _require_file(data, source, threshold)
     given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     chosen = _configured(name, preset, config, given)
     if source is not None and not isinstance(chosen, PlaintextMethod):
@@ -98,26 +100,33 @@ def train(
                 model = transfer_plaintext(ratings, plain, **told)
             else:
                 model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
-        used = None if received is None else str(received.certificate.files.get("release.parquet"))
+        used, signed_by = _origin(received, verified=not allow_unverified)
         about = About(
             model.method,
             asdict(chosen),
             ratings.fingerprint(),
             used,
-            preset=preset.value,
+            preset.value,
             plaintext_source=plain is not None,
+            release_signed_by=signed_by,
         )
         with new_folder(out) as staging:
             save_model(staging, model, about)
             (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
     _tell(choices)
-    say(f"trained {model!r}")
-    say(f"to {out}")
+    say(f"trained {model!r}\nto {out}")
 
 
 def _named(ratings: "Ratings", validation: "HeldOut | None") -> str:
     """What is trained on, so that a training is never resumed on something else."""
     return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
+
+
+def _origin(release: "Release | None", *, verified: bool) -> tuple[str | None, str | None]:
+    """Which release a model was trained on and who signed it: of one that was not verified, nobody knows."""
+    if release is None:
+        return None, None
+    return release.sha256(), release.certificate.signed_by if verified else None
 
 
 def _tell(choices: "Choices") -> None:
@@ -140,6 +149,11 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
         return
     takes = {Sees.NOTHING: "neither --release nor --source", Sees.RELEASE: "--release", Sees.PLAINTEXT: "--source"}
     raise ParameterError(f"--method {name} takes {' or '.join(takes[kind] for kind in sees)}")
+
+
+def _require_file(data: Path, source: Path | None, threshold: float | None) -> None:
+    if threshold is not None and data.is_dir() and source is None:
+        raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
 
 
 def _configured(name: str, preset: PresetName, config: Path | None, given: dict[str, Any]) -> Any:  # noqa: ANN401

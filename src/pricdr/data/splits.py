@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ratings import CSR, IntArray, Ratings
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.randomness import Simulation
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
@@ -84,6 +84,7 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
     >>> len(split.train), len(split.test), split.not_evaluated
     (3, 1, 1)
     """
+    require_seed(seed=seed)
     if not 0 <= cold < 1:
         raise ParameterError(f"cold must lie in [0, 1), got {cold!r}")
     counts = np.diff(ratings.matrix.indptr)
@@ -128,6 +129,7 @@ def set_aside(
     chosen = np.flatnonzero(counts > 1)
     if not len(chosen):
         raise InputError("no user has two ratings or more: nothing can be set aside")
+    require_seed(seed=seed)
     simulation = Simulation(seed)
     _require_negatives(ratings, int(counts[chosen].max()), NEGATIVES)
     at = ratings.matrix.indptr[chosen] + simulation.generator("items set aside").integers(0, counts[chosen])

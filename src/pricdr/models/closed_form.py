@@ -25,6 +25,7 @@ from scipy.linalg.lapack import dpotrf
 
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
+from pricdr.memory import require_memory
 from pricdr.models.factors import Factors, Float32Array, Vectors
 from pricdr.models.inputs import Inputs
 
@@ -52,11 +53,13 @@ def ease(
 
     A user with a row of the source is scored by it too, history or not. Where nothing is known of one, what is popular.
     """
+    n_users, n_items = inputs.ratings.shape
+    columns = n_items + (0 if inputs.source is None else inputs.source.shape[1])
+    if side is None:
+        side = Side.USERS if n_users < columns else Side.COLUMNS
+    _require_memory(side, n_users, n_items, columns, inputs.source)
     target = ones(inputs.ratings)
     source = _weighted(inputs.source, weight)
-    columns = target.shape[1] + (0 if source is None else source.shape[1])
-    if side is None:
-        side = Side.USERS if target.shape[0] < columns else Side.COLUMNS
     solve = _dual if side is Side.USERS else _primal
     user_vectors, item_vectors = solve(target, source, regularisation)
     return Factors(
@@ -80,6 +83,14 @@ def popularity_tie_break(ratings: CSR, most: float) -> Float32Array:
     """A bias that orders items by popularity where nothing else does: ``most`` for the most rated one."""
     counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
     return (most * counts / max(int(counts.max(initial=0)), 1)).astype(np.float32)
+
+
+def _require_memory(side: Side, n_users: int, n_items: int, columns: int, source: Matrix | None) -> None:
+    """Refuse what is too large before any of it is there: square matrix, vectors, and copies of a dense source."""
+    square, vectors = (n_users, n_users) if side is Side.USERS else (columns, n_items)
+    copies = 0 if source is None or sp.issparse(source) else 32 * n_users * (columns - n_items)
+    need = 8 * square * square + 4 * square * vectors + copies
+    require_memory(need, f"EASE on {n_users:,} users and {columns:,} columns")
 
 
 def _weighted(source: Matrix | None, weight: float) -> Matrix | None:

@@ -6,7 +6,7 @@ need numpy alone, and torch where there is an interaction.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, Ids, IntArray
+from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
 from pricdr.errors import InputError, printable, require_count
-from pricdr.models.interaction import Interaction
+from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
@@ -45,6 +45,16 @@ class Recommendation(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class HistorySummary:
+    """All that an exported model keeps of the histories it was trained on."""
+
+    item_counts: Float32Array
+    """How often each item was rated in training."""
+    has_history: npt.NDArray[np.bool_]
+    """Which users rated anything in training."""
+
+
+@dataclass(frozen=True, eq=False)
 class Factors:
     """score(u, i) = ⟨user vector, item vector⟩ + item bias (+ an interaction of the two)."""
 
@@ -55,12 +65,14 @@ class Factors:
     item_vectors: Vectors
     item_bias: Float32Array
     seen: CSR
-    """What each user rated in training: never recommended again."""
+    """What each user rated in training: never recommended again. Empty in an exported model."""
     in_release: npt.NDArray[np.bool_]
     """Which users have a row of the source (a release's, or plaintext) that the model used."""
     interaction: Interaction | None = None
     uses_history: bool = True
     """False where a user's scores do not depend on the user's own ratings."""
+    summary: HistorySummary | None = None
+    """In an exported model, what stands for ``seen``."""
 
     def __post_init__(self) -> None:
         shapes = (self.user_vectors.shape[0], self.item_vectors.shape[0], self.item_bias.shape[0])
@@ -68,13 +80,29 @@ class Factors:
             raise InputError(f"arrays of {shapes} do not fit {len(self.users)} users and {len(self.items)} items")
         if self.user_vectors.shape[1] != self.item_vectors.shape[1]:
             raise InputError(f"user and item vectors differ in length: {self.user_vectors.shape[1]} and others")
-        parts = (_numbers(self.user_vectors), _numbers(self.item_vectors), self.item_bias)
-        if not all(np.isfinite(part).all() for part in parts):
-            raise InputError("a model must consist of finite numbers")
+        per_user, per_item = [len(self.in_release)], [len(self.item_bias)]
         if self.interaction is not None:
-            sizes = (len(self.interaction.user_parts), len(self.interaction.item_parts))
-            if sizes != (len(self.users), len(self.items)):
-                raise InputError(f"an interaction of {sizes} does not fit these users and items")
+            per_user.append(len(self.interaction.user_parts))
+            per_item.append(len(self.interaction.item_parts))
+        if self.summary is not None:
+            per_user.append(len(self.summary.has_history))
+            per_item.append(len(self.summary.item_counts))
+        fits = self.seen.shape == (len(self.users), len(self.items))
+        if not fits or {*per_user} != {len(self.users)} or {*per_item} != {len(self.items)}:
+            raise InputError(f"the model's arrays do not fit {len(self.users)} users and {len(self.items)} items")
+        self._require_scores()
+
+    def _require_scores(self) -> None:
+        """Refuse numbers that are not finite, or so large that a score could overflow."""
+        width, interaction = self.user_vectors.shape[1], self.interaction
+        products = largest(_numbers(self.user_vectors)) * largest(_numbers(self.item_vectors)) * width
+        bound = products + largest(self.item_bias) + (0.0 if interaction is None else interaction.largest_score())
+        if self.summary is not None:
+            bound += largest(self.summary.item_counts)
+        if not bound <= LARGEST_SCORE:
+            raise InputError(
+                f"a model must consist of finite numbers, and none of its scores may exceed {LARGEST_SCORE:g}"
+            )
 
     def __repr__(self) -> str:
         """Sizes only: who rated what is nobody's business."""
@@ -100,22 +128,39 @@ class Factors:
         """What the recommendations of the user at this position rest on."""
         if not self.user_vectors.shape[1] and self.interaction is None:
             return Basis.POPULARITY
-        history = self.uses_history and bool(self.seen.indptr[user + 1] > self.seen.indptr[user])
+        history = self.uses_history and bool(self._has_history()[user])
         if self.in_release[user]:
             return Basis.BOTH if history else Basis.RELEASE
         return Basis.HISTORY if history else Basis.POPULARITY
 
     def popularity(self) -> Float32Array:
         """How often each item was rated in training."""
+        if self.summary is not None:
+            return self.summary.item_counts.copy()
         return np.bincount(self.seen.indices, minlength=len(self.items)).astype(np.float32)
 
-    def recommend(self, users: Sequence[str], k: int = 10) -> list[Recommendation]:
+    def without_histories(self) -> "Factors":
+        """Return the same model without the training ratings, which it then cannot leave out by itself.
+
+        What stays was learnt from them all the same: it is neither anonymous nor differentially private.
+        """
+        if sp.issparse(self.user_vectors) or sp.issparse(self.item_vectors):
+            raise InputError(
+                f"a model of method {self.method} scores by the ratings themselves: it has no vectors without them"
+            )
+        summary = HistorySummary(self.popularity(), self._has_history())
+        return replace(self, seen=sp.csr_array((len(self.users), len(self.items))), summary=summary)
+
+    def recommend(self, users: Sequence[str], k: int = 10, *, seen: Ratings | None = None) -> list[Recommendation]:
         """The ``k`` best unseen items of each user, best first; users the model never met get what is popular.
 
-        Fewer than ``k`` where a user has rated almost everything.
+        Fewer than ``k`` where a user has rated almost everything. What users rated in ``seen`` is left out too; an
+        exported model knows of nothing else to leave out.
         """
         require_count(k=k)
         position = {user: at for at, user in enumerate(self.users)}
+        also = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
+        listed = {} if also is None else {user: at for at, user in enumerate(also.users)}
         found: list[Recommendation] = []
         for user in users:
             at = position.get(user)
@@ -123,7 +168,9 @@ class Factors:
                 scores, basis = self.popularity(), Basis.POPULARITY
             else:
                 scores, basis = self.score(np.array([at]))[0], self.basis(at)
-                scores[self.seen.indices[self.seen.indptr[at] : self.seen.indptr[at + 1]]] = -np.inf
+                scores[_row(self.seen, at)] = -np.inf
+            if also is not None:
+                scores[_row(also.matrix, listed[user])] = -np.inf
             # by score, ties by position: the same list every time
             best = np.lexsort((np.arange(len(scores)), -scores))[:k]
             found += [
@@ -132,6 +179,14 @@ class Factors:
                 if np.isfinite(scores[item])
             ]
         return found
+
+    def _has_history(self) -> npt.NDArray[np.bool_]:
+        return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history
+
+
+def _row(matrix: CSR, at: int) -> IntArray:
+    columns: IntArray = matrix.indices[matrix.indptr[at] : matrix.indptr[at + 1]]
+    return columns
 
 
 def _numbers(vectors: Vectors) -> Float32Array:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
 from pricdr.files import replace_file
+from pricdr.memory import require_memory
 from pricdr.models.factors import Factors
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, train
@@ -25,6 +26,14 @@ Scorer: TypeAlias = Callable[[], ScorePairs]
 """Called once per validation, without gradients: what all users share (item vectors) is computed here."""
 
 _USERS_AT_ONCE = 1024
+_COPIES: Final = 13
+"""Of a network's weights at the height of training: its own, gradients, two moments, the best epoch's; and four of
+these once more in a checkpoint, which is put together in memory out of copies of them."""
+
+
+def require_trainable(weights: int) -> None:
+    """Refuse a network of so many weights where memory is too small to train it."""
+    require_memory(_COPIES * 4 * weights, f"training a network of {weights:,} weights")
 
 
 def fit_network(
@@ -45,6 +54,7 @@ def fit_network(
     """
     if not len(rows):
         raise InputError("there is nothing to train on: the target has no rating")
+    require_trainable(sum(weights.numel() for weights in network.parameters()))
     if validation is None and recording.choices is not None and recording.part in recording.choices.epochs:
         options = replace(options, epochs=recording.choices.epochs[recording.part])
     digest = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()

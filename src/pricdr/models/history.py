@@ -8,7 +8,7 @@ from torch import Tensor
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_share
-from pricdr.models.fitting import ScorePairs, fit_network
+from pricdr.models.fitting import ScorePairs, fit_network, require_trainable
 from pricdr.models.networks import HistoryNetwork, Sizes
 from pricdr.training.loop import Recording, TrainingOptions, seeded
 from pricdr.training.losses import all_items
@@ -38,9 +38,10 @@ class HistoryRun:
     ) -> None:
         self.target, self.config, self.options = target, config, options
         self.device = options.torch_device()
+        n_users, n_items = target.matrix.shape
+        require_trainable(config.hidden * (n_items + max(n_users, n_items)))  # before it is there; the rest is small
         self.rows = SparseRows(target.matrix, self.device)
         self.columns = SparseRows(target.matrix.T.tocsr(), self.device).all()
-        n_users, n_items = target.matrix.shape
         sizes = Sizes(n_users, n_items, config.hidden, config.width, config.dropout)
         with seeded(options.seed, self.device):
             self.network = kind(sizes, self.rows.popularity()).to(self.device)

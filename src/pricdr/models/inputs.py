@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import CSR, Ids, Ratings
 from pricdr.errors import InputError
+from pricdr.memory import require_memory
 
 Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
@@ -68,6 +69,9 @@ class Inputs:
         newcomers = tuple(user for user in users if user not in at)
         at |= {user: len(target.users) + position for position, user in enumerate(newcomers)}
         everyone = target.users + newcomers
+        # A row for everyone, and the evidence test's; of those listed, the copies that centring and shortening make.
+        cells = (2 * len(everyone) + 5 * len(users)) * matrix.shape[1]
+        require_memory(4 * cells, f"a release of {matrix.shape[1]:,} numbers a row, for {len(everyone):,} users,")
         places = np.array([at[user] for user in users])
         rows = np.zeros((len(everyone), matrix.shape[1]), dtype=np.float32)
         centred = _shortened(matrix)

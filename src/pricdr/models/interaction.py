@@ -6,7 +6,7 @@ The first layer of a network over [user; item] is the sum of a user's and an ite
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 Float32Array = npt.NDArray[np.float32]
 Layer = tuple[Float32Array, Float32Array]
 """Weights (out x in) and biases, as torch keeps them."""
+LARGEST_SCORE: Final = 1e38
+"""Sums up to here fit single precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +38,20 @@ class Interaction:
         fits = all(weights.shape == (out, into) for (weights, _), into, out in _steps(self.layers, widths))
         if self.item_parts.shape[1] != widths[0] or not fits or widths[-1] != 1 or not self.layers:
             raise InputError(f"layers of an interaction do not fit each other: {widths}")
-        arrays = [self.user_parts, self.item_parts, *(array for layer in self.layers for array in layer)]
-        if not all(np.isfinite(array).all() for array in arrays):
-            raise InputError("a model must consist of finite numbers")
+        if not self.largest_score() <= LARGEST_SCORE:
+            raise InputError(
+                f"an interaction must consist of finite numbers and give scores of at most {LARGEST_SCORE:g}"
+            )
+
+    def largest_score(self) -> float:
+        """Return a bound on the size of a score, or of anything on the way to one; not finite where a number is not."""
+        # A sum of parts far below zero is no harm: the first ReLU ends it.
+        bound = largest(self.user_parts) + largest(self.item_parts)
+        if bound <= LARGEST_SCORE:
+            bound = max(0.0, _highest(self.user_parts) + _highest(self.item_parts))
+        for weights, bias in self.layers:
+            bound = weights.shape[1] * largest(weights) * bound + largest(bias)
+        return bound
 
     def score(self, users: IntArray) -> Float32Array:
         """Scores of all items for users at these positions."""
@@ -57,3 +70,12 @@ class Interaction:
 
 def _steps(layers: Sequence[Layer], widths: list[int]) -> list[tuple[Layer, int, int]]:
     return list(zip(layers, widths[:-1], widths[1:], strict=True))
+
+
+def largest(numbers: npt.NDArray[Any]) -> float:
+    """Return the largest absolute value, 0 of nothing; nan or infinity where a number is not finite."""
+    return max(_highest(numbers), -float(numbers.min(initial=0.0)))
+
+
+def _highest(numbers: npt.NDArray[Any]) -> float:
+    return float(numbers.max(initial=0.0))

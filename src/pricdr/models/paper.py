@@ -12,7 +12,7 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.models.fitting import ScorePairs, fit_run, require_trainable
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import SparseTower, dense_tower
 from pricdr.training.loop import Recording, TrainingOptions, seeded
@@ -75,13 +75,15 @@ class _Run:
     def __init__(self, inputs: Inputs, config: PaperConfig, options: TrainingOptions) -> None:
         self.inputs, self.config = inputs, config
         device = options.torch_device()
+        n_users, n_items = inputs.ratings.shape
+        dim = 0 if inputs.source is None else inputs.source.shape[1]
+        require_trainable(config.hidden * (n_users + n_items + 2 * dim))  # before it is there; the rest is small
         self.rows = SparseRows(inputs.ratings, device, scaled=False)
         self.columns = SparseRows(inputs.ratings.T.tocsr(), device, scaled=False).all()
         self.release = torch.as_tensor(inputs.source, device=device)
         self.present = torch.as_tensor(inputs.present, device=device)
         with seeded(options.seed, device):
-            n_users, n_items = inputs.ratings.shape
-            self.network = _Network(n_users, n_items, self.release.shape[1], config).to(device)
+            self.network = _Network(n_users, n_items, dim, config).to(device)
 
     def step(self, users: Tensor) -> Tensor:
         network = self.network

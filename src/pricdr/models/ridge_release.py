@@ -14,6 +14,7 @@ from pricdr.errors import require_positive
 from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import FloatArray, per_user
 from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.memory import require_memory
 from pricdr.models.base import UNRECORDED, ReleaseMethod
 from pricdr.models.closed_form import ones
 from pricdr.models.evidence import has_evidence
@@ -64,6 +65,9 @@ class RidgeRelease(ReleaseMethod):
         What is left is popularity where the evidence test refuses the release, or where the best choice beats
         popularity by less than a standard error.
         """
+        dim, n_items = release.matrix.shape[1], len(target.items)
+        # The normal equations, λI and what solving copies; the products with items, and the weights.
+        require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         inputs = Inputs.of(target, release)
         popular = _popularity(inputs)
         if not has_evidence(inputs):

@@ -20,7 +20,7 @@ from pricdr.errors import InputError, require_not_negative, require_share
 from pricdr.evaluation.compare import clearly_above
 from pricdr.models.evidence import has_evidence
 from pricdr.models.factors import Factors
-from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user
+from pricdr.models.fitting import ScorePairs, arrays_identity, fit_network, ndcg_by_user, require_trainable
 from pricdr.models.history import HistoryConfig, HistoryRun
 from pricdr.models.inputs import Inputs
 from pricdr.models.networks import HistoryNetwork, SourceNetwork
@@ -73,6 +73,9 @@ def fit_both(
     """Part one, then part two."""
     if not (inputs.present & (np.diff(inputs.ratings.indptr) > 0)).any():
         raise InputError("no user has both target ratings and a row of the source: there is nothing to learn it from")
+    assert inputs.source is not None
+    # Now, and not when part one has been trained: the encoder's wide layer, and the decoder's.
+    require_trainable(2 * inputs.source.shape[1] * config.hidden)
     history = HistoryRun(kind, target, config, options)
     history.train(validation, recording.of_part("history"))
     source = SourceRun(history, inputs, config)

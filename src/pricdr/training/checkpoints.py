@@ -1,7 +1,9 @@
 """A training run that can be killed: everything the next epoch needs, in one file, replaced in one step."""
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 import torch
 from safetensors import SafetensorError
@@ -12,6 +14,9 @@ from pricdr.errors import InputError
 from pricdr.files import replace_file
 
 Weights = dict[str, Tensor]
+_LARGEST_HEADER: Final = 1 << 20
+_SLOTS: Final = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps for each parameter it has moved: a number, and two arrays of the parameter's shape."""
 
 
 @dataclass(frozen=True)
@@ -63,32 +68,86 @@ class Checkpoint:
         """Put network and optimiser where the file says; a fresh state where there is no file."""
         if not self.path.exists():
             return State.fresh(network)
-        tensors = self._read()
-        device = next(network.parameters()).device
-        network.load_state_dict(_part(tensors, "network/"))
-        slots: dict[int, dict[str, Tensor]] = {}
-        for name, value in _part(tensors, "optimizer/").items():
-            index, _, slot = name.partition("/")
-            slots.setdefault(int(index), {})[slot] = value if slot == "step" else value.to(device)
-        optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
-        epoch, stale, metric = tensors["run"].tolist()
-        best = {name: value.to(device) for name, value in _part(tensors, "best/").items()}
-        return State(int(epoch), int(stale), metric, best)
-
-    def _read(self) -> Weights:
         try:
-            content = self.path.read_bytes()
-            header = int.from_bytes(content[:8], "little")
-            if self._fingerprint.encode() not in content[8 : 8 + header]:
-                raise InputError(f"{self.path} belongs to another run: data, release or configuration differ")
-            return load(content)
-        except (SafetensorError, OSError, OverflowError) as error:
-            raise InputError(f"{self.path} is not a checkpoint that can be resumed") from error
+            tensors = self._read(network)
+            state = _state(tensors)
+            slots = _slots(tensors, network)
+            weights, best = (_weights(tensors, f"{part}/", network) for part in ("network", "best"))
+            if tensors:
+                raise InputError(f"the tensor {min(tensors)!r:.60} does not belong to it")
+        except (SafetensorError, OSError, ValueError, RecursionError) as error:
+            reason = f": {error}" if isinstance(error, InputError) else ""
+            raise InputError(f"{self.path} is not a checkpoint that can be resumed{reason}") from error
+        device = next(network.parameters()).device
+        network.load_state_dict(weights)
+        for moments in slots.values():
+            moments |= {slot: value.to(device) for slot, value in moments.items() if slot != "step"}
+        optimizer.load_state_dict({**optimizer.state_dict(), "state": slots})
+        return replace(state, best={name: value.to(device) for name, value in best.items()})
+
+    def _read(self, network: nn.Module) -> Weights:
+        """The file's tensors, once the header says that it is this run's."""
+        # The network itself, its best copy, and two moments of every parameter: no checkpoint is larger.
+        largest = _LARGEST_HEADER + 4 * sum(value.nbytes for value in network.state_dict().values())
+        if not self.path.is_file():
+            raise InputError("it is no plain file")
+        with self.path.open("rb") as file:
+            content = file.read(largest + 1)
+        header = int.from_bytes(content[:8], "little")
+        if header > _LARGEST_HEADER or len(content) > largest:
+            raise InputError("it is too large for this network")
+        stated = json.loads(content[8 : 8 + header])
+        about = stated.get("__metadata__") if isinstance(stated, dict) else None
+        if not isinstance(about, dict) or about.get("fingerprint") != self._fingerprint:
+            raise InputError("it belongs to another run: data, release or configuration differ")
+        return load(content)
+
+
+def _state(tensors: Weights) -> State:
+    """Take the numbers of the run, still without weights."""
+    numbers = _take(tensors, "run", torch.float64, torch.Size([3]), finite=False)
+    epoch, stale, metric = numbers.tolist()
+    whole = 1 <= epoch < 2**53 and 0 <= stale <= epoch and epoch.is_integer() and stale.is_integer()
+    if not whole or not -float("inf") <= metric < float("inf"):
+        raise InputError(f"a run of {epoch!r} epochs, {stale!r} of them without a gain on {metric!r}, cannot be")
+    return State(int(epoch), int(stale), metric, {})
+
+
+def _weights(tensors: Weights, prefix: str, network: nn.Module) -> Weights:
+    """Take one tensor for each of the network's, of its type and shape."""
+    return {
+        name: _take(tensors, prefix + name, value.dtype, value.shape) for name, value in network.state_dict().items()
+    }
+
+
+def _slots(tensors: Weights, network: nn.Module) -> dict[int, Weights]:
+    """Take what the optimiser knows of each parameter; one that never had a gradient has nothing."""
+    slots: dict[int, Weights] = {}
+    for index, parameter in enumerate(network.parameters()):
+        names = {slot: f"optimizer/{index}/{slot}" for slot in _SLOTS}
+        if not any(name in tensors for name in names.values()):
+            continue
+        slots[index] = {
+            slot: _take(tensors, name, torch.float32, torch.Size([]))
+            if slot == "step"
+            else _take(tensors, name, parameter.dtype, parameter.shape)
+            for slot, name in names.items()
+        }
+        if float(slots[index]["step"]) < 1 or bool((slots[index]["exp_avg_sq"] < 0).any()):
+            raise InputError(f"{names['exp_avg_sq']} and its step must be what an optimiser can have")
+    return slots
+
+
+def _take(tensors: Weights, name: str, kind: torch.dtype, shape: torch.Size, *, finite: bool = True) -> Tensor:
+    if name not in tensors:
+        raise InputError(f"there is no tensor {name!r}")
+    tensor = tensors.pop(name)
+    if tensor.dtype != kind or tensor.shape != shape:
+        raise InputError(f"{name} must be {kind} of {list(shape)}, got {tensor.dtype} of {list(tensor.shape)}")
+    if finite and not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{name} has a value that is not a finite number")
+    return tensor
 
 
 def _copy(network: nn.Module) -> Weights:
     return {name: value.detach().clone() for name, value in network.state_dict().items()}
-
-
-def _part(tensors: Weights, prefix: str) -> Weights:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -13,7 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.blocks import Progress, silent
-from pricdr.errors import ParameterError, PriCDRError, require_count, require_not_negative, require_positive
+from pricdr.errors import (
+    ParameterError,
+    PriCDRError,
+    require_count,
+    require_not_negative,
+    require_positive,
+    require_seed,
+)
 from pricdr.training.checkpoints import Checkpoint, State
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
@@ -49,8 +56,7 @@ class TrainingOptions:
         require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
         require_positive(learning_rate=self.learning_rate)
         require_not_negative(weight_decay=self.weight_decay)
-        if not 0 <= self.seed < 2**63:
-            raise ParameterError(f"seed must be a whole number from 0 to 2^63 - 1, got {self.seed}")
+        require_seed(seed=self.seed)
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", self.device):
             raise ParameterError(f"device must be auto, cpu, mps, cuda or cuda:N, got {self.device[:40]!r}")
 

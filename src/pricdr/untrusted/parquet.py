@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.errors import PriCDRError
+from pricdr.memory import memory_limit
 from pricdr.untrusted.sandbox import Answer, SandboxError, ask
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -24,8 +25,6 @@ Refuse: TypeAlias = Callable[[str], PriCDRError]
 
 _SECONDS: Final = 30
 _BYTES_A_SECOND: Final = 4 << 20
-_SHARE: Final = 0.5
-"""Of the machine's memory that decoding a file may take."""
 
 
 class As(StrEnum):
@@ -121,7 +120,7 @@ class Parquet:
             "whole": whole,
             "rows": rows,
             "size": self.size,
-            "memory": _most_memory(),
+            "memory": memory_limit(),
         }
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         answers = ask(request, self._descriptor, seconds=_SECONDS + self.size // _BYTES_A_SECOND)
@@ -184,7 +183,3 @@ def _text(array: Get, rows: int) -> Text:
 
 
 _CHECKS: Final = {As.TEXT: _text, As.NUMBERS: _numbers, As.VECTORS: _vectors}
-
-
-def _most_memory() -> int:
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _SHARE)

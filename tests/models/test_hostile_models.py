@@ -1,0 +1,345 @@
+"""A model folder from outside: whatever it holds, one line that names the file, and never a crash or a wrong number."""
+
+import json
+import os
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from pricdr.data.csr import checked_csr
+from pricdr.errors import InputError
+from pricdr.model_files import About, load_model, save_model
+from pricdr.models.bpr import BPR, BPRConfig
+from pricdr.models.ease import EASE
+from pricdr.models.itemknn import ItemKNN
+from pricdr.models.neumf import NeuMF, NeuMFConfig
+from pricdr.testing.contracts import Planted
+from pricdr.training.loop import TrainingOptions
+
+QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
+ABOUT = About("itemknn", {}, "fingerprint", None)
+FAR = 2**62
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A model of each kind of arrays."""
+    target = Planted.pair().target
+    return {
+        "itemknn": ItemKNN().fit(target),
+        "ease": EASE().fit(target),
+        "bpr": BPR(config=BPRConfig(width=4), options=QUICK).fit(target),
+        "neumf": NeuMF(config=NeuMFConfig(product_width=4, width=8), options=QUICK).fit(target),
+    }
+
+
+@pytest.fixture
+def folder(fitted, tmp_path):
+    """Write a model, with its arrays changed."""
+
+    def write(name="itemknn", change=lambda arrays: None):
+        save_model(tmp_path, fitted[name], replace(ABOUT, method=name))
+        arrays = load_file(tmp_path / "model.safetensors")
+        change(arrays)
+        save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, tmp_path / "model.safetensors")
+        return tmp_path
+
+    return write
+
+
+def refuses(folder, *says):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError) as raised:
+            load_model(folder)
+    message = str(raised.value)
+    assert str(folder) in message
+    assert message.isprintable()
+    assert len(message) < 500
+    for words in says:
+        assert words in message
+    return message
+
+
+def put(name, at, value):
+    def change(arrays):
+        arrays[name][at] = value
+
+    return change
+
+
+def longer(name, value):
+    def change(arrays):
+        arrays[name] = np.append(arrays[name], np.array([value], dtype=arrays[name].dtype))
+
+    return change
+
+
+def swapped(name, left, right):
+    def change(arrays):
+        arrays[name][[left, right]] = arrays[name][[right, left]]
+
+    return change
+
+
+def everywhere(columns, starts):
+    yield f"{columns} far out", put(columns, 0, FAR)
+    yield f"{columns} one too far", put(columns, -1, 40)
+    yield f"{columns} below zero", put(columns, 3, -1)
+    yield f"{columns} far below zero", put(columns, 3, -FAR)
+    yield f"{columns} not rising", swapped(columns, 0, 1)
+    yield f"{columns} twice", lambda arrays: put(columns, 1, arrays[columns][0])(arrays)
+    yield f"{columns} one more", longer(columns, 0)
+    yield f"{columns} one less", lambda arrays: arrays.update({columns: arrays[columns][:-1]})
+    yield f"{columns} none", lambda arrays: arrays.update({columns: arrays[columns][:0]})
+    yield f"{starts} far out", put(starts, 5, FAR)
+    yield f"{starts} below zero", put(starts, 1, -8)
+    yield f"{starts} that wrap round", lambda a: (put(starts, 1, 2**63 - 1)(a), put(starts, 2, -(2**63))(a))
+    yield f"{starts} falling", swapped(starts, 2, 5)
+    yield f"{starts} not from zero", put(starts, 0, 1)
+    yield f"{starts} to a wrong end", put(starts, -1, FAR)
+    yield f"{starts} one more", longer(starts, 0)
+    yield f"{starts} none", lambda arrays: arrays.update({starts: arrays[starts][:0]})
+
+
+PLACES = {
+    name: change
+    for columns, starts in (
+        ("seen_items", "seen_starts"),
+        ("user_vectors/indices", "user_vectors/indptr"),
+        ("item_vectors/indices", "item_vectors/indptr"),
+    )
+    for name, change in everywhere(columns, starts)
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_places_outside_a_matrix_are_refused(folder, name):
+    refuses(folder("itemknn", PLACES[name]), "model.safetensors")
+
+
+ARRAYS = {
+    "another array": ("itemknn", lambda a: a.update(extra=np.zeros(1)), "'extra' does not belong"),
+    "a name that prints": ("itemknn", lambda a: a.update({"\x1b[31m": np.zeros(1)}), "does not belong"),
+    "no bias": ("itemknn", lambda a: a.pop("item_bias"), "no array 'item_bias'"),
+    "both kinds of vectors": ("bpr", lambda a: a.update({"user_vectors/width": np.array([4])}), "does not belong"),
+    "both kinds of histories": ("bpr", lambda a: a.update(item_counts=np.zeros(40, np.float32)), "'has_history'"),
+    "half a layer": ("neumf", lambda a: a.pop("interaction/0/weights"), "no array"),
+    "a layer left out": ("neumf", lambda a: a.pop("interaction/1/bias"), "do not fit each other"),
+    "a bias of doubles": ("bpr", lambda a: a.update(item_bias=a["item_bias"].astype(np.float64)), "float32"),
+    "whole numbers as vectors": ("bpr", lambda a: a.update(user_vectors=a["user_vectors"].astype(np.int64)), "float32"),
+    "short indices": ("bpr", lambda a: a.update(seen_items=a["seen_items"].astype(np.int32)), "int64"),
+    "flat vectors": ("bpr", lambda a: a.update(user_vectors=a["user_vectors"].ravel()), "2 dimensions"),
+    "a bias in two dimensions": ("bpr", lambda a: a.update(item_bias=a["item_bias"][None]), "1 dimensions"),
+    "a bias that is short": ("bpr", lambda a: a.update(item_bias=a["item_bias"][:-1]), "do not fit"),
+    "flags that are short": ("bpr", lambda a: a.update(in_release=a["in_release"][:-1]), "do not fit"),
+    "flags of seven": ("bpr", put("in_release", 0, 7), "zeros and ones"),
+    "parts that are short": (
+        "neumf",
+        lambda a: a.update({"interaction/user_parts": a["interaction/user_parts"][:-1]}),
+        "do not fit",
+    ),
+    "a width below zero": ("ease", put("user_vectors/width", 0, -1), "width"),
+    "two widths": ("ease", longer("user_vectors/width", 40), "width"),
+    "a width nobody has memory for": (
+        "itemknn",
+        lambda a: (put("user_vectors/width", 0, 2**31 - 1)(a), put("item_vectors/width", 0, 2**31 - 1)(a)),
+        "one number per item",
+    ),
+    "nan in a vector": ("bpr", put("user_vectors", (0, 0), np.nan), "finite"),
+    "infinity in a bias": ("bpr", put("item_bias", 0, np.inf), "finite"),
+    "nan in a sparse vector": ("itemknn", put("item_vectors/data", 0, np.nan), "finite"),
+    "nan in a layer": ("neumf", put("interaction/0/weights", (0, 0), np.nan), "finite"),
+    "infinity in a layer's bias": ("neumf", put("interaction/0/bias", 0, -np.inf), "finite"),
+    "vectors whose product overflows": (
+        "bpr",
+        lambda a: (put("user_vectors", (0, 0), 1e30)(a), put("item_vectors", (0, 0), -1e30)(a)),
+        "scores",
+    ),
+    "a bias next to the end of numbers": ("bpr", put("item_bias", 0, 3e38), "scores"),
+    "sparse vectors whose product overflows": (
+        "itemknn",
+        lambda a: (put("user_vectors/data", 0, 1e30)(a), put("item_vectors/data", 0, 1e30)(a)),
+        "scores",
+    ),
+    "layers that overflow": (
+        "neumf",
+        lambda a: (put("interaction/0/weights", (0, 0), 1e25)(a), put("interaction/1/weights", (0, 0), -1e25)(a)),
+        "scores",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_are_not_a_models_are_refused(folder, name):
+    kind, change, says = ARRAYS[name]
+    refuses(folder(kind, change), "model.safetensors", says)
+
+
+@pytest.mark.parametrize("kind", ["bpr", "itemknn"])
+def test_large_numbers_that_pass_give_numbers(folder, kind):
+    names = ("user_vectors", "item_vectors") if kind == "bpr" else ("user_vectors/data", "item_vectors/data")
+    largest = 1e18
+    where = folder(
+        kind, lambda a: [put(name, ..., sign * largest)(a) for name, sign in zip(names, (1, -1), strict=True)]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model, _ = load_model(where)
+        assert np.isfinite(model.score(np.arange(len(model.users)))).all()
+        assert all(np.isfinite(found.score) for found in model.recommend(model.users[:3]))
+
+
+def test_a_layer_that_would_fill_the_memory_is_refused(folder, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "110MB")
+
+    def widen(arrays):
+        width, out = arrays["interaction/0/weights"].shape[1], 360_000
+        for name in [key for key in arrays if key.startswith("interaction/") and key[12].isdigit()]:
+            arrays.pop(name)
+        arrays["interaction/0/weights"] = np.zeros((out, width), np.float32)
+        arrays["interaction/0/bias"] = np.zeros(out, np.float32)
+
+    refuses(folder("neumf", widen), "layer of 360,000 numbers", "PRICDR_MEMORY")
+
+
+def header(size, content=b"{}"):
+    return lambda file: file.write_bytes(size.to_bytes(8, "little") + content)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda file: file.write_bytes(b""),
+        lambda file: file.write_bytes(b"\xff" * 100),
+        header(2**63),
+        header(1 << 17, b" " * (1 << 17)),
+        header(2),
+        header(100_000, b"[" * 100_000),
+        lambda file: file.write_bytes(file.read_bytes() + b"more"),
+        lambda file: (file.unlink(), file.mkdir()),
+        lambda file: (file.unlink(), os.mkfifo(file)),
+        lambda file: file.unlink(),
+    ],
+)
+@pytest.mark.parametrize("name", ["model.safetensors", "users.parquet", "model.json"])
+def test_a_file_that_is_none_is_refused(folder, spoil, name):
+    where = folder("bpr")
+    spoil(where / name)
+    refuses(where)
+
+
+JSON = {
+    "an extra key": {"note": "trust me"},
+    "a nested method": {"method": {"a": {"b": 1}}},
+    "a method that is none": {"method": "gpt"},
+    "a method that prints": {"method": "\x1b[31mred\n\u202e"},
+    "a very long method": {"method": "x" * 500_000},
+    "a preset that is none": {"preset": "paper"},
+    "a number as a fingerprint": {"trained_on": 5},
+    "a list as a release": {"release": ["a"]},
+    "a word as a flag": {"plaintext_source": "yes"},
+    "one as a flag": {"plaintext_source": 1},
+    "a list of settings": {"config": [1]},
+    "settings three deep": {"config": {"a": {"b": {"c": 1}}}},
+    "a list in settings": {"config": {"a": [1, 2]}},
+    "a setting of 10^400": {"config": {"a": 10**400}},
+    "a setting that is no number": {"config": {"a": float("nan")}},
+    "a number as a key holder": {"release_signed_by": 7},
+    "version 10^400": {"schema_version": 10**400},
+    "version true": {"schema_version": True},
+    "version 1.0": {"schema_version": 1.0},
+    "version 3": {"schema_version": 3},
+    "no version": {"schema_version": None},
+}
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_a_description_that_is_not_ours_is_refused(folder, name):
+    where = folder("bpr")
+    content = json.loads((where / "model.json").read_text()) | JSON[name]
+    (where / "model.json").write_text(json.dumps(content))
+    refuses(where, "model.json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        '{"schema_version": 2, "config": ' + '{"a":' * 100_000,
+        '{"schema_version": 2, "config": {"a": ' + "[" * 900 + "]" * 900 + "}}",
+        '{"schema_version": 2, "config": {"a": ' + "9" * 5000 + "}}",
+        '{"schema_version": 2, "config": {"a": 1e400}}',
+        "[]",
+        "null",
+        '"\\ud800"',
+        '{"schema_version": 2, "method": "\\ud800"}',
+        "\ufeff{}",
+    ],
+)
+def test_a_description_that_is_no_object_is_refused(folder, text):
+    where = folder("bpr")
+    (where / "model.json").write_text(text, encoding="utf-8")
+    refuses(where, "model.json")
+
+
+def test_a_description_of_100_megabytes_is_not_read(folder):
+    where = folder("bpr")
+    with (where / "model.json").open("wb") as file:
+        file.truncate(100 << 20)
+    refuses(where, "model.json", "1,048,576 bytes")
+
+
+USERS = Planted.pair().target.users
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pl.DataFrame({"user": USERS[:-1]}),
+        pl.DataFrame({"user": [USERS[1], *USERS[1:]]}),
+        pl.DataFrame({"user": [None, *USERS[1:]]}),
+        pl.DataFrame({"user": ["", *USERS[1:]]}),
+        pl.DataFrame({"user": ["a\nb", *USERS[1:]]}),
+        pl.DataFrame({"user": ["a" * 1001, *USERS[1:]]}),
+        pl.DataFrame({"user": range(len(USERS))}),
+        pl.DataFrame({"item": USERS}),
+        pl.DataFrame({"user": USERS, "more": USERS}),
+    ],
+)
+def test_ids_that_no_list_may_hold_are_refused(folder, frame):
+    where = folder("bpr")
+    frame.write_parquet(where / "users.parquet")
+    refuses(where)
+
+
+def test_folders_of_schema_version_1_are_read(folder, fitted):
+    """They recorded no signature, and the columns of their sparse vectors came in any order."""
+
+    def backwards(arrays):
+        starts = arrays["user_vectors/indptr"]
+        for row in range(len(starts) - 1):
+            part = slice(starts[row], starts[row + 1])
+            for name in ("user_vectors/indices", "user_vectors/data"):
+                arrays[name][part] = arrays[name][part][::-1].copy()
+
+    where = folder("itemknn", backwards)
+    content = json.loads((where / "model.json").read_text())
+    content.pop("release_signed_by")
+    (where / "model.json").write_text(json.dumps(content | {"schema_version": 1}))
+    model, about = load_model(where)
+    assert about.schema_version == 1
+    everyone = np.arange(len(model.users))
+    np.testing.assert_allclose(model.score(everyone), fitted["itemknn"].score(everyone), rtol=1e-5, atol=1e-7)
+    (where / "model.json").write_text(json.dumps(content | {"schema_version": 2}))
+    refuses(where, "do not rise")
+
+
+def test_a_checked_matrix_is_the_one_the_arrays_say():
+    matrix = checked_csr("m", np.array([1.0, 2.0, 3.0]), np.array([1, 0, 2]), np.array([0, 1, 1, 3]), (3, 3))
+    assert matrix.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [2, 0, 3]]
+    assert checked_csr("m", np.ones(0), np.array([], dtype=int), np.zeros(1, dtype=int), (0, 4)).shape == (0, 4)

@@ -1,6 +1,8 @@
 """What a case is: files as a stranger may send them, the honest files they were made from, and how they are judged."""
 
 import os
+import shutil
+import stat
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
@@ -75,6 +77,18 @@ def write_files(folder: Path, files: Files) -> None:
             os.mkfifo(path)
         else:
             path.mkdir()
+
+
+def copy_files(folder: Path, target: Path) -> None:
+    """Copy what ``write_files`` wrote; a pipe becomes another pipe instead of being read for ever."""
+
+    def copy(source: str, destination: str) -> None:
+        if stat.S_ISFIFO(os.lstat(source).st_mode):
+            os.mkfifo(destination)
+        else:
+            shutil.copyfile(source, destination)
+
+    shutil.copytree(folder, target, symlinks=True, copy_function=copy)
 
 
 def run_judge(kind: Kind, folder: Path, seed: Seed, files: Files) -> Outcome:

@@ -159,7 +159,7 @@ def _change_place(rng: Random, changed: Any, path: tuple[Any, ...], other: Any) 
 def nudge(rng: Random, value: float) -> float:
     """A number that could be meant: near the old one, its opposite, or some times as large."""
     if isinstance(value, int):
-        return rng.choice((value + 1, value - 1, value * 2, value // 2, -value, float(value)))
+        return rng.choice((value + 1, value - 1, value * 2, value // 2, -value, float(min(value, 2**60))))
     factor = rng.choice((0.5, 2, 0.99, 1.01, 1 - 1e-7, 1 + 1e-7, 1 + 1e-12, -1, 1e-3, 1e3))
     return value * factor
 

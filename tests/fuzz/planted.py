@@ -69,7 +69,7 @@ class _ForgetfulLedger(Ledger):
 
     def read(self) -> Balance:
         balance = super().read()
-        return Balance(balance.budget, balance.spends[:-1])
+        return replace(balance, spends=balance.spends[:-1])
 
 
 PLANTS: dict[str, tuple[str, Any]] = {

@@ -8,12 +8,16 @@ public key must be the honest one.
 """
 
 import hashlib
+import io
 import json
 import math
-from dataclasses import replace
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -28,23 +32,36 @@ from pricdr import (
     Features,
     Guarantee,
     Guided,
+    Ledger,
     Ratings,
     Release,
     Spectral,
     publish,
     verify,
 )
-from pricdr.certificate import Certificate, LedgerStatement
+from pricdr.certificate import Certificate
+from pricdr.cli.inspect import inspect
 from pricdr.data.features import ItemFeatures
-from pricdr.disclosure import readme, statement
+from pricdr.disclosure import readme
 from pricdr.errors import PriCDRError
 from pricdr.issuing import issue
+from pricdr.randomness import Simulation
 from pricdr.release import CERTIFICATE, MATRIX, README, SIGNATURE
 from pricdr.signing import public_text, sign
 from pricdr.terms import Terms
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.matrices import mutate_matrix
-from tests.fuzz.mutations import json_bytes, mutate_bytes, mutate_folder, mutate_json
+from tests.fuzz.mutations import (
+    NUMBERS,
+    TEXTS,
+    at_path,
+    json_bytes,
+    mutate_bytes,
+    mutate_folder,
+    mutate_json,
+    nudge,
+    paths,
+)
 
 _USERS = tuple(f"u{at:02d}" for at in range(12))
 _ITEMS = tuple(f"i{at}" for at in range(9))
@@ -54,48 +71,71 @@ _PROMISE = Guarantee(epsilon=4, delta=1e-6)
 _HONEST_KEY = Ed25519PrivateKey.from_private_bytes(b"honest party's key, not a secret")
 _FORGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"forger's key, which is no secret")
 _KEY_FILE = "honest.pub"
-_VERSION_1 = Path(__file__).parents[1] / "version1"
+_TERMS = (
+    "epsilon", "nominal_epsilon", "delta", "unit", "bounds", "calibration", "noise", "steps", "strategy", "users",
+    "dim", "items", "input", "guide", "ledger", "dim_chosen_by", "software",
+)  # fmt: skip
+"""Fields of a certificate that others follow from."""
+_CHOICES = (
+    "rating",
+    "user",
+    "exact",
+    "paper",
+    "secret",
+    "seeded",
+    "none",
+    "jlt",
+    "sjlt",
+    "spectral",
+    "declared",
+    "\x1b[2J",
+)
+_TESTS = Path(__file__).parents[1]
+
+
+@contextmanager
+def _repeatable() -> Iterator[None]:
+    """Let the noise of private releases be drawn from a seed and the time stand still: every run has the same seeds."""
+    publishing = patch.object(sys.modules["pricdr.publish"], "Secret", lambda: nullcontext(Simulation(7)))
+    with publishing, patch("pricdr.privacy.ledger._now", lambda: "2026-01-01T00:00:00+00:00", create=True):
+        yield
 
 
 def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:
-    return publish(_RATINGS, promise, strategy=strategy, insecure_seed=7, **{"users": _USERS, **more})
-
-
-def _as_private(release: Release, *, ledger: LedgerStatement | None = None) -> Release:
-    """The seeded release with the certificate of one whose noise was secret, so that every run has the same seeds."""
-    terms = replace(Terms.of(release.certificate), source="secret", ledger=ledger)
-    return Release(release.matrix, release.users, issue(terms))
+    return publish(_RATINGS, promise, strategy=strategy, **{"users": _USERS, **more})
 
 
 def make_seeds(folder: Path) -> list[Seed]:
-    """One release of every strategy, unit, calibration and source of noise, and those of schema version 1."""
-    jlt = _published(JLT(dim=4))
+    """One release of every strategy, unit, calibration and source of noise, and those of earlier schema versions."""
     features = ItemFeatures.of_tags(_ITEMS, [("even",) if at % 2 else ("odd", "war") for at in range(len(_ITEMS))])
-    guide = _as_private(_published(Spectral(dim=6)))
     user = Guarantee(epsilon=4, delta=1e-6, unit="user")
-    mu = jlt.certificate.mu
-    account = LedgerStatement(releases=2, mu_total=mu * 1.5, epsilon_total=7.0, budget_epsilon=9.0, budget_delta=1e-6)
-    releases = {
-        "jlt": _as_private(jlt),
-        "signed": _as_private(jlt),
-        "seeded": jlt,
-        "noiseless": publish(_RATINGS, _PROMISE, strategy=JLT(dim=4), users=_USERS, insecure_no_noise=True),
-        "sjlt": _as_private(_published(SJLT(dim=4), items=_ITEMS)),
-        "spectral": _as_private(_published(Spectral(dim=6))),
-        "learnt from all": _as_private(_published(Spectral(dim=6, learn_from="all"), users=_USERS[:8])),
-        "guided": _as_private(_published(Guided(guide=guide, dim=6))),
-        "features": _as_private(_published(Features(features=features, dim=2))),
-        "user": _as_private(_published(JLT(dim=4), user, bounds=Bounds(clip=3.0))),
-        "user spectral": _as_private(_published(Spectral(dim=6), user, bounds=Bounds(clip=3.0))),
-        "values": _as_private(_published(JLT(dim=4), bounds=Bounds(rating_bound=5.0, rating_step=0.5))),
-        "ledger": _as_private(jlt, ledger=account),
-        "automatic": _as_private(_published(JLT(dim=None))),
-        "paper": _as_private(_published(JLT(dim=4), calibration=Calibration.PAPER)),
-    }
+    with _repeatable():
+        jlt = _published(JLT(dim=4))
+        ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=9, delta=1e-6))
+        guide = _published(Spectral(dim=6))
+        releases = {
+            "jlt": jlt,
+            "signed": jlt,
+            "seeded": _published(JLT(dim=4), insecure_seed=7),
+            "noiseless": _published(JLT(dim=4), insecure_no_noise=True),
+            "sjlt": _published(SJLT(dim=4), items=_ITEMS),
+            "spectral": guide,
+            "learnt from all": _published(Spectral(dim=6, learn_from="all"), users=_USERS[:8]),
+            "guided": _published(Guided(guide=guide, dim=6)),
+            "features": _published(Features(features=features, dim=2)),
+            "user": _published(JLT(dim=4), user, bounds=Bounds(clip=3.0)),
+            "user spectral": _published(Spectral(dim=6), user, bounds=Bounds(clip=3.0)),
+            "values": _published(JLT(dim=4), bounds=Bounds(rating_bound=5.0, rating_step=0.5)),
+            "ledger": _published(JLT(dim=4), ledger=ledger),
+            "ledger again": _published(SJLT(dim=4), ledger=ledger),
+            "automatic": _published(JLT(dim=None)),
+            "paper": _published(JLT(dim=4), calibration=Calibration.PAPER),
+        }
     for name, release in releases.items():
         release.save(folder / name, signing_key=_HONEST_KEY if name == "signed" else None)
-    folders = [*(folder / name for name in releases), *sorted(path for path in _VERSION_1.iterdir() if path.is_dir())]
-    return [_seed(path, path.name if path.parent == folder else f"version 1 {path.name}") for path in folders]
+    earlier = [path.parent for path in sorted(_TESTS.glob(f"version*/*/{CERTIFICATE}"))]
+    seeds = [_seed(folder / name, name) for name in releases]
+    return [*seeds, *(_seed(path, f"{path.parent.name} {path.name}") for path in earlier)]
 
 
 def _seed(path: Path, name: str) -> Seed:
@@ -125,7 +165,42 @@ def _changed_certificate(rng: Random, raw: bytes, other: Seed) -> bytes:
         content = json.loads(raw)
     except ValueError:
         return raw
+    if isinstance(content, dict) and rng.random() < 0.4:
+        return _reissued(rng, content)
     return json_bytes(rng, mutate_json(rng, content, json.loads(other.files[CERTIFICATE])), indent=2) + b"\n"
+
+
+def _reissued(rng: Random, content: Any) -> bytes:
+    """Change what is declared, and have everything that follows from it written by the product itself."""
+    leaves = [path for path in paths(content) if not isinstance(at_path(content, path), dict | list)]
+    places = [path for path in leaves if path[0] in _TERMS]
+    for path in rng.sample(places, min(len(places), rng.choice((1, 1, 2)))):
+        inner, value = at_path(content, path[:-1]), at_path(content, path)
+        if isinstance(value, float):
+            inner[path[-1]] = rng.choice((nudge(rng, value), nudge(rng, value), rng.choice(NUMBERS)))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            inner[path[-1]] = rng.choice((nudge(rng, value), 1, 1 << 20, 2**31))
+        else:
+            inner[path[-1]] = rng.choice((*_CHOICES, None))
+    draw = rng.random()
+    if draw < 0.15:
+        content["software"] = rng.choice(TEXTS)
+    elif draw < 0.3 and isinstance(content.get("input"), dict):
+        content["input"]["filtered_by"] = rng.choice(TEXTS)
+    elif draw < 0.6:
+        _scale_noise(content, rng.choice((0.5, 0.9, 1 - 1e-6, 1 + 1e-6, 1.01, 1.1, 2.0, 1e6, 1e-6)))
+    try:
+        certificate = issue(Terms.of(Certificate.model_validate(_without_digest(content))))
+    except (ValueError, TypeError, AttributeError, ArithmeticError, AssertionError, PriCDRError):
+        return _text(content)
+    return certificate.to_bytes()
+
+
+def _scale_noise(content: Any, factor: float) -> None:
+    """State more noise, or less, than was drawn, on a grid that fits."""
+    for path in paths(content):
+        if path[-1] in ("sigma", "grid") and isinstance(value := at_path(content, path), float):
+            at_path(content, path[:-1])[path[-1]] = value * factor
 
 
 def _reseal(rng: Random, files: dict[str, Any]) -> None:
@@ -152,12 +227,16 @@ def _reseal(rng: Random, files: dict[str, Any]) -> None:
         files.pop(SIGNATURE, None)
 
 
+def _without_digest(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != "digest"}
+
+
 def _text(content: dict[str, Any]) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
 
 
 def judge(folder: Path, seed: Seed, files: Files) -> None:
-    """Verify as anybody would, read out what ``inspect`` says, and hold the promise to the formula."""
+    """Verify as anybody would, look at what ``inspect`` prints, and hold the promise to the formula."""
     key = folder.with_name(_KEY_FILE)
     if not key.exists():
         key.write_bytes(_HONEST_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
@@ -169,9 +248,10 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
         require(dict(files) == dict(seed.files), "a changed release under the honest signature")
     release = verify(folder)
     certificate = release.certificate
-    for section in statement(certificate):
-        require(section.lines, "an empty section")
-    require(repr(release).isprintable(), f"a release whose description does not print: {release!r}")
+    with redirect_stdout(io.StringIO()) as shown:
+        inspect(folder)
+    unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
+    require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
     _require_rows(release)
     _require_promise(certificate)
     _require_no_more(certificate, seed.meaning)

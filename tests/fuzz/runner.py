@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-from tests.fuzz.cases import Outcome
+from tests.fuzz.cases import Outcome, copy_files
 from tests.fuzz.worker import Task, work
 
 KINDS = ("releases", "models", "ledgers", "checkpoints", "specs", "ratings")
@@ -227,9 +227,10 @@ class _Run:
         log = _tail(worker.task.scratch / "log")
         self.tallies[kind].add(number, Outcome("failed", reason, log), passed, worker.seen - worker.honest)
         kept = self.options.keep / f"{kind}-{number}"
-        with suppress(OSError, shutil.Error):
-            shutil.copytree(worker.task.scratch / "case", kept / "input", symlinks=True, dirs_exist_ok=True)
-            (kept / "reason.txt").write_text(f"{reason}\n{log}\n")
+        with suppress(OSError, shutil.Error):  # kept already by another run, or the disk is full
+            kept.mkdir(parents=True)
+            (kept / "reason.txt").write_text(f"{reason}\n{log}\n", encoding="utf-8")
+            copy_files(worker.task.scratch / "case", kept / "input")
         if number + 1 < worker.stretch[1]:
             self.waiting[kind].appendleft((number + 1, worker.stretch[1]))
         self._remove(worker)

@@ -8,6 +8,7 @@ import gc
 import os
 import shutil
 import time
+import traceback
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -94,7 +95,10 @@ class _Bench:
             os.ftruncate(2, 0)
         rng = Random(f"{self.task.seed}/{self.task.kind}/{number}")
         seed, other = rng.choice(self.seeds), rng.choice(self.seeds)
-        files = self.kind.mutate(rng, seed, other)
+        try:
+            files = self.kind.mutate(rng, seed, other)
+        except Exception as error:  # our own fault, to be told from the product's
+            return Outcome("failed", f"the fuzzer itself: {type(error).__name__}", traceback.format_exc())
         reset_peak()
         outcome = self.judge(seed, files)
         if outcome.result == "failed":

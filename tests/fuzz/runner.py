@@ -37,7 +37,7 @@ class Options:
     seed: int = 1
     jobs: int = 1
     seconds: float = float("inf")
-    """For all kinds together; each has an equal share."""
+    """For the cases of all kinds together; each kind has an equal share."""
     case_seconds: float = 30.0
     case_bytes: int = 1 << 30
     """Resident memory above what the honest seeds need."""
@@ -86,6 +86,8 @@ class _Worker:
         self.process = context.Process(target=work, args=(theirs, task), daemon=False)
         self.process.start()
         theirs.close()
+        self.known: list[psutil.Process] = []
+        """The process and its descendants when they were last looked at."""
         self.since = time.monotonic()
         self.ready = False
         self.honest = 0
@@ -102,13 +104,15 @@ class _Worker:
         """The process and all its descendants."""
         with suppress(psutil.Error):
             own = psutil.Process(self.process.pid)
-            return [own, *own.children(recursive=True)]
+            self.known = [own, *own.children(recursive=True)]
+            return self.known
         return []
 
     def kill(self) -> None:
-        """End the process and whatever it started."""
-        for process in self.tree():
-            with suppress(psutil.Error):
+        """End the process and whatever it started, also where it is gone itself."""
+        self.tree()
+        for process in self.known:
+            with suppress(psutil.Error):  # gone; psutil never takes a new process for an old one of the same number
                 process.kill()
         self.process.join()
         self.connection.close()
@@ -119,11 +123,9 @@ class _Run:
         self.options, self.scratch = options, scratch
         self.tallies = {kind: Tally() for kind in options.kinds}
         stop = options.first + options.count
-        self.waiting = {
-            kind: deque((at, min(at + _STRETCH, stop)) for at in range(options.first, stop, _STRETCH))
-            for kind in options.kinds
-        }
+        self.waiting = {kind: deque([(options.first, stop)]) for kind in options.kinds}
         self.started: dict[str, float] = {}
+        """When the first worker of a kind had its seeds ready: that takes as long for one case as for all."""
         self.workers: list[_Worker] = []
         self.free = list(range(options.jobs))
         self.told = time.monotonic()
@@ -141,13 +143,22 @@ class _Run:
 
     def _fill(self) -> bool:
         """Start workers while there is work for them; whether there is any left."""
-        for kind, stretches in self.waiting.items():
-            while stretches and self.free and self._in_time(kind):
-                self.started.setdefault(kind, time.monotonic())
+        for kind in self.waiting:
+            while self.free and self._wants_worker(kind):
                 slot = self.scratch / f"worker-{self.free.pop()}"
                 shutil.rmtree(slot, ignore_errors=True)
-                self.workers.append(_Worker(Task(kind, self.options.seed, slot, self.options.keep, self.options.plant)))
+                self.workers.append(_Worker(self._task(kind, slot)))
         return bool(self.workers)
+
+    def _wants_worker(self, kind: str) -> bool:
+        """Whether there is more to do than those who are making their seeds will take."""
+        cases = sum(stop - start for start, stop in self.waiting[kind])
+        starting = sum(worker.task.kind == kind and not worker.ready for worker in self.workers)
+        return cases > starting * _STRETCH and self._in_time(kind)
+
+    def _task(self, kind: str, slot: Path) -> Task:
+        options = self.options
+        return Task(kind, options.seed, slot, options.keep, options.case_bytes, options.plant)
 
     def _in_time(self, kind: str) -> bool:
         used = time.monotonic() - self.started.get(kind, time.monotonic())
@@ -175,20 +186,24 @@ class _Run:
             worker.number = None
             extra = max(own, worker.seen) - worker.honest
             if extra > self.options.case_bytes:
-                outcome = Outcome("failed", _too_much(self.options))
+                outcome = worker.task.too_much
             tally.add(number, outcome, seconds, extra)
             self._tell(worker.task.kind, tally)
         elif what == "unfit":
             self._abandon(worker, told[0])
         else:
             if what == "ready":
+                self.started.setdefault(worker.task.kind, worker.since)
                 worker.ready, worker.honest = True, max(worker.seen, told[0])
             self._next(worker)
 
     def _next(self, worker: _Worker) -> None:
         kind = worker.task.kind
         if self.waiting[kind] and self._in_time(kind):
-            worker.stretch = self.waiting[kind].popleft()
+            start, stop = self.waiting[kind].popleft()
+            worker.stretch = (start, min(start + _STRETCH, stop))
+            if worker.stretch[1] < stop:
+                self.waiting[kind].appendleft((worker.stretch[1], stop))
             worker.connection.send(worker.stretch)
             return
         if not self._in_time(kind):
@@ -212,7 +227,7 @@ class _Run:
             elif worker.number is not None and passed > self.options.case_seconds:
                 self._lost(worker, f"took over {self.options.case_seconds:g} seconds")
             elif worker.number is not None and resident - worker.honest > self.options.case_bytes:
-                self._lost(worker, _too_much(self.options))
+                self._lost(worker, worker.task.too_much.reason)
 
     def _lost(self, worker: _Worker, reason: str) -> None:
         """Count the case that a worker was lost over, and leave the rest of its stretch to the next one."""
@@ -269,10 +284,6 @@ def _death(worker: _Worker) -> str:
     if code is not None and code < 0:
         return f"died of {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
-
-
-def _too_much(options: Options) -> str:
-    return f"took over {options.case_bytes >> 20:,} MiB more than honest input"
 
 
 def _tail(log: Path) -> str:

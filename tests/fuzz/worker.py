@@ -33,7 +33,14 @@ class Task:
     seed: int
     scratch: Path
     keep: Path
+    case_bytes: int
+    """What one case may take more than the honest seeds."""
     plant: str | None = None
+
+    @property
+    def too_much(self) -> Outcome:
+        """The outcome of a case that takes more."""
+        return Outcome("failed", f"took over {self.case_bytes >> 20:,} MiB more than honest input")
 
 
 def work(connection: Connection, task: Task) -> None:
@@ -47,7 +54,8 @@ def work(connection: Connection, task: Task) -> None:
         if outcome.result != "accepted":
             connection.send(("unfit", f"honest seed {seed.name!r} is not accepted: {outcome}"))
             return
-    connection.send(("ready", peak()))
+    bench.honest = peak()
+    connection.send(("ready", bench.honest))
     while (stretch := connection.recv()) is not None:
         for number in range(*stretch):
             connection.send(("begun", number))
@@ -88,6 +96,8 @@ class _Bench:
         self.kind, self.seeds, self.task = kind, seeds, task
         self.folder = task.scratch / "case"
         self.kept: Counter[str] = Counter()
+        self.honest = 0
+        """Resident bytes that the honest seeds took at most."""
 
     def run(self, number: int) -> Outcome:
         """Make the case of this number, which depends on nothing else, and judge it."""
@@ -101,6 +111,8 @@ class _Bench:
             return Outcome("failed", f"the fuzzer itself: {type(error).__name__}", traceback.format_exc())
         reset_peak()
         outcome = self.judge(seed, files)
+        if peak() - self.honest > self.task.case_bytes:
+            outcome = self.task.too_much
         if outcome.result == "failed":
             self._keep(number, seed, files, outcome)
         return outcome

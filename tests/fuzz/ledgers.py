@@ -7,7 +7,8 @@ should have paid for contradict it.
 
 import io
 import json
-from contextlib import redirect_stdout
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,13 +22,22 @@ from tests.fuzz.mutations import json_bytes, mutate_bytes, mutate_json
 
 _FILE = "ledger.jsonl"
 _HONEST: set[bytes] = set()
-"""The content of every honest ledger there is, with the line break at its end or without."""
+"""What every honest ledger held after each of its lines, without the last line break."""
+
+
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Let time stand still and nonces repeat themselves, so that ledgers are the same in every run."""
+    draws = Random(7)
+    still = patch("pricdr.privacy.ledger._now", lambda: "2026-01-01T00:00:00+00:00", create=True)
+    with still, patch("secrets.token_hex", lambda size: draws.randbytes(size).hex()):
+        yield
 
 
 def make_seeds(folder: Path) -> list[Seed]:
     """Ledgers of either unit with none to five releases."""
     seeds = []
-    with patch("pricdr.privacy.ledger._now", lambda: "2026-01-01T00:00:00+00:00", create=True):
+    with repeatable():
         for unit in Unit:
             for count in range(6):
                 path = folder / f"{unit.value} {count}"
@@ -40,7 +50,9 @@ def make_seeds(folder: Path) -> list[Seed]:
                     )
                 files = {file.name: file.read_bytes() for file in sorted(path.iterdir())}
                 seeds.append(Seed(path.name, files, ledger.read()))
-    _HONEST.update(seed.files[_FILE].rstrip(b"\n") for seed in seeds)
+    for seed in seeds:
+        lines = seed.files[_FILE].splitlines()
+        _HONEST.update(b"\n".join(lines[: at + 1]) for at in range(len(lines)))
     return seeds
 
 

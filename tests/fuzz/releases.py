@@ -12,8 +12,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -50,6 +49,7 @@ from pricdr.release import CERTIFICATE, MATRIX, README, SIGNATURE
 from pricdr.signing import public_text, sign
 from pricdr.terms import Terms
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
+from tests.fuzz.ledgers import repeatable
 from tests.fuzz.matrices import mutate_matrix
 from tests.fuzz.mutations import (
     NUMBERS,
@@ -93,12 +93,9 @@ _CHOICES = (
 _TESTS = Path(__file__).parents[1]
 
 
-@contextmanager
-def _repeatable() -> Iterator[None]:
-    """Let the noise of private releases be drawn from a seed and the time stand still: every run has the same seeds."""
-    publishing = patch.object(sys.modules["pricdr.publish"], "Secret", lambda: nullcontext(Simulation(7)))
-    with publishing, patch("pricdr.privacy.ledger._now", lambda: "2026-01-01T00:00:00+00:00", create=True):
-        yield
+def _seeded_noise() -> AbstractContextManager[Any]:
+    """Let the noise of private releases be drawn from a seed: every run has the same ones."""
+    return patch.object(sys.modules["pricdr.publish"], "Secret", lambda: nullcontext(Simulation(7)))
 
 
 def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:
@@ -109,7 +106,7 @@ def make_seeds(folder: Path) -> list[Seed]:
     """One release of every strategy, unit, calibration and source of noise, and those of earlier schema versions."""
     features = ItemFeatures.of_tags(_ITEMS, [("even",) if at % 2 else ("odd", "war") for at in range(len(_ITEMS))])
     user = Guarantee(epsilon=4, delta=1e-6, unit="user")
-    with _repeatable():
+    with _seeded_noise(), repeatable():
         jlt = _published(JLT(dim=4))
         ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=9, delta=1e-6))
         guide = _published(Spectral(dim=6))

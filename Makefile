@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 # Two test processes on two cores: more threads inside each would only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
+FUZZ_CASES ?= 10000
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
 .PHONY: setup demo test test-all fuzz lint format schema bench clean
@@ -27,7 +28,8 @@ test-all: setup
 	$(PYTEST)
 
 fuzz: setup
-	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/fuzz
+	HYPOTHESIS_PROFILE=fuzz $(PYTEST) tests/fuzz -m "not slow"
+	$(ONE_THREAD) $(BIN)/python -m tests.fuzz --count $(FUZZ_CASES)
 
 lint: setup
 	$(BIN)/ruff check .

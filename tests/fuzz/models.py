@@ -1,0 +1,120 @@
+"""Fitted models: what ``recommend`` loads. A model that loads gives finite scores, and items of its own list."""
+
+import io
+import json
+import math
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import polars as pl
+import scipy.sparse as sp
+
+from pricdr.model_files import About, load_model, save_model
+from pricdr.models.factors import Factors
+from pricdr.models.interaction import Interaction
+from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
+from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json
+from tests.fuzz.parquet_files import mutate_parquet
+from tests.fuzz.tensor_files import mutate_tensors
+
+_USERS = tuple(f"u{at}" for at in range(9))
+_ITEMS = tuple(f"i{at}" for at in range(7))
+_TENSORS = "model.safetensors"
+_ABOUT = About("dmf", {"width": 4, "options": {"seed": 1}}, "0" * 64, "1" * 64)
+
+
+def make_seeds(folder: Path) -> list[Seed]:
+    """Dense, sparse in either part or both, with an interaction, with biases alone, without history."""
+    rng = np.random.default_rng(3)
+
+    def dense(rows: int, width: int = 4) -> np.ndarray:
+        return rng.standard_normal((rows, width)).astype(np.float32)
+
+    def sparse(rows: int, width: int) -> sp.csr_array:
+        return sp.csr_array(dense(rows, width) * (rng.random((rows, width)) < 0.4))
+
+    layers = ((dense(5, 6), dense(1, 5)[0]), (dense(1, 5), dense(1, 1)[0]))
+    interaction = Interaction(dense(len(_USERS), 6), dense(len(_ITEMS), 6), layers)
+    n_users, n_items = len(_USERS), len(_ITEMS)
+    models: dict[str, dict[str, Any]] = {
+        "dense": {"user_vectors": dense(n_users), "item_vectors": dense(n_items)},
+        "both sparse": {"user_vectors": sparse(n_users, n_items), "item_vectors": sparse(n_items, n_items)},
+        "sparse users": {"user_vectors": sparse(n_users, n_items), "item_vectors": dense(n_items, n_items)},
+        "sparse items": {"user_vectors": dense(n_users, n_items), "item_vectors": sparse(n_items, n_items)},
+        "popularity": {"user_vectors": dense(n_users, 0), "item_vectors": dense(n_items, 0)},
+        "no history": {"user_vectors": dense(n_users), "item_vectors": dense(n_items), "uses_history": False},
+        "interaction": {
+            "user_vectors": dense(n_users), "item_vectors": dense(n_items), "interaction": interaction
+        },
+    }  # fmt: skip
+    seeds = []
+    for name, parts in models.items():
+        seen = sp.csr_array((rng.random((n_users, n_items)) < 0.3).astype(np.float64))
+        fixed = {"item_bias": dense(1, n_items)[0], "seen": seen, "in_release": rng.random(n_users) < 0.5}
+        path = folder / name
+        path.mkdir()
+        save_model(path, Factors(method="dmf", users=_USERS, items=_ITEMS, **fixed, **parts), _ABOUT)
+        seeds.append(Seed(name, {file.name: file.read_bytes() for file in sorted(path.iterdir())}))
+    return seeds
+
+
+def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
+    """Change the arrays, the ids, what the model says it is, bytes of any file, or the set of files."""
+    files: dict[str, Any] = dict(seed.files)
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        draw = rng.randrange(12)
+        if draw < 7:
+            files[_TENSORS] = mutate_tensors(rng, seed.files[_TENSORS], other.files[_TENSORS])
+        elif draw < 9:
+            name = rng.choice(("users.parquet", "items.parquet"))
+            ids = _changed_ids(rng, seed.files[name])
+            files[name] = mutate_parquet(rng, files[name]) if rng.random() < 0.6 else ids
+        elif draw == 9:
+            about = mutate_json(rng, json.loads(seed.files["model.json"]))
+            files["model.json"] = json_bytes(rng, about, indent=2)
+        else:
+            name = rng.choice(sorted(files))
+            files[name] = mutate_bytes(rng, files[name], other.files.get(name, b""))
+    return mutate_folder(rng, files) if rng.random() < 0.05 else files
+
+
+def _changed_ids(rng: Random, content: bytes) -> bytes:
+    """The list of ids as somebody else might write it: other ids, gaps, numbers, another column."""
+    frame = pl.read_parquet(io.BytesIO(content))
+    name = frame.columns[0]
+    ids: list[Any] = frame[name].to_list()
+    draw = rng.randrange(6)
+    if draw < 3:
+        ids[rng.randrange(len(ids))] = rng.choice((*TEXTS, *ids, None))
+    elif draw == 3:
+        ids = rng.choice((ids[:-1], [*ids, "more"], [], ids[::-1]))
+    elif draw == 4:
+        ids = rng.choice((list(range(len(ids))), [1.5] * len(ids), [[name] for name in ids], [None] * len(ids)))
+    else:
+        name = rng.choice(("User", "", "x"))
+    buffer = io.BytesIO()
+    pl.DataFrame({name: ids}).write_parquet(buffer)
+    return buffer.getvalue()
+
+
+def judge(folder: Path, seed: Seed, files: Files) -> None:
+    """Load the model and recommend to a few of its users and to a stranger."""
+    model, about = load_model(folder)
+    require(isinstance(about.method, str), "a method that is no text")
+    require_ids("user", model.users)
+    require_ids("item", model.items)
+    own = set(model.items)
+    for user in (*model.users[:3], *model.users[-1:], "a stranger"):
+        ranked = model.recommend([user], 5)
+        require(all(r.item in own and math.isfinite(r.score) for r in ranked), "a recommendation that is none")
+        require(len({r.item for r in ranked}) == len(ranked), "the same item recommended twice")
+    if model.users:
+        places = np.arange(len(model.users))[:4]
+        scores = model.score(places)
+        require(scores.shape == (len(places), len(model.items)), f"scores of another shape: {scores.shape}")
+        require(np.isfinite(scores).all(), "scores that are not finite")
+
+
+KIND = Kind(make_seeds, mutate, judge)

@@ -1,0 +1,199 @@
+"""Changes to bytes, to JSON values and to folders, each drawn from a generator that belongs to one case."""
+
+import copy
+import json
+from random import Random
+from typing import Any
+
+from tests.fuzz.cases import Entry, Files, Special
+
+NUMBERS = (
+    0, -0.0, 1, -1, 2, 0.5, 1e308, -1e308, 5e-324, 1e-300, 1e15, 10**400, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1,
+    2**63, -(2**63), 2**64, float("nan"), float("inf"), float("-inf"),
+)  # fmt: skip
+TEXTS = (
+    "", " ", "0", "1e9", "nan", "null", "\x00", "a\nb", "\r", "\x1b[2J", "\u202e", "\u2028", "\ufeff", "💥" * 40,
+    "../../x", "/dev/zero", "x" * 1001, "x" * 70_000, "'", '"', "\\", "{}", "^.*$", "*",
+)  # fmt: skip
+WORDS = (
+    b"\0" * 4, b"\xff" * 4, b"\0" * 8, b"\xff" * 8, b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\xff" * 7 + b"\x7f",
+    b"\0\0\xc0\x7f", b"\0\0\x80\x7f", b"\0\0\x80\xff", b"\0" * 6 + b"\xf0\x7f", b"\n", b"\r\n", b'"', b",", b"\t",
+    b"\xff\xfe", b"\xef\xbb\xbf", b"\xc3", b"\x00", b"\x1b[31m", b"[" * 3000, b"9" * 5000,
+)  # fmt: skip
+
+
+def mutate_bytes(rng: Random, content: bytes, other: bytes = b"") -> bytes:
+    """One to three changes of bytes, wherever they fall."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        content = rng.choice(_BYTE_CHANGES)(rng, content, other)
+    return content
+
+
+def _stretch(rng: Random, content: bytes) -> tuple[int, int]:
+    start = rng.randrange(len(content) + 1)
+    length = rng.choice((1, 2, 4, 8, 16, 64, 1024, len(content)))
+    return start, min(len(content), start + rng.randint(1, max(1, length)))
+
+
+def _flip(rng: Random, content: bytes, _: bytes) -> bytes:
+    if not content:
+        return b"\0"
+    changed = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
+
+
+def _overwrite(rng: Random, content: bytes, _: bytes) -> bytes:
+    at, word = rng.randrange(len(content) + 1), rng.choice(WORDS)
+    return content[:at] + word + content[at + len(word) :]
+
+
+def _insert(rng: Random, content: bytes, _: bytes) -> bytes:
+    at = rng.randrange(len(content) + 1)
+    return content[:at] + rng.choice((rng.choice(WORDS), rng.randbytes(rng.randint(1, 40)))) + content[at:]
+
+
+def _truncate(rng: Random, content: bytes, _: bytes) -> bytes:
+    at = rng.randrange(len(content) + 1)
+    return rng.choice((content[:at], content[at:], content[: max(0, len(content) - rng.randint(1, 12))]))
+
+
+def _delete(rng: Random, content: bytes, _: bytes) -> bytes:
+    start, stop = _stretch(rng, content)
+    return content[:start] + content[stop:]
+
+
+def _repeat(rng: Random, content: bytes, _: bytes) -> bytes:
+    start, stop = _stretch(rng, content)
+    times = rng.choice((2, 2, 3, 50)) if stop - start < 2000 else 2
+    return content[:start] + content[start:stop] * times + content[stop:]
+
+
+def _swap(rng: Random, content: bytes, _: bytes) -> bytes:
+    a, b, c, d = sorted(rng.randrange(len(content) + 1) for _ in range(4))
+    return content[:a] + content[c:d] + content[b:c] + content[a:b] + content[d:]
+
+
+def _splice(rng: Random, content: bytes, other: bytes) -> bytes:
+    at = rng.randrange(len(content) + 1)
+    return content[:at] + other[rng.choice((at, rng.randrange(len(other) + 1))) :]
+
+
+_BYTE_CHANGES = (_flip, _flip, _overwrite, _overwrite, _insert, _truncate, _delete, _repeat, _swap, _splice)
+
+
+def junk(rng: Random) -> Any:
+    """A value that has no business where it is put."""
+    draw = rng.randrange(8)
+    if draw < 3:
+        return rng.choice(NUMBERS)
+    if draw < 5:
+        return rng.choice(TEXTS)
+    if draw == 5:
+        return rng.choice((None, True, False, [], {}, [[]], {"": None}, [None] * 100))
+    return rng.choice(({"a": rng.choice(NUMBERS)}, [rng.choice(TEXTS), rng.choice(NUMBERS)], nested(rng)))
+
+
+def nested(rng: Random) -> Any:
+    """Lists or objects in each other, to a depth that is deep for people and not yet for parsers."""
+    value: Any = None
+    for _ in range(rng.choice((3, 30, 200))):
+        value = [value] if rng.random() < 0.5 else {"a": value}
+    return value
+
+
+def paths(content: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place inside a JSON value."""
+    inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    found = []
+    for key, value in inner:
+        found += [(*prefix, key), *paths(value, (*prefix, key))]
+    return found
+
+
+def at_path(content: Any, path: tuple[Any, ...]) -> Any:
+    """What is at a place, None where there is no such place."""
+    for step in path:
+        try:
+            content = content[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return content
+
+
+def mutate_json(rng: Random, content: Any, other: Any = None) -> Any:
+    """A copy with one to three places changed: replaced, nudged, swapped, dropped, added or taken from ``other``."""
+    changed = copy.deepcopy(content)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        places = paths(changed)
+        if not places:
+            return junk(rng)
+        _change_place(rng, changed, rng.choice(places), other)
+    return changed
+
+
+def _change_place(rng: Random, changed: Any, path: tuple[Any, ...], other: Any) -> None:
+    parent, key = at_path(changed, path[:-1]), path[-1]
+    value, draw = parent[key], rng.randrange(12)
+    if draw < 4 and isinstance(value, int | float) and not isinstance(value, bool):
+        parent[key] = nudge(rng, value)
+    elif draw < 6:
+        parent[key] = junk(rng)
+    elif draw == 6 and isinstance(value, bool | str):
+        parent[key] = not value if isinstance(value, bool) else rng.choice((value + " ", value[:-1], value.upper()))
+    elif draw == 7:
+        del parent[key]
+    elif draw == 8:
+        another = rng.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
+        parent[key], parent[another] = parent[another], parent[key]
+    elif draw == 9 and isinstance(parent, list):
+        parent.insert(key, copy.deepcopy(value))
+    elif draw == 9:
+        parent[rng.choice(TEXTS)[:40]] = parent.pop(key) if rng.random() < 0.5 else junk(rng)
+    else:
+        found = at_path(other, path)
+        parent[key] = junk(rng) if found is None else copy.deepcopy(found)
+
+
+def nudge(rng: Random, value: float) -> float:
+    """A number that could be meant: near the old one, its opposite, or some times as large."""
+    if isinstance(value, int):
+        return rng.choice((value + 1, value - 1, value * 2, value // 2, -value, float(min(value, 2**60))))
+    factor = rng.choice((0.5, 2, 0.99, 1.01, 1 - 1e-7, 1 + 1e-7, 1 + 1e-12, -1, 1e-3, 1e3))
+    return value * factor
+
+
+def json_bytes(rng: Random, content: Any, **layout: Any) -> bytes:
+    """JSON text as ``layout`` says; sometimes with a key given twice, which parsers take differently."""
+    text = json.dumps(content, ensure_ascii=False, **layout)
+    if isinstance(content, dict) and content and rng.random() < 0.05:
+        key, value = rng.choice(list(content.items()))
+        again = f"{json.dumps(key)}: {json.dumps(rng.choice((value, junk(rng))))}"
+        text = f"{{{again}, {text[1:]}" if rng.random() < 0.5 else f"{text[:-1]}, {again}}}"
+    return text.encode("utf-8", "surrogatepass")
+
+
+def mutate_folder(rng: Random, files: Files) -> Files:
+    """Another set of files: one missing, one too many, renamed, exchanged, or something that is no file."""
+    changed: dict[str, Entry] = dict(files)
+    name = rng.choice(sorted(changed))
+    draw = rng.randrange(8)
+    if draw == 0:
+        del changed[name]
+    elif draw == 1:
+        changed[rng.choice(("extra", ".hidden", "\x1b[2J", "a\nb", "certificate.json.sig", "x" * 200))] = b"x"
+    elif draw == 2:
+        changed[f"{name}.old"] = changed.pop(name)
+    elif draw == 3:
+        another = rng.choice(sorted(changed))
+        changed[name], changed[another] = changed[another], changed[name]
+    elif draw == 4:
+        changed[name] = Special("folder")
+    elif draw == 5:
+        changed[name] = Special("pipe")
+    elif draw == 6:
+        changed[name] = Special("link", rng.choice((name, "missing", "/dev/null", "/dev/zero", ".", *sorted(changed))))
+    else:
+        changed[name] = b""
+    return changed

@@ -1,0 +1,100 @@
+"""Bugs planted in the product's readers, to see that the fuzzer reports each of them."""
+
+import os
+import subprocess
+import sys
+import time
+import warnings
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from pricdr import Ledger, verify
+from pricdr.data.readers import read
+from pricdr.errors import InputError
+from pricdr.privacy.ledger import Balance
+from pricdr.release import Release
+from tests.fuzz.cases import Files, Kind, Seed
+
+_EVERY = 3
+"""One mutated case in so many meets the bug."""
+_EATEN = 400 << 20
+
+
+def _abort(*_: object, **__: object) -> None:
+    os.abort()
+
+
+def _hang(*_: object, **__: object) -> None:
+    while True:
+        time.sleep(1)
+
+
+def _eat(*_: object, **__: object) -> None:
+    eaten = bytearray(_EATEN)
+    eaten[:: 1 << 12] = b"x" * len(eaten[:: 1 << 12])
+    raise InputError("refused after all")
+
+
+def _eat_in_a_child(*_: object, **__: object) -> None:
+    code = f"import time; eaten = b'x' * {_EATEN}; time.sleep(60)"
+    subprocess.run([sys.executable, "-c", code], check=False)
+
+
+def _raise(*_: object, **__: object) -> None:
+    raise KeyError("user")
+
+
+def _warn(*given: Any, **named: Any) -> Any:
+    warnings.warn("invalid value encountered", RuntimeWarning, stacklevel=1)
+    return read(*given, **named)
+
+
+def _ramble(*_: object, **__: object) -> None:
+    raise InputError("no " * 1000)
+
+
+def _promise_more(folder: Path, *, public_key: Path | None = None) -> Release:
+    """A verifier that takes a certificate's word: half the ε with the same noise."""
+    release = verify(folder, public_key=public_key)
+    certificate = release.certificate
+    stronger = None if certificate.epsilon is None else certificate.epsilon / 2
+    return Release(release.matrix, release.users, certificate.model_copy(update={"epsilon": stronger}))
+
+
+class _ForgetfulLedger(Ledger):
+    """A ledger that does not count its last release."""
+
+    def read(self) -> Balance:
+        balance = super().read()
+        return replace(balance, spends=balance.spends[:-1])
+
+
+PLANTS: dict[str, tuple[str, Any]] = {
+    "abort": ("tests.fuzz.ratings.read", _abort),
+    "hang": ("tests.fuzz.ratings.read", _hang),
+    "memory": ("tests.fuzz.ratings.read", _eat),
+    "memory of a child": ("tests.fuzz.ratings.read", _eat_in_a_child),
+    "exception": ("tests.fuzz.ratings.read", _raise),
+    "warning": ("tests.fuzz.ratings.read", _warn),
+    "long refusal": ("tests.fuzz.ratings.read", _ramble),
+    "stronger promise": ("tests.fuzz.releases.verify", _promise_more),
+    "forgotten spend": ("tests.fuzz.ledgers.Ledger", _ForgetfulLedger),
+}
+
+
+def planted(kind: Kind, name: str) -> Kind:
+    """The kind with a bug that honest seeds never meet."""
+    target, bug = PLANTS[name]
+    cases = count(1)
+
+    def judge(folder: Path, seed: Seed, files: Files) -> None:
+        if files is seed.files or next(cases) % _EVERY:
+            kind.judge(folder, seed, files)
+            return
+        with patch(target, bug):
+            kind.judge(folder, seed, files)
+
+    return replace(kind, judge=judge)

@@ -1,0 +1,310 @@
+"""Releases: folders that anybody may have written, with hashes, digest, README and signature made to fit again.
+
+What a release must not do is promise more than its own figures give. Whether the declarations behind the figures are
+true (how the noise was drawn, what a rating may count) no reader can see; a signature says who vouches for them. So a
+release that verifies is held to the formula for a Gaussian mechanism, computed here on its own; one with the same
+declarations as its honest original may not promise more than that; and one that verifies under the honest party's
+public key must be the honest one.
+"""
+
+import hashlib
+import io
+import json
+import math
+import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from pathlib import Path
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from scipy.special import log_ndtr
+
+from pricdr import (
+    JLT,
+    SJLT,
+    Bounds,
+    Calibration,
+    Features,
+    Guarantee,
+    Guided,
+    Ledger,
+    Ratings,
+    Release,
+    Spectral,
+    publish,
+    verify,
+)
+from pricdr.certificate import Certificate
+from pricdr.cli.inspect import inspect
+from pricdr.data.features import ItemFeatures
+from pricdr.disclosure import readme
+from pricdr.errors import PriCDRError
+from pricdr.issuing import issue
+from pricdr.randomness import Simulation
+from pricdr.release import CERTIFICATE, MATRIX, README, SIGNATURE
+from pricdr.signing import public_text, sign
+from pricdr.terms import Terms
+from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
+from tests.fuzz.ledgers import repeatable
+from tests.fuzz.matrices import mutate_matrix
+from tests.fuzz.mutations import (
+    NUMBERS,
+    TEXTS,
+    at_path,
+    json_bytes,
+    mutate_bytes,
+    mutate_folder,
+    mutate_json,
+    nudge,
+    paths,
+)
+
+_USERS = tuple(f"u{at:02d}" for at in range(12))
+_ITEMS = tuple(f"i{at}" for at in range(9))
+_CELLS = [(user, item) for u, user in enumerate(_USERS) for i, item in enumerate(_ITEMS) if (u * 5 + i * 3) % 4]
+_RATINGS = Ratings.from_triples(*zip(*_CELLS, strict=True), [1 + at % 5 for at in range(len(_CELLS))])
+_PROMISE = Guarantee(epsilon=4, delta=1e-6)
+_HONEST_KEY = Ed25519PrivateKey.from_private_bytes(b"honest party's key, not a secret")
+_FORGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"forger's key, which is no secret")
+_KEY_FILE = "honest.pub"
+_TERMS = (
+    "epsilon", "nominal_epsilon", "delta", "unit", "bounds", "calibration", "noise", "steps", "strategy", "users",
+    "dim", "items", "input", "guide", "ledger", "dim_chosen_by", "software",
+)  # fmt: skip
+"""Fields of a certificate that others follow from."""
+_CHOICES = (
+    "rating",
+    "user",
+    "exact",
+    "paper",
+    "secret",
+    "seeded",
+    "none",
+    "jlt",
+    "sjlt",
+    "spectral",
+    "declared",
+    "\x1b[2J",
+)
+_TESTS = Path(__file__).parents[1]
+
+
+def _seeded_noise() -> AbstractContextManager[Any]:
+    """Let the noise of private releases be drawn from a seed: every run has the same ones."""
+    return patch.object(sys.modules["pricdr.publish"], "Secret", lambda: nullcontext(Simulation(7)))
+
+
+def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:
+    return publish(_RATINGS, promise, strategy=strategy, **{"users": _USERS, **more})
+
+
+def make_seeds(folder: Path) -> list[Seed]:
+    """One release of every strategy, unit, calibration and source of noise, and those of earlier schema versions."""
+    features = ItemFeatures.of_tags(_ITEMS, [("even",) if at % 2 else ("odd", "war") for at in range(len(_ITEMS))])
+    user = Guarantee(epsilon=4, delta=1e-6, unit="user")
+    with _seeded_noise(), repeatable():
+        jlt = _published(JLT(dim=4))
+        ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=9, delta=1e-6))
+        guide = _published(Spectral(dim=6))
+        releases = {
+            "jlt": jlt,
+            "signed": jlt,
+            "seeded": _published(JLT(dim=4), insecure_seed=7),
+            "noiseless": _published(JLT(dim=4), insecure_no_noise=True),
+            "sjlt": _published(SJLT(dim=4), items=_ITEMS),
+            "spectral": guide,
+            "learnt from all": _published(Spectral(dim=6, learn_from="all"), users=_USERS[:8]),
+            "guided": _published(Guided(guide=guide, dim=6)),
+            "features": _published(Features(features=features, dim=2)),
+            "user": _published(JLT(dim=4), user, bounds=Bounds(clip=3.0)),
+            "user spectral": _published(Spectral(dim=6), user, bounds=Bounds(clip=3.0)),
+            "values": _published(JLT(dim=4), bounds=Bounds(rating_bound=5.0, rating_step=0.5)),
+            "ledger": _published(JLT(dim=4), ledger=ledger),
+            "ledger again": _published(SJLT(dim=4), ledger=ledger),
+            "automatic": _published(JLT(dim=None)),
+            "paper": _published(JLT(dim=4), calibration=Calibration.PAPER),
+        }
+    for name, release in releases.items():
+        release.save(folder / name, signing_key=_HONEST_KEY if name == "signed" else None)
+    earlier = [path.parent for path in sorted(_TESTS.glob(f"version*/*/{CERTIFICATE}"))]
+    seeds = [_seed(folder / name, name) for name in releases]
+    return [*seeds, *(_seed(path, f"{path.parent.name} {path.name}") for path in earlier)]
+
+
+def _seed(path: Path, name: str) -> Seed:
+    files = {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+    return Seed(name, files, Certificate.from_bytes(files[CERTIFICATE]))
+
+
+def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
+    """Change the certificate, the matrix, the README, bytes of any file or the set of files; then mostly reseal."""
+    files: dict[str, Any] = dict(seed.files)
+    for _ in range(rng.choice((1, 1, 1, 2))):
+        draw = rng.randrange(10)
+        if draw < 4:
+            files[CERTIFICATE] = _changed_certificate(rng, files[CERTIFICATE], other)
+        elif draw < 8:
+            files[MATRIX] = mutate_matrix(rng, seed.files[MATRIX], other.files[MATRIX])
+        else:
+            name = rng.choice(sorted(files))
+            files[name] = mutate_bytes(rng, files[name], other.files.get(name, b""))
+    if rng.random() < 0.85:
+        _reseal(rng, files)
+    return mutate_folder(rng, files) if rng.random() < 0.06 else files
+
+
+def _changed_certificate(rng: Random, raw: bytes, other: Seed) -> bytes:
+    try:
+        content = json.loads(raw)
+    except ValueError:
+        return raw
+    if isinstance(content, dict) and rng.random() < 0.4:
+        return _reissued(rng, content)
+    return json_bytes(rng, mutate_json(rng, content, json.loads(other.files[CERTIFICATE])), indent=2) + b"\n"
+
+
+def _reissued(rng: Random, content: Any) -> bytes:
+    """Change what is declared, and have everything that follows from it written by the product itself."""
+    leaves = [path for path in paths(content) if not isinstance(at_path(content, path), dict | list)]
+    places = [path for path in leaves if path[0] in _TERMS]
+    for path in rng.sample(places, min(len(places), rng.choice((1, 1, 2)))):
+        inner, value = at_path(content, path[:-1]), at_path(content, path)
+        if isinstance(value, float):
+            inner[path[-1]] = rng.choice((nudge(rng, value), nudge(rng, value), rng.choice(NUMBERS)))
+        elif isinstance(value, int) and not isinstance(value, bool):
+            inner[path[-1]] = rng.choice((nudge(rng, value), 1, 1 << 20, 2**31))
+        else:
+            inner[path[-1]] = rng.choice((*_CHOICES, None))
+    draw = rng.random()
+    if draw < 0.15:
+        content["software"] = rng.choice(TEXTS)
+    elif draw < 0.3 and isinstance(content.get("input"), dict):
+        content["input"]["filtered_by"] = rng.choice(TEXTS)
+    elif draw < 0.6:
+        _scale_noise(content, rng.choice((0.5, 0.9, 1 - 1e-6, 1 + 1e-6, 1.01, 1.1, 2.0, 1e6, 1e-6)))
+    try:
+        certificate = issue(Terms.of(Certificate.model_validate(_without_digest(content))))
+    except (ValueError, TypeError, AttributeError, ArithmeticError, AssertionError, PriCDRError):
+        return _text(content)
+    return certificate.to_bytes()
+
+
+def _scale_noise(content: Any, factor: float) -> None:
+    """State more noise, or less, than was drawn, on a grid that fits."""
+    for path in paths(content):
+        if path[-1] in ("sigma", "grid") and isinstance(value := at_path(content, path), float):
+            at_path(content, path[:-1])[path[-1]] = value * factor
+
+
+def _reseal(rng: Random, files: dict[str, Any]) -> None:
+    """Do what any forger can: hashes, digest, a README that fits the certificate, a signature of their own."""
+    try:
+        content = json.loads(files[CERTIFICATE])
+        content.pop("digest", None)
+        content["signed_by"] = public_text(_FORGERS_KEY.public_key()) if content.get("signed_by") else None
+        if rng.random() < 0.97:
+            files[README] = readme(Certificate.model_validate(content)).encode()
+    except (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, PriCDRError):
+        content = None  # not a certificate any more; hash what there is
+    try:
+        content = json.loads(files[CERTIFICATE]) if content is None else content
+        content.pop("digest", None)
+        content["files"] = {name: hashlib.sha256(files[name]).hexdigest() for name in (MATRIX, README)}
+        digest = hashlib.sha256(_text(content)).hexdigest()
+        files[CERTIFICATE] = _text({**content, "digest": digest})
+    except (ValueError, TypeError, AttributeError):
+        return
+    if content.get("signed_by"):
+        files[SIGNATURE] = sign(_FORGERS_KEY, files[CERTIFICATE])
+    else:
+        files.pop(SIGNATURE, None)
+
+
+def _without_digest(content: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in content.items() if name != "digest"}
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogatepass")
+
+
+def judge(folder: Path, seed: Seed, files: Files) -> None:
+    """Verify as anybody would, look at what ``inspect`` prints, and hold the promise to the formula."""
+    key = folder.with_name(_KEY_FILE)
+    if not key.exists():
+        key.write_bytes(_HONEST_KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    try:
+        vouched = verify(folder, public_key=key)
+    except PriCDRError:
+        vouched = None
+    if vouched is not None:
+        require(dict(files) == dict(seed.files), "a changed release under the honest signature")
+    release = verify(folder)
+    certificate = release.certificate
+    with redirect_stdout(io.StringIO()) as shown:
+        inspect(folder)
+    unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
+    require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
+    _require_rows(release)
+    _require_promise(certificate)
+    _require_no_more(certificate, seed.meaning)
+
+
+def _require_rows(release: Release) -> None:
+    certificate = release.certificate
+    require(release.matrix.shape == (certificate.users, certificate.dim), "a matrix of another shape than certified")
+    require(np.isfinite(release.matrix).all(), "a matrix with numbers that are not finite")
+    require_ids("user", release.users)
+
+
+def _require_promise(c: Certificate) -> None:
+    require(c.private == (c.noise.source == "secret"), "a release is private exactly where its noise was secret")
+    require(math.isfinite(c.delta) and 0 < c.delta < 1, "a delta that is none")
+    if c.noise.source == "none":
+        require(c.epsilon is None and c.sigma == 0, "an epsilon without noise")
+        return
+    if c.epsilon is None or not 0 < c.epsilon < math.inf:
+        raise Wrong(f"noise without a finite epsilon: {c.epsilon}")
+    largest = 2 * (c.bounds.clip or 0.0) if c.unit == "user" else c.bounds.rating_bound
+    if c.strategy.name in ("jlt", "sjlt", "features"):
+        require(c.sensitivity >= largest * (1 - 1e-9), f"a sensitivity below the bounds: {c.sensitivity} {largest}")
+    mu = _least_mu(c)
+    require(c.mu is not None and c.mu >= mu * (1 - 1e-9), f"a mu below its steps: {c.mu} {mu}")
+    for epsilon, delta in [(c.epsilon, c.delta), *((p.epsilon, p.delta) for p in c.epsilon_at_delta)]:
+        if epsilon is not None:
+            needed = _log_delta(epsilon * (1 + 1e-6), mu)
+            require(needed <= math.log(delta) + 1e-6, f"a promise beyond its noise: {epsilon} {delta} at mu {mu}")
+
+
+def _least_mu(c: Certificate) -> float:
+    """μ of the group that pays most, without roundings: at least this much was spent."""
+    if not c.steps:
+        return c.sensitivity / c.sigma
+    payers = {step.payer for step in c.steps}
+    return max(math.hypot(*(s.sensitivity / s.sigma for s in c.steps if s.payer == payer)) for payer in payers)
+
+
+def _log_delta(epsilon: float, mu: float) -> float:
+    """log δ of a Gaussian mechanism: Φ(μ/2 - ε/μ) - e^ε Φ(-μ/2 - ε/μ)."""
+    first, second = float(log_ndtr(mu / 2 - epsilon / mu)), epsilon + float(log_ndtr(-mu / 2 - epsilon / mu))
+    return first + math.log(-math.expm1(second - first)) if second < first else -math.inf
+
+
+_DECLARED = ("unit", "strategy", "bounds", "noise", "calibration", "users", "items", "dim", "sigma", "grid")
+
+
+def _require_no_more(c: Certificate, honest: Certificate) -> None:
+    """Where everything that was declared is the same, so is what follows, but for a weaker promise."""
+    same = all(getattr(c, name) == getattr(honest, name) for name in _DECLARED)
+    if not same or [s.sigma for s in c.steps] != [s.sigma for s in honest.steps]:
+        return
+    require(c.private == honest.private, "private where the original is not")
+    if c.epsilon is not None and honest.epsilon is not None and c.delta <= honest.delta:
+        require(c.epsilon >= honest.epsilon * (1 - 1e-6), f"a smaller epsilon than the original's: {c.epsilon}")
+
+
+KIND = Kind(make_seeds, mutate, judge)

@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pricdr.errors import InputError, PriCDRError, printable
+from pricdr.untrusted.opening import EXPANSION_FROM, LARGEST_EXPANSION
 
 LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
-LARGEST_EXPANSION = 200
-"""How many times its own size data may unpack to, once past ``EXPANSION_FROM`` bytes; gzip reaches 1032."""
-EXPANSION_FROM = 64 << 20
 
 _BLOCK = 1 << 20
 _SIP = 1 << 10

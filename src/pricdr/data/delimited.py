@@ -46,7 +46,7 @@ def read_delimited(
     r"""The user, item and rating columns of a delimited text file, all as text, byte for byte.
 
     >>> table = read_delimited(Path("r.csv"), b'user,item\n007,"a,b"\n', CSV, None, need_rating=False)
-    >>> table.take("user").to_list(), table.take("item").to_list()
+    >>> table.take_ids("user").names.to_list(), table.take_ids("item").names.to_list()
     (['007'], ['a,b'])
     """
     if len(dialect.separator) > 1:

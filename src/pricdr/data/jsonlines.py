@@ -23,7 +23,7 @@ def read_json_lines(file: Path, content: bytes, columns: Columns | None, *, need
     r"""The user, item and rating of every line; the names are looked up in the first object.
 
     >>> table = read_json_lines(Path("r.jsonl"), b'{"user_id": 7, "asin": "x"}\n', None, need_rating=False)
-    >>> table.take("user").to_list(), table.take("item").to_list()
+    >>> table.take_ids("user").names.to_list(), table.take_ids("item").names.to_list()
     (['7'], ['x'])
     """
     lines: list[int] = []

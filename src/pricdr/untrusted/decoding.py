@@ -16,13 +16,11 @@ import polars as pl
 
 from pricdr.untrusted.footers import Footer, LayoutError, read_footer
 from pricdr.untrusted.layout import Weight, account, require_fitting
-from pricdr.untrusted.opening import read_all
+from pricdr.untrusted.opening import EXPANSION_FROM, LARGEST_EXPANSION, read_all
 
 Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Report: TypeAlias = dict[str, Any]
 
-_EXPANSION_FROM: Final = 64 << 20
-_LARGEST_EXPANSION: Final = 200
 _PER_ROW: Final = 64
 """Bytes that decoding takes for a row, at the least: an id is 16, its code and its place in a sort as much again."""
 
@@ -109,14 +107,13 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
 def _need(footer: Footer, size: int, most: int) -> int:
     """How much memory decoding may take; refused where that is more than there is, or than such a file can hold."""
     unpacked = max(footer.unpacked, footer.rows * 8)
-    if unpacked > _EXPANSION_FROM and unpacked > _LARGEST_EXPANSION * size:
-        raise RefusedError(f"it unpacks to more than {_LARGEST_EXPANSION} times its size: a compression bomb")
-    need = (128 << 20) + 4 * unpacked + footer.rows * _PER_ROW
+    if unpacked > EXPANSION_FROM and unpacked > LARGEST_EXPANSION * size:
+        raise RefusedError(f"it unpacks to more than {LARGEST_EXPANSION} times its size: a compression bomb")
+    need = 4 * unpacked + footer.rows * _PER_ROW
     if need > most:
-        raise RefusedError(
-            f"decoding {footer.rows:,} rows may take {need / 2**30:,.1f} GiB, {most / 2**30:,.1f} may be"
-        )
-    return need
+        may_be = f"{most / 1e9:,.1f} GB may be"
+        raise RefusedError(f"decoding {footer.rows:,} rows may take {need / 1e9:,.1f} GB of memory, {may_be}")
+    return need + (128 << 20)
 
 
 def _kind(dtype: pl.DataType) -> str:

@@ -8,8 +8,13 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from pricdr.errors import InputError, PriCDRError, printable
+
+LARGEST_EXPANSION: Final = 200
+"""How many times its own size data may unpack to, once past ``EXPANSION_FROM`` bytes; gzip reaches 1032."""
+EXPANSION_FROM: Final = 64 << 20
 
 
 class Folder:
@@ -59,16 +64,16 @@ class Folder:
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._descriptor)
         except FileNotFoundError as refused:
-            raise self._error(f"{name} is missing") from refused
+            raise self._error(f"{self.path / name} is missing") from refused
         except OSError as refused:
             reason = "it is a link" if self._is_link(name) else refused.strerror
-            raise self._error(f"{name} cannot be read: {reason}") from refused
+            raise self._error(f"{self.path / name} cannot be read: {reason}") from refused
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise self._error(f"{name} is no file")
+                raise self._error(f"{self.path / name} is no file")
             if found.st_size > limit:
-                raise self._error(f"{name} has {found.st_size:,} bytes, {limit:,} are allowed")
+                raise self._error(f"{self.path / name} has {found.st_size:,} bytes, {limit:,} are allowed")
             yield descriptor
         finally:
             os.close(descriptor)
@@ -78,7 +83,7 @@ class Folder:
         with self.file(name, limit=limit) as descriptor:
             content = read_all(descriptor, limit + 1)
         if len(content) > limit:
-            raise self._error(f"{name} has grown beyond {limit:,} bytes while it was read")
+            raise self._error(f"{self.path / name} has grown beyond {limit:,} bytes while it was read")
         return content
 
     def _is_link(self, name: str) -> bool:

@@ -1,0 +1,103 @@
+"""Floors and ceilings for released matrices: honest noise passes at the stated rate, too little noise does not."""
+
+import numpy as np
+import pytest
+
+from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Spectral, Unit, publish
+from pricdr import matrix_check as checked
+from pricdr.errors import VerificationError
+
+pytestmark = pytest.mark.statistical
+STEPS = 1024
+SHAPES = [(1, 1), (2, 1), (50, 1), (50, 2), (400, 3), (3, 40), (1, 300), (200, 8)]
+
+
+def _noise(rng, shape):
+    return (np.rint(rng.standard_normal(shape) * STEPS) / STEPS).astype(np.float32)
+
+
+def _refused(values, sigma=1.0) -> bool:
+    try:
+        checked._check_floors(checked._Block(values, sigma / STEPS, sigma, 1e9))
+    except VerificationError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("signal", [0.0, 0.3, 5.0])
+def test_each_floor_refuses_honest_noise_as_often_as_it_may(monkeypatch, any_seed, shape, signal):
+    """At an error rate that can be seen: one per cent for each level of a floor instead of 10^-12."""
+    alpha, trials = 0.01, 1500
+    monkeypatch.setattr(checked, "_ALPHA", alpha)
+    rng = np.random.default_rng([any_seed, *shape])
+    under = (signal * rng.standard_normal(shape)).astype(np.float32)
+    refused = sum(_short_rows(_noise(rng, shape) + under) for _ in range(trials))
+    most = alpha * (len(checked._LEVELS) + 1)
+    assert refused <= trials * most + 4 * (trials * most) ** 0.5
+
+
+def _short_rows(values) -> bool:
+    return checked._too_short((values.astype(np.float64) ** 2).sum(axis=1), values.shape[1], 0.5 / STEPS)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_honest_noise_passes(any_seed, shape):
+    rng = np.random.default_rng([any_seed, *shape])
+    assert not any(_refused(_noise(rng, shape)) for _ in range(300))
+
+
+@pytest.mark.parametrize(
+    ("shape", "left"), [((200, 8), 0.7), ((50, 8), 0.5), ((1000, 2), 0.75), ((3, 300), 0.7)], ids=str
+)
+def test_less_noise_than_stated_is_refused(any_seed, shape, left):
+    rng = np.random.default_rng([any_seed, *shape])
+    assert all(_refused((left * _noise(rng, shape)).astype(np.float32)) for _ in range(50))
+
+
+def test_less_noise_in_one_column_or_row_is_refused(any_seed):
+    rng = np.random.default_rng(any_seed)
+    quiet = _noise(rng, (500, 8))
+    quiet[:, 3] *= 0.5
+    assert _refused(quiet)
+    quiet = _noise(rng, (500, 64))
+    quiet[7] *= 0.2
+    assert _refused(quiet)
+
+
+def test_a_signal_does_not_hide_that_rows_are_copies(any_seed):
+    rng = np.random.default_rng(any_seed)
+    rows = 10 * rng.standard_normal((250, 8)) + _noise(rng, (250, 8))
+    assert _refused(np.repeat(rows, 2, axis=0).astype(np.float32))
+    assert _refused(np.concatenate([rows, rows]).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "unit", "bounds"),
+    [
+        (JLT(dim=8), Unit.RATING, Bounds()),
+        (JLT(dim=1), Unit.RATING, Bounds()),
+        (SJLT(dim=2), Unit.RATING, Bounds(rating_bound=5)),
+        (Spectral(dim=4), Unit.RATING, Bounds()),
+        (Spectral(dim=4), Unit.USER, Bounds(clip=3.0)),
+        (JLT(dim=3), Unit.USER, Bounds(clip=3.0)),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("epsilon", [0.1, 4, 60])
+def test_what_publish_makes_passes(strategy, unit, bounds, epsilon):
+    """Every kind of release, from nothing but noise to hardly any; the heaviest users are at the ceiling's side."""
+    users = [f"u{at}" for at in range(40)]
+    pairs = [(user, f"i{item}") for at, user in enumerate(users) for item in range(at)]
+    ratings = Ratings.from_triples(*map(list, zip(*pairs, strict=True)), [5.0] * len(pairs))
+    items = [f"i{item}" for item in range(40)]
+    for _ in range(5):
+        release = publish(
+            ratings,
+            Guarantee(epsilon=epsilon, delta=1e-6, unit=unit),
+            strategy=strategy,
+            users=users,
+            items=items,
+            bounds=bounds,
+        )
+        checked.check_matrix(release.matrix, release.certificate)

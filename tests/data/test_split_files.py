@@ -50,6 +50,16 @@ def test_the_folder_holds_what_the_design_says(folder):
     assert about["strata"] == {**expected, "not_evaluated": load_split(folder).not_evaluated}
 
 
+def change(folder, **changes):
+    about = json.loads((folder / "split.json").read_text())
+    (folder / "split.json").write_text(json.dumps({**about, **changes}))
+
+
+def twice(path):
+    frame = pl.read_parquet(path)
+    pl.concat([frame, frame]).write_parquet(path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -59,6 +69,16 @@ def test_the_folder_holds_what_the_design_says(folder):
         (lambda f: (f / "negatives.parquet").unlink(), "no such file"),
         (lambda f: pl.read_parquet(f / "train.parquet").head(9).write_parquet(f / "train.parquet"), "not the one"),
         (lambda f: pl.read_parquet(f / "negatives.parquet")[1:].write_parquet(f / "negatives.parquet"), "same number"),
+        (lambda f: pl.read_parquet(f / "negatives.parquet")[:0].write_parquet(f / "negatives.parquet"), "same number"),
+        (lambda f: change(f, seed=2**70), "seed must be"),
+        (lambda f: change(f, seed="1"), "seed must be"),
+        (lambda f: change(f, users=["a", "a"]), "must be distinct"),
+        (lambda f: change(f, users=["a\x1b[2J"]), "control characters"),
+        (lambda f: change(f, users=[1, 2]), "must be text"),
+        (lambda f: change(f, strata={"not_evaluated": -1}), "whole number"),
+        (lambda f: change(f, strata=[]), "can be read"),
+        (lambda f: (f / "split.json").write_text("[" * 100_000), "can be read"),
+        (lambda f: twice(f / "test.parquet"), "same number"),
     ],
 )
 def test_a_spoilt_split_is_refused_in_one_line(folder, spoil, message):

@@ -6,11 +6,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from pricdr.data.ids import Ids, require_ids
 from pricdr.data.parquet import read_columns, write_ratings
-from pricdr.data.ratings import Ids, IntArray, Ratings
+from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.readers import read
 from pricdr.data.splits import HeldOut, Split, official
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError, require_seed
+from pricdr.memory import memory_limit
+from pricdr.untrusted.opening import Folder
 
 _PARTS = ("validation", "test")
 
@@ -41,12 +44,20 @@ def save_split(split: Split, folder: Path) -> None:
 
 def load_split(folder: Path) -> Split:
     """The split in ``folder``; :class:`InputError` where it is none, or was changed."""
-    if not (folder / "split.json").is_file():
-        raise InputError(f"{folder} is not a split: there is no split.json in it (pricdr split makes one)")
+    with Folder.opened(folder, "a split") as opened:
+        if not opened.holds("split.json"):
+            raise InputError(f"{folder} is not a split: there is no split.json in it (pricdr split makes one)")
+        raw = opened.read("split.json", limit=memory_limit() // 8)
     try:
-        about = json.loads((folder / "split.json").read_text(encoding="utf-8"))
-        users, items, seed = tuple(about["users"]), tuple(about["items"]), about["seed"]
-        strata, stated = about["strata"], about["fingerprint"]
+        about = json.loads(raw)
+        users, items = require_ids("user", about["users"]), require_ids("item", about["items"])
+        seed, left_out, stated = about["seed"], about["strata"]["not_evaluated"], about["fingerprint"]
+        if seed is not None:  # none where the authors made the split
+            require_seed(seed=seed)
+        if type(left_out) is not int or left_out < 0:
+            raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
+    except (InputError, ParameterError) as error:
+        raise InputError(f"{folder / 'split.json'}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
     train = read(folder / "train.parquet").ratings.select(users, items)
@@ -56,7 +67,7 @@ def load_split(folder: Path) -> Split:
     empty = np.diff(train.matrix.indptr) == 0
     cold = np.zeros(len(users), dtype=bool)
     cold[test.users] = empty[test.users]
-    return Split(train, validation, test, cold, seed, strata["not_evaluated"])
+    return Split(train, validation, test, cold, seed, left_out)
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
@@ -90,10 +101,12 @@ def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
     rows = _positions(path, "user", users, negatives["user"].to_list())
     columns = _positions(path, "item", items, negatives["item"].to_list())
     each, rest = divmod(len(rows), max(1, len(at)))
-    if rest or not set(rows.tolist()) <= set(order):
+    if (len(at) and not each) or rest or len(order) != len(at) or not set(rows.tolist()) <= set(order):
         raise InputError(f"{folder / 'negatives.parquet'} does not hold the same number for every user of {name}")
     grouped = np.argsort([order[row] for row in rows.tolist()], kind="stable")
-    return HeldOut(at, _positions(path, "item", items, pairs["item"].to_list()), columns[grouped].reshape(-1, each))
+    return HeldOut(
+        at, _positions(path, "item", items, pairs["item"].to_list()), columns[grouped].reshape(len(at), each)
+    )
 
 
 def _named(ids: Ids, positions: IntArray) -> pl.Series:

@@ -314,6 +314,14 @@ def test_what_certified_noise_makes_impossible_is_refused(folder, name):
     assert "the matrix" in refused(folder)
 
 
+def test_a_signalling_nan_is_refused_without_a_warning(folder):
+    frame = pl.read_parquet(folder / "release.parquet")
+    matrix = np.array(frame["vector"].to_numpy())
+    matrix.view(np.uint32)[2, 3] = 0x7F800001
+    rewrite(folder, pl.DataFrame({"user": frame["user"], "vector": pl.Series(matrix)}))
+    assert "not a finite number" in refused(folder)
+
+
 def test_declared_items_and_clips_bound_the_rows(tmp_path):
     ratings = Ratings.from_triples(USERS[:2], ["x", "y"])
     listed = publish(ratings, PROMISE, strategy=JLT(dim=8), users=USERS, items=["x", "y"]).save(tmp_path / "listed")

@@ -70,9 +70,9 @@ def _stretches(values: Float32Array) -> Iterator[Float64Array]:
 
 
 def _check_grid(block: _Block) -> None:
+    if not np.isfinite(block.values).all():  # before any conversion: a signalling nan would warn there
+        raise VerificationError("the matrix holds a value that is not a finite number")
     for rows in _stretches(block.values):
-        if not np.isfinite(rows).all():
-            raise VerificationError("the matrix holds a value that is not a finite number")
         steps = rows / block.grid
         # float32 keeps 24 bits: a multiple of the grid stays within 2^-23 of a whole number, relatively
         if (np.abs(steps - np.rint(steps)) > np.abs(steps) * 2.0**-22).any():

@@ -165,7 +165,7 @@ class _Arrays:
         try:
             self._left: Arrays = load(content)
         except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the others: a type that numpy has not
-            raise InputError(str(error)) from error
+            raise InputError(f"{error!s:.200}") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._left

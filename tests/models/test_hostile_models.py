@@ -220,6 +220,7 @@ def header(size, content=b"{}"):
         header(1 << 17, b" " * (1 << 17)),
         header(2),
         header(100_000, b"[" * 100_000),
+        header(2009, b'{"a": "' + b"x" * 2000 + b'"}'),
         lambda file: file.write_bytes(file.read_bytes() + b"more"),
         lambda file: (file.unlink(), file.mkdir()),
         lambda file: (file.unlink(), os.mkfifo(file)),

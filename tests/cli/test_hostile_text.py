@@ -1,10 +1,13 @@
 """Text from outside is shown, never obeyed: no colours, no cursor, no lines of its own, no turned writing."""
 
+import ast
 import io
 from contextlib import redirect_stderr
+from pathlib import Path
 
 import pytest
 
+import pricdr.cli
 from pricdr import verify
 from pricdr.cli.console import fail, progress_bar, say, warn, working
 from pricdr.disclosure import Section
@@ -44,6 +47,17 @@ def test_nothing_from_outside_begins_a_line_of_its_own(capsys):
     out, err = capsys.readouterr()
     assert out == "name\\u000averified: all is well\n"
     assert err == "warning: name\\u000d\\u000aok: trust me\n"
+
+
+@pytest.mark.parametrize("path", sorted(Path(pricdr.cli.__file__).parent.glob("*.py")), ids=lambda path: path.stem)
+def test_lines_of_our_own_are_given_one_by_one(path):
+    """A line break inside an argument would be shown as code writes it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"say", "warn"}:
+            given = [argument.value if isinstance(argument, ast.Starred) else argument for argument in node.args]
+            literal = [part for argument in given if not isinstance(argument, ast.Call) for part in ast.walk(argument)]
+            texts = [part.value for part in literal if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+            assert not any("\n" in text for text in texts), f"line {node.lineno}"
 
 
 def test_a_sign_of_life_shows_names_as_they_are(terminal):

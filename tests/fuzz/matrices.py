@@ -48,7 +48,7 @@ def _values(rng: Random, frame: pl.DataFrame) -> pl.DataFrame:
     row[rng.randrange(len(row))] = rng.choice((*_NUMBERS, None))
     rows[rng.randrange(len(rows))] = row if rng.random() < 0.95 else None
     if rng.random() < 0.1:
-        rows = [[value and value * 0.5 for value in row or []] for row in rows]
+        rows = [row and [value and value * 0.5 for value in row] for row in rows]
     return frame.with_columns(pl.Series("vector", rows, dtype=frame["vector"].dtype))
 
 

@@ -178,7 +178,7 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
     ((name, content),) = files.items()
     reading = read(folder / name, threshold=3.0 if len(content) % 2 and seed.name != _NO_RATINGS else None)
     ratings = reading.ratings
-    require(len(ratings) > 0, "ratings without any")
+    require(len(ratings) > 0 or ratings.threshold is not None, "ratings without any")
     require(ratings.matrix.shape == (len(ratings.users), len(ratings.items)), "a matrix of another shape")
     require(np.isfinite(ratings.matrix.data).all(), "ratings that are not finite")
     require(reading.rating_range is None or np.isfinite(reading.rating_range).all(), "a range that is not finite")

@@ -184,8 +184,8 @@ def _read(kind: type[_LineT], raw: bytes) -> _LineT:
         line = kind.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _FlawError(f"cannot be: {where + ': ' if where else ''}{first['msg']}") from error
+        where = ".".join(map(str, first["loc"]))[:60]
+        raise _FlawError(f"cannot be: {where + ': ' if where else ''}{first['msg']:.100}") from error
     if _encode(line) != raw + b"\n":  # a key twice, a NaN, a number spelt otherwise, a carriage return
         raise _FlawError("is not spelt as ledgers are written")
     return line

@@ -24,7 +24,7 @@ Refuse: TypeAlias = Callable[[str], PriCDRError]
 """From what is wrong to the error that says of which file."""
 
 _SECONDS: Final = 30
-_BYTES_A_SECOND: Final = 4 << 20
+_BYTES_A_SECOND: Final = 1 << 20
 
 
 class As(StrEnum):

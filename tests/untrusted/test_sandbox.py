@@ -241,3 +241,12 @@ def test_a_bomb_of_rows_is_refused_before_it_is_decoded(tmp_path):
     assert path.stat().st_size < 100_000
     with pytest.raises(InputError, match="a compression bomb"):
         read(path)
+
+
+def test_a_footer_of_millions_of_empty_structs_is_refused(tmp_path):
+    """A byte each in the file, a hundred in memory."""
+    path = tmp_path / "r.parquet"
+    many = b"\xb9\xfc" + b"\x80\x80\x80\x18" + bytes(3 << 24) + b"\0"  # field 11: a list of 3 * 2^24 structs
+    path.write_bytes(b"PAR1" + many + len(many).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(InputError, match="more than 2,097,152 values"):
+        read(path)

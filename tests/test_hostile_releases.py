@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ import pytest
 from pricdr import JLT, Guarantee, Ratings, publish, verify
 from pricdr.certificate import _digest
 from pricdr.errors import VerificationError
+from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Spectral
 from pricdr.untrusted.decoding import RefusedError, _require_used
 from pricdr.untrusted.footers import LayoutError, Leaf
@@ -294,6 +296,18 @@ def test_an_extra_file_of_any_kind_is_refused(folder):
     (folder / "sub").rmdir()
     (folder / "a\x1b[2J\n.txt").touch()
     assert "does not belong" in refused(folder)
+
+
+@pytest.mark.parametrize("words", ["![](http://e.vil/a)", "<b>PRIVATE</b>", "2026-01-01T00:00:00+00:00 PRIVATE", "today"])
+def test_the_time_of_a_spend_is_a_time(tmp_path, monkeypatch, words):
+    """It is repeated in README.md, which people read with the images and links that are in it."""
+    ledger = Ledger.create(tmp_path / "budget.jsonl", PROMISE)
+    ratings = Ratings.from_triples(USERS[:2], ["x", "y"])
+    honest = publish(ratings, Guarantee(epsilon=1, delta=1e-6), users=USERS, ledger=ledger)
+    verify(honest.save(tmp_path / "honest"))
+    account = honest.certificate.ledger.model_copy(update={"recorded": words})
+    forged = replace(honest, certificate=honest.certificate.model_copy(update={"ledger": account}))
+    assert "ledger.recorded" in refused(forged.save(tmp_path / "forged"))
 
 
 # Memory

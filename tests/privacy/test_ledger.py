@@ -167,8 +167,13 @@ def test_no_such_file_is_said(tmp_path):
         Ledger(tmp_path / "nowhere").read()
     with pytest.raises(InputError, match="cannot read ledger"):
         spend(Ledger(tmp_path / "nowhere"), 0.1)
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="is not a ledger"):
         Ledger(tmp_path).read()
+
+
+def test_a_device_without_an_end_is_no_ledger():
+    with pytest.raises(InputError, match="/dev/zero is not a ledger: it is no regular file"):
+        Ledger("/dev/zero").read()
 
 
 def test_a_pipe_is_no_ledger_and_no_reason_to_wait(tmp_path):

@@ -172,7 +172,7 @@ class Ledger:
             if status.st_nlink > 1:  # replacing one name would leave the others with the old balance: a second budget
                 names = f"{self.path} has {status.st_nlink} names (hard links)"
                 raise InputError(f"{names}: a ledger must have one, or it counts twice")
-            if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o222:  # a rename would not ask
+            if not status.st_mode & 0o222:  # a rename would not ask
                 raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) if it may be spent from")
             yield descriptor
 
@@ -185,6 +185,8 @@ class Ledger:
             except OSError as error:
                 raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
             try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device may have no end
+                    raise InputError(f"{self.path} is not a ledger: it is no regular file")
                 if lock:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     if not _still_current(descriptor, self.path):

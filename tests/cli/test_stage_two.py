@@ -125,6 +125,13 @@ def test_a_resumed_run_ends_with_the_same_model(parties, tmp_path, monkeypatch):
     assert run([*fixed, "--out", str(tmp_path / "killed")]) == 130
     monkeypatch.undo()
     assert not (tmp_path / "killed").exists()
+    log, elsewhere = tmp_path / ".killed.training" / "log.jsonl", tmp_path / "elsewhere"
+    log.rename(elsewhere)
+    log.symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    assert run([*fixed, "--out", str(tmp_path / "killed"), "--resume"]) == 2, "a log must not lead anywhere else"
+    assert elsewhere.read_bytes() == before
+    elsewhere.rename(log)
     assert run([*fixed, "--out", str(tmp_path / "killed"), "--resume"]) == 0
     straight, resumed = ((tmp_path / n / "model.safetensors").read_bytes() for n in ("straight", "killed"))
     assert straight == resumed

@@ -298,8 +298,8 @@ def test_an_extra_file_of_any_kind_is_refused(folder):
     assert "does not belong" in refused(folder)
 
 
-@pytest.mark.parametrize("words", ["![](http://e.vil/a)", "<b>PRIVATE</b>", "2026-01-01T00:00:00+00:00 PRIVATE", "today"])
-def test_the_time_of_a_spend_is_a_time(tmp_path, monkeypatch, words):
+@pytest.mark.parametrize("words", ["![](http://e.vil/a)", "<b>PRIVATE</b>", "2026-01-01T00:00:00+00:00 ok", "today"])
+def test_the_time_of_a_spend_is_a_time(tmp_path, words):
     """It is repeated in README.md, which people read with the images and links that are in it."""
     ledger = Ledger.create(tmp_path / "budget.jsonl", PROMISE)
     ratings = Ratings.from_triples(USERS[:2], ["x", "y"])

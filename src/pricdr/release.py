@@ -111,7 +111,7 @@ class Release:
         public_key: str | os.PathLike[str] | None = None,
         allow_unverified: bool = False,
     ) -> "Release":
-        """The release in ``folder``, after :func:`verify`; ``allow_unverified`` reads one that fails it, without a key."""
+        """The release in ``folder``, after :func:`verify`; ``allow_unverified`` reads one that fails, by no key."""
         if not allow_unverified:
             return verify(folder, public_key=public_key)
         if public_key is not None:  # else a caller who pins a key would believe that it was asked for

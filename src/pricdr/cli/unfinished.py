@@ -9,7 +9,6 @@ from typing import Final
 from pricdr.cli.console import warn
 from pricdr.errors import InputError, OutputError
 
-
 _LONGEST_RUN: Final = 1000
 """Characters that say whose training it is."""
 

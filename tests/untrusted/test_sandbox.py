@@ -157,6 +157,21 @@ def test_a_forked_process_has_a_host_of_its_own(file):
     assert sandbox._host.process.pid == before
 
 
+def test_a_process_forked_while_a_host_is_started_does_not_hang(file):
+    with sandbox._lock:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            signal.alarm(20)
+            try:
+                with Parquet.opened(file, InputError) as parquet:
+                    status = 0 if parquet.read(("user", As.TEXT)).rows == 2 else 1
+                sandbox._stop()
+            finally:
+                os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_modules_in_the_working_folder_are_not_imported(file, tmp_path, monkeypatch):
     """A delivery may hold a json.py beside its release, and somebody may verify it from inside."""
     for name in ("json", "resource", "polars", "numpy"):

@@ -33,10 +33,19 @@ except ImportError as error:
 
 FORFEIT: Final = "forfeit"
 """What a line says in place of a strategy where all that was left was given up for a line that was lost."""
-_ONE_AT_A_TIME: Final = threading.Lock()
+_one_at_a_time = threading.Lock()
 """Between the threads of this process; between processes the file's own lock does it."""
 _SLACK: Final = 1e-9
 """Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
+
+
+def _after_fork() -> None:
+    """Begin with a lock that is free: the thread that held it stayed behind in the parent."""
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)
@@ -167,7 +176,7 @@ class Ledger:
 
     @contextmanager
     def _open_to_write(self) -> Iterator[int]:
-        with _ONE_AT_A_TIME, self._open(lock=True) as descriptor:
+        with _one_at_a_time, self._open(lock=True) as descriptor:
             status = os.fstat(descriptor)
             if status.st_nlink > 1:  # replacing one name would leave the others with the old balance: a second budget
                 names = f"{self.path} has {status.st_nlink} names (hard links)"
@@ -194,6 +203,8 @@ class Ledger:
                 yield descriptor
                 return
             finally:
+                if lock:  # said, not left to closing: a process forked meanwhile has the descriptor too
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
 
     def _content(self, descriptor: int) -> bytes:

@@ -76,8 +76,17 @@ class _Host:
             self.process.wait()
 
 
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 _host: _Host | None = None
+
+
+def _after_fork() -> None:
+    """Begin with a lock that is free: the thread that held it stayed behind in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answer, None, None]:

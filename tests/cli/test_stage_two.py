@@ -1,6 +1,7 @@
 """The target party's commands, end to end: two folders that share nothing but the release."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -105,6 +106,14 @@ def test_recommendations_carry_ids_ranks_and_their_basis(models, tmp_path, capsy
     assert frame["rank"].to_list() == [*range(1, 11)] * 2
     assert set(frame.filter(pl.col("user") == "nobody")["basis"]) == {"popularity"}
     assert "1 of 2 users are unknown" in capsys.readouterr().err
+
+
+def test_folders_may_have_any_name(parties, tmp_path):
+    """Not only names in UTF-8."""
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    assert run(["train", str(parties / "split"), "--method", "popularity", "--out", folder]) == 0
+    assert run(["recommend", folder, "--out", f"{folder}.csv"]) == 0
+    assert run(["recommend", folder, "--export", f"{folder}.export"]) == 0
 
 
 def test_a_resumed_run_ends_with_the_same_model(parties, tmp_path, monkeypatch):

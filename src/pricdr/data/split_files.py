@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pricdr.data.parquet import read_columns, write_ratings
+from pricdr.data.parquet import read_columns, write_frame, write_ratings
 from pricdr.data.ratings import Ids, IntArray, Ratings
 from pricdr.data.readers import read
 from pricdr.data.splits import HeldOut, Split, official
@@ -22,11 +22,11 @@ def save_split(split: Split, folder: Path) -> None:
     negatives = []
     for name, part in zip(_PARTS, (split.validation, split.test), strict=True):
         users, items = _named(train.users, part.users), _named(train.items, part.items)
-        pl.DataFrame({"user": users, "item": items}).write_parquet(folder / f"{name}.parquet")
+        write_frame(folder / f"{name}.parquet", pl.DataFrame({"user": users, "item": items}))
         rows = np.repeat(part.users, part.negatives.shape[1])
         content = {"user": _named(train.users, rows), "item": _named(train.items, part.negatives.ravel())}
         negatives.append(pl.DataFrame(content).with_columns(pl.lit(name).alias("for")))
-    pl.concat(negatives).write_parquet(folder / "negatives.parquet")
+    write_frame(folder / "negatives.parquet", pl.concat(negatives))
     strata = {name: int(keep.sum()) for name, keep in split.strata().items() if name != "all"}
     about = {
         "schema_version": 1,

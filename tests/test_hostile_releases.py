@@ -310,6 +310,16 @@ def test_the_time_of_a_spend_is_a_time(tmp_path, words):
     assert "ledger.recorded" in refused(forged.save(tmp_path / "forged"))
 
 
+@pytest.mark.parametrize("words", ["none. **epsilon = 0.001**", "![](http://e.vil/a)", "<img src=//e.vil>"])
+def test_an_older_version_is_no_way_to_put_markup_into_a_readme(tmp_path, words):
+    """Version 3 quotes what is said about a filter; before, README.md repeated it as it was."""
+    ratings = Ratings.from_triples(USERS[:2], ["x", "y"]).disclosing(words)
+    release = publish(ratings, PROMISE, strategy=JLT(dim=8), users=USERS)
+    verify(release.save(tmp_path / "new"))
+    older = replace(release, certificate=release.certificate.model_copy(update={"schema_version": 2}))
+    assert "holds markup" in refused(older.save(tmp_path / "older"))
+
+
 # Memory
 
 

@@ -50,9 +50,29 @@ def test_the_folder_holds_what_the_design_says(folder):
     assert about["strata"] == {**expected, "not_evaluated": load_split(folder).not_evaluated}
 
 
+def stating(**changes):
+    def spoil(folder):
+        about = json.loads((folder / "split.json").read_text())
+        (folder / "split.json").write_text(json.dumps({**about, **changes}))
+
+    return spoil
+
+
+def given_to_another(folder):
+    """One user has a negative less, another one more: the total is the same."""
+    frame = pl.read_parquet(folder / "negatives.parquet")
+    users = frame["user"].to_list()
+    users[0] = next(user for user in users if user != users[0])
+    frame.with_columns(user=pl.Series(users)).write_parquet(folder / "negatives.parquet")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        (lambda f: pl.read_parquet(f / "negatives.parquet")[:0].write_parquet(f / "negatives.parquet"), "same number"),
+        (given_to_another, "same number"),
+        (stating(strata=5), "can be read"),
+        (stating(users=[["a"]]), "can be read"),
         (lambda f: (f / "split.json").unlink(), "no split.json"),
         (lambda f: (f / "split.json").write_text("{}"), "cannot be read|can be read"),
         (lambda f: (f / "test.parquet").write_bytes(b"junk"), "not a whole Parquet file"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from pricdr.data.ids import require_ids
 from pricdr.data.parquet import read_columns, write_frame, write_ratings
 from pricdr.data.ratings import Ids, IntArray, Ratings
 from pricdr.data.readers import read
@@ -46,7 +47,9 @@ def load_split(folder: Path) -> Split:
     try:
         about = json.loads((folder / "split.json").read_text(encoding="utf-8"))
         users, items, seed = tuple(about["users"]), tuple(about["items"]), about["seed"]
-        strata, stated = about["strata"], about["fingerprint"]
+        not_evaluated, stated = int(about["strata"]["not_evaluated"]), about["fingerprint"]
+        require_ids("user", users)
+        require_ids("item", items)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
     train = read(folder / "train.parquet").ratings.select(users, items)
@@ -56,7 +59,7 @@ def load_split(folder: Path) -> Split:
     empty = np.diff(train.matrix.indptr) == 0
     cold = np.zeros(len(users), dtype=bool)
     cold[test.users] = empty[test.users]
-    return Split(train, validation, test, cold, seed, strata["not_evaluated"])
+    return Split(train, validation, test, cold, seed, not_evaluated)
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
@@ -89,8 +92,9 @@ def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
     order = {user: row for row, user in enumerate(at.tolist())}
     rows = _positions(path, "user", users, negatives["user"].to_list())
     columns = _positions(path, "item", items, negatives["item"].to_list())
-    each, rest = divmod(len(rows), max(1, len(at)))
-    if rest or not set(rows.tolist()) <= set(order):
+    counts = np.bincount(rows, minlength=len(users))[at]
+    each = int(counts.max(initial=0))
+    if not each or counts.min() != each or len(order) != len(at) or counts.sum() != len(rows):
         raise InputError(f"{folder / 'negatives.parquet'} does not hold the same number for every user of {name}")
     grouped = np.argsort([order[row] for row in rows.tolist()], kind="stable")
     return HeldOut(at, _positions(path, "item", items, pairs["item"].to_list()), columns[grouped].reshape(-1, each))

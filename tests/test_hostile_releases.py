@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -15,9 +16,11 @@ import pytest
 from pricdr import JLT, Guarantee, Ratings, publish, verify
 from pricdr.certificate import _digest
 from pricdr.errors import VerificationError
+from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Spectral
-from pricdr.untrusted.footers import LayoutError
-from pricdr.untrusted.layout import Weight, require_fitting
+from pricdr.untrusted.decoding import RefusedError, _require_used
+from pricdr.untrusted.footers import LayoutError, Leaf
+from pricdr.untrusted.layout import Weight, _page, _require_runs, require_fitting
 from pricdr.untrusted.thrift import read_struct
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
@@ -170,6 +173,101 @@ def test_bytes_after_the_values_of_a_page_are_refused(folder):
     assert "100 bytes more than its values" in refused(folder)
 
 
+def put_together(folder, body, footer):
+    """A file of these parts, which polars reads without a word."""
+    stated = write_struct(footer)
+    whole = body + stated + len(stated).to_bytes(4, "little") + b"PAR1"
+    assert pl.read_parquet(io.BytesIO(whole)).height == 50
+    (folder / "release.parquet").write_bytes(whole)
+    reseal(folder)
+
+
+HIDDEN_IN_A_FOOTER = {
+    "an unknown field of the file": lambda f: f.update({12: PAYLOAD}),
+    "an unknown field of a schema element": lambda f: f[2][1].update({13: PAYLOAD}),
+    "the name of the schema": lambda f: f[2][0].update({4: PAYLOAD}),
+    "an unknown field of a row group": lambda f: f[4][0].update({9: PAYLOAD}),
+    "the columns it is sorted by": lambda f: f[4][0].update({4: [{1: 1, 2: False, 3: False, 4: PAYLOAD}]}),
+    "the order of columns": lambda f: f.update({7: [{1: {1: PAYLOAD}}, {1: {}}]}),
+}
+PAYLOAD = bytes(range(32, 127)) * 1000
+
+
+@pytest.mark.parametrize("place", HIDDEN_IN_A_FOOTER)
+def test_a_payload_inside_the_footer_is_refused(folder, place):
+    raw = (folder / "release.parquet").read_bytes()
+    footer = _footer(raw)
+    HIDDEN_IN_A_FOOTER[place](footer)
+    put_together(folder, raw[: len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")], footer)
+    assert "its footer states more than it needs to" in refused(folder)
+
+
+@pytest.mark.parametrize("kind", ["offset", "column"])
+def test_a_payload_inside_a_page_index_is_refused(folder, kind):
+    raw = (folder / "release.parquet").read_bytes()
+    body, footer = raw[: len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")], _footer(raw)
+    last = footer[4][0][1][1]
+    index, _ = read_struct(raw, last[4])
+    content = write_struct({**index, 9: PAYLOAD})
+    if kind == "offset":  # it is the last thing before the footer
+        body = body[: last[4]]
+    offset = 4 if kind == "offset" else 6
+    last.update({offset: len(body), offset + 1: len(content)})
+    put_together(folder, body + content, footer)
+    assert "states more than it needs to" in refused(folder)
+
+
+def test_a_payload_after_the_levels_of_a_page_is_refused(folder):
+    """Levels that repeat take three bytes; so many numbers would leave room for 150 that nobody looks at."""
+    raw = (folder / "release.parquet").read_bytes()
+    footer = _footer(raw)
+    chunk = footer[4][0][1][1]
+    start, size = chunk[3][9], chunk[3][7]
+    header, begin = read_struct(raw, start)
+    body = raw[begin : start + size]
+    at = 4 + int.from_bytes(body[:4], "little")
+    levels = int.from_bytes(body[at : at + 4], "little")
+    end = at + 4 + levels
+    body = body[:at] + (levels + 100).to_bytes(4, "little") + body[at + 4 : end] + b"payload!!!" * 10 + body[end:]
+    page = write_struct({**header, 2: len(body), 3: len(body)}) + body
+    chunk[3] = {**chunk[3], 6: len(page), 7: len(page)}
+    for part in footer[4][0][1]:
+        part.pop(4), part.pop(5)
+    put_together(folder, raw[:start] + page, footer)
+    assert "a run" in refused(folder)
+
+
+def test_runs_of_numbers_end_with_their_last_byte_and_number():
+    for runs, width, count in ((b"\x10\x01", 1, 8), (b"\x03\xff", 1, 7), (b"\x06\x00\x03\x0f", 1, 7), (b"", 1, 0)):
+        _require_runs(memoryview(runs), width, count)
+    for runs, width, count in (
+        (b"\x10\x01", 1, 7),  # a run beyond the end
+        (b"\x10\x01", 1, 9),
+        (b"\x10\x01\x00\x01", 1, 8),  # a run of nothing
+        (b"\x03\xff\x03\xff", 1, 7),
+        (b"\x05\xff", 1, 16),
+        (b"\x10\x81", 1, 8),  # seven bits that are no level
+        (b"\x10", 1, 8),
+    ):
+        with pytest.raises(LayoutError):
+            _require_runs(memoryview(runs), width, count)
+
+
+def test_text_with_shared_beginnings_hides_nothing(folder):
+    """Such an encoding is shorter than its values: what it saves could be spent."""
+    weight = Weight()
+    header = {1: 0, 2: 0, 3: 0, 5: {1: 0, 2: 7, 3: 3, 4: 3}}
+    with pytest.raises(LayoutError, match="does not show its size"):
+        _page(header, memoryview(b""), Leaf((b"user",), 0, 0), weight, left=0)
+
+
+def test_numbers_of_a_dictionary_that_no_row_uses_are_refused():
+    found = {"vectors": np.zeros((50, 8), dtype=np.float32)}
+    _require_used(Weight(entries=4), found, groups=1)
+    with pytest.raises(RefusedError, match="no row uses"):
+        _require_used(Weight(entries=1600), found, groups=1)
+
+
 @pytest.mark.parametrize("options", [{"statistics": True}, {"compression": "zstd"}])
 def test_statistics_and_compression_are_refused(folder, options):
     rewrite(folder, pl.read_parquet(folder / "release.parquet"), **options)
@@ -200,6 +298,28 @@ def test_an_extra_file_of_any_kind_is_refused(folder):
     assert "does not belong" in refused(folder)
 
 
+@pytest.mark.parametrize("words", ["![](http://e.vil/a)", "<b>PRIVATE</b>", "2026-01-01T00:00:00+00:00 ok", "today"])
+def test_the_time_of_a_spend_is_a_time(tmp_path, words):
+    """It is repeated in README.md, which people read with the images and links that are in it."""
+    ledger = Ledger.create(tmp_path / "budget.jsonl", PROMISE)
+    ratings = Ratings.from_triples(USERS[:2], ["x", "y"])
+    honest = publish(ratings, Guarantee(epsilon=1, delta=1e-6), users=USERS, ledger=ledger)
+    verify(honest.save(tmp_path / "honest"))
+    account = honest.certificate.ledger.model_copy(update={"recorded": words})
+    forged = replace(honest, certificate=honest.certificate.model_copy(update={"ledger": account}))
+    assert "ledger.recorded" in refused(forged.save(tmp_path / "forged"))
+
+
+@pytest.mark.parametrize("words", ["none. **epsilon = 0.001**", "![](http://e.vil/a)", "<img src=//e.vil>"])
+def test_an_older_version_is_no_way_to_put_markup_into_a_readme(tmp_path, words):
+    """Version 3 quotes what is said about a filter; before, README.md repeated it as it was."""
+    ratings = Ratings.from_triples(USERS[:2], ["x", "y"]).disclosing(words)
+    release = publish(ratings, PROMISE, strategy=JLT(dim=8), users=USERS)
+    verify(release.save(tmp_path / "new"))
+    older = replace(release, certificate=release.certificate.model_copy(update={"schema_version": 2}))
+    assert "holds markup" in refused(older.save(tmp_path / "older"))
+
+
 # Memory
 
 
@@ -226,6 +346,16 @@ def test_a_small_file_that_unpacks_to_gigabytes_costs_nothing(folder, options):
         [sys.executable, "-c", LIMITED, folder], capture_output=True, text=True, check=True, timeout=60
     )
     assert "8,000,000 rows" in done.stdout
+
+
+def test_a_sparse_file_of_gigabytes_is_not_read(tmp_path, monkeypatch):
+    """Nothing on the sender's disk, and as long as the longest ids would make it."""
+    users = [f"u{at}" for at in range(100_000)]
+    release = publish(Ratings.from_triples(["u0"], ["x"]), PROMISE, strategy=JLT(dim=1), users=users)
+    folder = release.save(tmp_path / "sparse")
+    os.truncate(folder / "release.parquet", 400_000_000)
+    monkeypatch.setenv("PRICDR_MEMORY", "500MB")
+    assert "takes more memory" in refused(folder)
 
 
 # Links and races

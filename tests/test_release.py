@@ -30,7 +30,7 @@ def folder(release, tmp_path):
     return release.save(tmp_path / "a.release")
 
 
-LINE = {"numbers": 5, "recorded": "now", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
+LINE = {"numbers": 5, "recorded": "2026-01-01T00:00:00+00:00", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
 
 
 def _edit(folder, **changes):

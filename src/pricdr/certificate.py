@@ -58,6 +58,8 @@ Text: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_printabl
 """One line that a terminal can show."""
 Name: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_printable)]
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Moment: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}\+00:00$")]
+"""As a ledger writes it. README.md repeats it, so it must not be any text."""
 Nonce: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 PublicKey: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{43}=$")]
 Software: TypeAlias = Annotated[
@@ -138,7 +140,7 @@ class LedgerStatement(_Part):
     budget_epsilon: Epsilon
     budget_delta: Delta
     numbers: Count | None = Field(default=None, description="noisy numbers that the ledger counts for this release")
-    recorded: Name | None = Field(default=None, description="when the ledger recorded it, in its own words")
+    recorded: Moment | None = Field(default=None, description="when the ledger recorded it, in UTC")
     nonce: Nonce | None = Field(default=None, description="random, in this release's line and in no other")
     opening: Sha256 | None = Field(default=None, description="SHA-256 of the ledger's first line: which ledger it is")
     head: Sha256 | None = Field(

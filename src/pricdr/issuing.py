@@ -39,6 +39,8 @@ DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 GROUP_SIZES: Final = (5, 20, 100)
 """Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
 _TOLERANCE: Final = 1e-9
+_MARKUP: Final = "<[`*"
+"""What begins a tag, a link or an image, code or emphasis in Markdown."""
 
 
 def issue(terms: Terms) -> Certificate:
@@ -164,6 +166,9 @@ def _check_terms(terms: Terms) -> None:
     if terms.chosen is not None and terms.noisy:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
+    words = terms.input.filtered_by or ""
+    if terms.schema_version < 3 and set(words) & set(_MARKUP):  # README.md of these versions repeats them as they are
+        raise VerificationError("what is said about a filter holds markup, which README.md of this version would show")
     if terms.ledger is not None:
         _check_account(terms.ledger, total)
         if terms.schema_version >= 3:

@@ -18,6 +18,7 @@ from safetensors.numpy import load, save_file
 
 from pricdr.data.csr import checked_csr
 from pricdr.data.ids import Ids, require_ids
+from pricdr.data.parquet import write_frame
 from pricdr.data.ratings import CSR
 from pricdr.errors import InputError, VerificationError
 from pricdr.memory import memory_limit, require_memory
@@ -76,7 +77,7 @@ def save_model(folder: Path, model: Factors, about: About) -> None:
     written = asdict(replace(about, schema_version=SCHEMA_VERSION))
     (folder / _ABOUT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
     for name, ids in (("user", model.users), ("item", model.items)):
-        pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}).write_parquet(folder / f"{name}s.parquet")
+        write_frame(folder / f"{name}s.parquet", pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}))
 
 
 def export_model(folder: Path, model: Factors, about: About) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ids import LONGEST_ID, Ids, require_ids
-from pricdr.errors import InputError, VerificationError, printable
+from pricdr.errors import InputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
@@ -111,9 +111,11 @@ class Release:
         public_key: str | os.PathLike[str] | None = None,
         allow_unverified: bool = False,
     ) -> "Release":
-        """The release in ``folder``, after :func:`verify`; ``allow_unverified`` reads one that fails it."""
+        """The release in ``folder``, after :func:`verify`; ``allow_unverified`` reads one that fails, by no key."""
         if not allow_unverified:
             return verify(folder, public_key=public_key)
+        if public_key is not None:  # else a caller who pins a key would believe that it was asked for
+            raise ParameterError("allow_unverified checks no signature: give it or public_key, not both")
         with _opened(folder) as opened:
             certificate, _ = _read_certificate(opened)
             return _read_matrix(opened, certificate, verified=False)

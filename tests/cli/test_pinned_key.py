@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from pricdr import Release
+from pricdr.errors import ParameterError
 
 QUICK = ("--epochs", 1, "--device", "cpu")
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)
@@ -83,6 +84,21 @@ def test_a_pinned_key_and_no_verification_exclude_each_other(read, monkeypatch, 
     assert (outcome.code, outcome.err.count("\n")) == (2, 1)
     assert "--allow-unverified" in outcome.err
     assert "PRICDR_PUBLIC_KEY" in outcome.err
+
+
+def test_an_empty_variable_is_no_way_to_switch_the_check_off(read, monkeypatch):
+    monkeypatch.setenv("PRICDR_PUBLIC_KEY", "")
+    for command in COMMANDS:
+        outcome = read(command, "unsigned")
+        assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+        assert "PRICDR_PUBLIC_KEY is set and empty" in outcome.err
+    assert read("verify", "signed", "--public-key", "trusted.pub").code == 0
+
+
+def test_the_library_takes_a_key_or_no_verification_but_not_both(releases):
+    for key in ("trusted.pub", "nowhere.pub"):
+        with pytest.raises(ParameterError, match="not both"):
+            Release.load("unsigned", public_key=key, allow_unverified=True)
 
 
 def test_commands_that_read_no_release_take_no_notice(pricdr, publish, ratings, releases, monkeypatch):

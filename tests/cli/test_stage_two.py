@@ -1,6 +1,7 @@
 """The target party's commands, end to end: two folders that share nothing but the release."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -107,6 +108,14 @@ def test_recommendations_carry_ids_ranks_and_their_basis(models, tmp_path, capsy
     assert "1 of 2 users are unknown" in capsys.readouterr().err
 
 
+def test_folders_may_have_any_name(parties, tmp_path):
+    """Not only names in UTF-8."""
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    assert run(["train", str(parties / "split"), "--method", "popularity", "--out", folder]) == 0
+    assert run(["recommend", folder, "--out", f"{folder}.csv"]) == 0
+    assert run(["recommend", folder, "--export", f"{folder}.export"]) == 0
+
+
 def test_a_resumed_run_ends_with_the_same_model(parties, tmp_path, monkeypatch):
     """A run that dies after two epochs and is resumed, against one that was left alone."""
     import pricdr.training.checkpoints as checkpoints
@@ -125,6 +134,13 @@ def test_a_resumed_run_ends_with_the_same_model(parties, tmp_path, monkeypatch):
     assert run([*fixed, "--out", str(tmp_path / "killed")]) == 130
     monkeypatch.undo()
     assert not (tmp_path / "killed").exists()
+    log, elsewhere = tmp_path / ".killed.training" / "log.jsonl", tmp_path / "elsewhere"
+    log.rename(elsewhere)
+    log.symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+    assert run([*fixed, "--out", str(tmp_path / "killed"), "--resume"]) == 2, "a log must not lead anywhere else"
+    assert elsewhere.read_bytes() == before
+    elsewhere.rename(log)
     assert run([*fixed, "--out", str(tmp_path / "killed"), "--resume"]) == 0
     straight, resumed = ((tmp_path / n / "model.safetensors").read_bytes() for n in ("straight", "killed"))
     assert straight == resumed

@@ -60,9 +60,20 @@ def twice(path):
     pl.concat([frame, frame]).write_parquet(path)
 
 
+def given_to_another(folder):
+    """One user has a negative less, another one more: the total is the same."""
+    frame = pl.read_parquet(folder / "negatives.parquet")
+    users = frame["user"].to_list()
+    users[0] = next(user for user in users if user != users[0])
+    frame.with_columns(user=pl.Series(users)).write_parquet(folder / "negatives.parquet")
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
+        (given_to_another, "same number"),
+        (lambda f: change(f, strata=5), "can be read"),
+        (lambda f: change(f, users=[["a"]]), "must be text"),
         (lambda f: (f / "split.json").unlink(), "no split.json"),
         (lambda f: (f / "split.json").write_text("{}"), "cannot be read|can be read"),
         (lambda f: (f / "test.parquet").write_bytes(b"junk"), "not a whole Parquet file"),

@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -345,3 +346,15 @@ def test_a_search_log_that_is_none_is_named(tmp_path):
 def test_results_survive_as_json(tmp_path):
     result = _measured("a", 1, few=0)
     assert Result(**json.loads(json.dumps(result.__dict__))) == result
+
+
+def test_workers_do_not_import_from_the_working_folder(root, tmp_path, monkeypatch):
+    """A spec from elsewhere may lie in a folder with a socket.py, and be run from there."""
+    for name in ("socket", "pickle", "signal"):
+        (tmp_path / f"{name}.py").write_text("open('taken over', 'w').close()\nraise SystemExit\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    quick = replace(SPEC, arms=ARMS[:1], baseline=None)
+    assert len(run(quick, tmp_path / "toy.jsonl", Place(root, None, "cpu", 2))) == 2
+    assert not (tmp_path / "taken over").exists()
+    assert "PYTHONSAFEPATH" not in os.environ

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -167,8 +168,35 @@ def test_no_such_file_is_said(tmp_path):
         Ledger(tmp_path / "nowhere").read()
     with pytest.raises(InputError, match="cannot read ledger"):
         spend(Ledger(tmp_path / "nowhere"), 0.1)
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="is not a ledger"):
         Ledger(tmp_path).read()
+
+
+def test_a_process_forked_during_a_spend_neither_hangs_nor_holds_the_lock(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=4, delta=1e-6))
+    asked, answer = os.pipe()
+    with ledger._open_to_write():
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            os.read(asked, 1)  # until the parent is done; then its own spend
+            spend(ledger, 0.1)
+            os._exit(0)
+    previous = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("the lock is still held"))
+    signal.alarm(20)
+    try:
+        spend(ledger, 0.1)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+        os.write(answer, b"!")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert len(ledger.read().spends) == 2
+
+
+def test_a_device_without_an_end_is_no_ledger():
+    with pytest.raises(InputError, match="/dev/zero is not a ledger: it is no regular file"):
+        Ledger("/dev/zero").read()
 
 
 def test_a_pipe_is_no_ledger_and_no_reason_to_wait(tmp_path):

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import signal
+import sys
 import time
 
 import numpy as np
@@ -155,13 +157,54 @@ def test_a_forked_process_has_a_host_of_its_own(file):
     assert sandbox._host.process.pid == before
 
 
+def test_a_process_forked_while_a_host_is_started_does_not_hang(file):
+    with sandbox._lock:
+        child = os.fork()
+        if child == 0:
+            status = 1
+            signal.alarm(20)
+            try:
+                with Parquet.opened(file, InputError) as parquet:
+                    status = 0 if parquet.read(("user", As.TEXT)).rows == 2 else 1
+                sandbox._stop()
+            finally:
+                os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_modules_in_the_working_folder_are_not_imported(file, tmp_path, monkeypatch):
+    """A delivery may hold a json.py beside its release, and somebody may verify it from inside."""
+    for name in ("json", "resource", "polars", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('taken over', 'w').close()\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    sandbox._stop()
+    assert read(file).rows == 2
+    assert not (tmp_path / "taken over").exists()
+
+
+def test_a_process_with_thousands_of_open_files_reads_on(file):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("so many cannot be opened here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+    descriptors = []
+    try:
+        descriptors += [os.open(os.devnull, os.O_RDONLY) for _ in range(1200)]
+        assert read(file).rows == 2
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_an_interrupt_ends_the_child(file, taken_over, monkeypatch):
     taken_over("time.sleep(100)")
 
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sandbox.select, "select", interrupted)
+    monkeypatch.setattr(sandbox.select, "poll", interrupted)
     with pytest.raises(KeyboardInterrupt):
         read(file)
     assert sandbox._host is None
@@ -212,4 +255,13 @@ def test_a_bomb_of_rows_is_refused_before_it_is_decoded(tmp_path):
     pl.DataFrame({"user": column, "item": column}).write_parquet(path, compression="zstd", row_group_size=1 << 26)
     assert path.stat().st_size < 100_000
     with pytest.raises(InputError, match="a compression bomb"):
+        read(path)
+
+
+def test_a_footer_of_millions_of_empty_structs_is_refused(tmp_path):
+    """A byte each in the file, a hundred in memory."""
+    path = tmp_path / "r.parquet"
+    many = b"\xb9\xfc" + b"\x80\x80\x80\x18" + bytes(3 << 24) + b"\0"  # field 11: a list of 3 * 2^24 structs
+    path.write_bytes(b"PAR1" + many + len(many).to_bytes(4, "little") + b"PAR1")
+    with pytest.raises(InputError, match="more than 2,097,152 values"):
         read(path)

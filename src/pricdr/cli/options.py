@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -17,8 +18,19 @@ ColumnsOption: TypeAlias = Annotated[
     str | None,
     typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
 ]
+_PINNED = "PRICDR_PUBLIC_KEY"
+
+
+def _require_pinned(given: Path | None) -> Path | None:
+    """Refuse an empty variable: a script that lost its key's name would go on without asking for a signature."""
+    if given is None and os.environ.get(_PINNED) == "":
+        raise ParameterError(f"{_PINNED} is set and empty: let it name a public key (a PEM file), or unset it")
+    return given
+
+
 PublicKeyOption: TypeAlias = Annotated[
-    Path | None, typer.Option(envvar="PRICDR_PUBLIC_KEY", help="Require a signature by this key (a PEM file).")
+    Path | None,
+    typer.Option(envvar=_PINNED, callback=_require_pinned, help="Require a signature by this key (a PEM file)."),
 ]
 
 

@@ -4,9 +4,13 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from pricdr.cli.console import warn
 from pricdr.errors import InputError, OutputError
+
+_LONGEST_RUN: Final = 1000
+"""Characters that say whose training it is."""
 
 
 class Unfinished:
@@ -36,9 +40,12 @@ class Unfinished:
     def _begin(self, *, resume: bool) -> None:
         whose = self._folder / "run.txt"
         try:
-            if resume and whose.read_text(encoding="utf-8") != self._run:
-                left = whose.read_text(encoding="utf-8")
-                raise InputError(f"{self._folder} was left by {left}, not by {self._run}: train without --resume")
+            if resume:
+                self._require_plain_files()
+                with whose.open(encoding="utf-8") as file:
+                    left = file.read(_LONGEST_RUN)
+                if left != self._run:
+                    raise InputError(f"{self._folder} was left by {left}, not by {self._run}: train without --resume")
             if not resume:
                 self._forget()
                 self._made = [parent for parent in self._folder.parents if not parent.exists()]
@@ -46,6 +53,12 @@ class Unfinished:
                 whose.write_text(self._run, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise OutputError(f"cannot use {self._folder}: {getattr(error, 'strerror', None) or error}") from error
+
+    def _require_plain_files(self) -> None:
+        """Refuse links: the log is written on and copied into the model, wherever it may be."""
+        for left in (self._folder, *self._folder.iterdir()):
+            if left.is_symlink() or not (left.is_file() or left == self._folder):
+                raise InputError(f"{left} is no plain file: train without --resume")
 
     def _checkpoints(self) -> list[Path]:
         """One for each part of a training."""

@@ -88,6 +88,12 @@ def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] |
     write_new(path, buffer.getvalue())
 
 
+def write_frame(path: Path, frame: pl.DataFrame) -> None:
+    """Write a table into a folder that is being staged."""
+    with path.open("wb") as file:  # not a name: polars wants names in UTF-8
+        frame.write_parquet(file)
+
+
 def _require_kind(file: Path, role: str, column: Column) -> None:
     if role == "rating":
         if column.kind not in ("integers", "numbers"):

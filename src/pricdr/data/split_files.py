@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from pricdr.data.ids import Ids, require_ids
-from pricdr.data.parquet import read_columns, write_ratings
+from pricdr.data.parquet import read_columns, write_frame, write_ratings
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.readers import read
 from pricdr.data.splits import HeldOut, Split, official
@@ -25,11 +25,11 @@ def save_split(split: Split, folder: Path) -> None:
     negatives = []
     for name, part in zip(_PARTS, (split.validation, split.test), strict=True):
         users, items = _named(train.users, part.users), _named(train.items, part.items)
-        pl.DataFrame({"user": users, "item": items}).write_parquet(folder / f"{name}.parquet")
+        write_frame(folder / f"{name}.parquet", pl.DataFrame({"user": users, "item": items}))
         rows = np.repeat(part.users, part.negatives.shape[1])
         content = {"user": _named(train.users, rows), "item": _named(train.items, part.negatives.ravel())}
         negatives.append(pl.DataFrame(content).with_columns(pl.lit(name).alias("for")))
-    pl.concat(negatives).write_parquet(folder / "negatives.parquet")
+    write_frame(folder / "negatives.parquet", pl.concat(negatives))
     strata = {name: int(keep.sum()) for name, keep in split.strata().items() if name != "all"}
     about = {
         "schema_version": 1,
@@ -100,8 +100,9 @@ def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
     order = {user: row for row, user in enumerate(at.tolist())}
     rows = _positions(path, "user", users, negatives["user"].to_list())
     columns = _positions(path, "item", items, negatives["item"].to_list())
-    each, rest = divmod(len(rows), max(1, len(at)))
-    if (len(at) and not each) or rest or len(order) != len(at) or not set(rows.tolist()) <= set(order):
+    counts = np.bincount(rows, minlength=len(users))[at]
+    each = int(counts.max(initial=0))
+    if not each or counts.min() != each or len(order) != len(at) or counts.sum() != len(rows):
         raise InputError(f"{folder / 'negatives.parquet'} does not hold the same number for every user of {name}")
     grouped = np.argsort([order[row] for row in rows.tolist()], kind="stable")
     return HeldOut(

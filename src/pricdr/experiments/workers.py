@@ -1,9 +1,11 @@
 """Independent runs on one data set, spread over processes; results come as they are ready."""
 
 import multiprocessing
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,7 +50,10 @@ def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable
     # Fresh interpreters: a forked one cannot use a GPU.
     context = multiprocessing.get_context("spawn")
     jobs = min(place.jobs, len(waiting))
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(data, place)) as pool:
+    with (
+        _safe_imports(),
+        ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(data, place)) as pool,
+    ):
         running = [pool.submit(_here, work, plan) for plan in waiting]
         try:
             for finished in as_completed(running):
@@ -58,6 +63,20 @@ def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable
             for process in multiprocessing.active_children():  # else they would finish what they have begun
                 process.terminate()
             raise
+
+
+@contextmanager
+def _safe_imports() -> Iterator[None]:
+    """Let no new interpreter import from the working folder, where a spec from elsewhere may lie beside a socket.py."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PYTHONSAFEPATH", None)
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 _TASK: list[tuple[Task, str]] = []

@@ -33,10 +33,19 @@ except ImportError as error:
 
 FORFEIT: Final = "forfeit"
 """What a line says in place of a strategy where all that was left was given up for a line that was lost."""
-_ONE_AT_A_TIME: Final = threading.Lock()
+_one_at_a_time = threading.Lock()
 """Between the threads of this process; between processes the file's own lock does it."""
 _SLACK: Final = 1e-9
 """Relative tolerance in comparing with the budget, so that a release of exactly the budget fits."""
+
+
+def _after_fork() -> None:
+    """Begin with a lock that is free: the thread that held it stayed behind in the parent."""
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 @dataclass(frozen=True)
@@ -167,12 +176,12 @@ class Ledger:
 
     @contextmanager
     def _open_to_write(self) -> Iterator[int]:
-        with _ONE_AT_A_TIME, self._open(lock=True) as descriptor:
+        with _one_at_a_time, self._open(lock=True) as descriptor:
             status = os.fstat(descriptor)
             if status.st_nlink > 1:  # replacing one name would leave the others with the old balance: a second budget
                 names = f"{self.path} has {status.st_nlink} names (hard links)"
                 raise InputError(f"{names}: a ledger must have one, or it counts twice")
-            if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o222:  # a rename would not ask
+            if not status.st_mode & 0o222:  # a rename would not ask
                 raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) if it may be spent from")
             yield descriptor
 
@@ -185,6 +194,8 @@ class Ledger:
             except OSError as error:
                 raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
             try:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):  # a device may have no end
+                    raise InputError(f"{self.path} is not a ledger: it is no regular file")
                 if lock:
                     fcntl.flock(descriptor, fcntl.LOCK_EX)
                     if not _still_current(descriptor, self.path):
@@ -192,6 +203,8 @@ class Ledger:
                 yield descriptor
                 return
             finally:
+                if lock:  # said, not left to closing: a process forked meanwhile has the descriptor too
+                    fcntl.flock(descriptor, fcntl.LOCK_UN)
                 os.close(descriptor)
 
     def _content(self, descriptor: int) -> bytes:

@@ -63,6 +63,8 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
     ``memory``, the most that may be used.
     """
     whole = bool(request["whole"])
+    if whole and 2 * int(request["size"]) > int(request["memory"]):  # a sparse file costs its sender nothing
+        raise RefusedError(f"it has {request['size']:,} bytes, which takes more memory than there may be used")
     content = read_all(descriptor, int(request["size"]) + 1) if whole else b""
     yield {"sha256": hashlib.sha256(content).hexdigest() if whole else None}, {}
     try:
@@ -100,6 +102,7 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
         found, most = _PURPOSES[purpose](column)
         if whole:
             _require_fitting(weights[place], most)
+            _require_used(weights[place], found, len(footer.groups))
         arrays |= {f"{number}/{name}": array for name, array in found.items()}
     yield report, arrays
 
@@ -163,6 +166,14 @@ def _require_fitting(weight: Weight, most: int) -> None:
         require_fitting(weight, most)
     except LayoutError as error:
         raise RefusedError(str(error)) from error
+
+
+def _require_used(weight: Weight, found: Arrays, groups: int) -> None:
+    """Refuse numbers in a dictionary that no row has. Text is distinct: there the total says it."""
+    if weight.entries and "vectors" in found:
+        distinct = np.unique(found["vectors"].view(np.uint32)).size
+        if weight.entries > 4 * distinct * groups:
+            raise RefusedError("a dictionary has entries that no row uses")
 
 
 def _readable(raw: bytes) -> str:

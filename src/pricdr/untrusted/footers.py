@@ -50,6 +50,8 @@ class Footer:
     created_by: bytes
     unpacked: int
     """Bytes of all columns without compression."""
+    stated: Struct
+    """All of it, as it stands in the file."""
 
 
 def read_footer(source: Source) -> Footer:
@@ -89,7 +91,7 @@ def _footer(content: Struct, start: int) -> Footer:
     if not isinstance(created_by, bytes):
         raise LayoutError("its created_by is no text")
     unpacked = sum(whole(chunk[6], 1 << 50) for chunk in chunks)
-    return Footer(start, rows, leaves, tuple(groups), metadata, created_by, unpacked)
+    return Footer(start, rows, leaves, tuple(groups), metadata, created_by, unpacked, content)
 
 
 def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:

@@ -1,8 +1,8 @@
 """Every byte of a Parquet file accounted for: nothing travels in it but the columns it shows.
 
 For files that are written plainly (no compression): a column chunk is a row of pages, a page is a header, levels and
-values, and all of these have sizes that follow from what they hold. Encodings may differ from writer to writer; what
-a file may weigh above its values is bounded for all of them.
+values, and all of these have sizes that follow from what they hold. Writers may choose among encodings for which that
+is so.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.untrusted.footers import MAGIC, Footer, LayoutError, Leaf, whole
-from pricdr.untrusted.thrift import Struct, ThriftError, read_struct
+from pricdr.untrusted.shapes import FOOTER, OFFSET_INDEX, require_shape
+from pricdr.untrusted.thrift import Struct, ThriftError, read_struct, read_varint
 
 _ARROW: Final = b"ARROW:schema"
-_LONGEST_METADATA: Final = 2048
-_LONGEST_AUTHOR: Final = 200
+_LONGEST_REPEAT: Final = 2048
+"""Bytes after a chunk that may say again what the footer says of it."""
 _LONGEST_HEADER: Final = 64
 """Bytes of a page header; they have about 20."""
 _FEWEST_VALUES: Final = 128
@@ -25,6 +26,8 @@ _PAGE_FIELDS: Final = {5: {1, 2, 3, 4}, 7: {1, 2, 3}, 8: {1, 2, 3, 4, 5, 6, 7}}
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _DICTIONARY_INDICES: Final = (2, 8)
 """Encodings whose values are positions in a dictionary."""
+_PLAIN: Final = (0, 9)
+"""Encodings that take as many bytes as their values: as they are, or the first bytes of all, then the second."""
 
 
 @dataclass
@@ -33,6 +36,8 @@ class Weight:
 
     values: int = 0
     """As they are, or as entries of a dictionary."""
+    entries: int = 0
+    """Of ``values``, those in dictionaries."""
     indices: int = 0
     """Positions in a dictionary."""
     levels: int = 0
@@ -74,13 +79,9 @@ def require_fitting(weight: Weight, most: int) -> None:
 
 
 def _check_texts(footer: Footer) -> None:
-    keys = [key for key, _ in footer.metadata]
-    if keys not in ([], [_ARROW]):
+    if [key for key, _ in footer.metadata] not in ([], [_ARROW]):
         raise LayoutError("it carries metadata of its own")
-    if any(len(value) > _LONGEST_METADATA for _, value in footer.metadata):
-        raise LayoutError(f"its metadata has over {_LONGEST_METADATA:,} bytes")
-    if len(footer.created_by) > _LONGEST_AUTHOR:
-        raise LayoutError(f"its created_by has over {_LONGEST_AUTHOR} bytes")
+    require_shape(footer.stated, FOOTER, "its footer")
 
 
 def _chunk(
@@ -88,26 +89,24 @@ def _chunk(
 ) -> Iterator[tuple[int, int]]:
     """The stretches of the file that a column chunk takes."""
     about = chunk[3]
-    if chunk.keys() - {2, 3, 4, 5, 6, 7} or about.keys() - {1, 2, 3, 4, 5, 6, 7, 9, 11, 13}:
-        raise LayoutError("a column chunk states more than it needs to")
     if about[4] != 0:
         raise LayoutError("it is compressed, and must be stored plainly")
     length = whole(about[7], end_of_data)
     if about[6] != length or about[3] != list(leaf.path):
         raise LayoutError("a column chunk contradicts the schema or itself")
     start = whole(about.get(11, about[9]), end_of_data - length)
-    _pages(content[start : start + length], leaf, weight, whole(about[5], 1 << 40))
+    pages = _pages(content[start : start + length], leaf, weight, whole(about[5], 1 << 40))
     yield start, start + length
-    repeated = _repeated(content[start + length : end_of_data][:_LONGEST_METADATA], about)
+    repeated = _repeated(content[start + length : end_of_data][:_LONGEST_REPEAT], about)
     if repeated:
         yield start + length, start + length + repeated
-    for offset, size in ((4, 5), (6, 7)):  # the offset index, the column index
-        if offset in chunk:
-            at = whole(chunk[offset], end_of_data)
-            _, end = read_struct(content, at)
-            if end - at != chunk[size]:
-                raise LayoutError("a page index is not of the size it is said to have")
-            yield at, end
+    if 4 in chunk:
+        at = whole(chunk[4], end_of_data)
+        index, end = read_struct(content, at)
+        require_shape(index, OFFSET_INDEX, "a page index")
+        if end - at != chunk[5] or [(page[1], page[2]) for page in index[1]] != [(start + p, n) for p, n in pages]:
+            raise LayoutError("a page index does not say where the pages are")
+        yield at, end
 
 
 def _repeated(content: memoryview, about: Struct) -> int:
@@ -119,8 +118,10 @@ def _repeated(content: memoryview, about: Struct) -> int:
     return end if again == about else 0
 
 
-def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> None:
+def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> list[tuple[int, int]]:
+    """Where the pages with values begin, and their sizes."""
     at = seen = 0
+    found = []
     while at < len(content):
         header, begin = read_struct(content, at)
         more = any(header[kind].keys() - fields for kind, fields in _PAGE_FIELDS.items() if kind in header)
@@ -130,17 +131,21 @@ def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> None
         if header[2] != size:
             raise LayoutError("a page is compressed, and must be stored plainly")
         seen += _page(header, content[begin : begin + size], leaf, weight, left=values - seen)
+        if header[1] != _DICTIONARY:
+            found.append((at, begin + size - at))
         at = begin + size
         weight.pages += 1
     if seen != values:
         raise LayoutError(f"a column chunk holds {seen:,} values, {values:,} are stated")
     weight.numbers += values
+    return found
 
 
 def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left: int) -> int:
     """How many values a page has; what it weighs is added up."""
     if header[1] == _DICTIONARY:
         weight.values += len(body)
+        weight.entries += len(body)
         return 0
     about = header[5] if header[1] == _DATA else header[8] if header[1] == _DATA_V2 else None
     if about is None:
@@ -149,21 +154,50 @@ def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left:
     if count < min(left, _FEWEST_VALUES):
         raise LayoutError(f"a page has {count:,} values only")
     if header[1] == _DATA:
-        levels, encoding = _level_bytes(body, leaf), about[2]
+        levels, encoding = _levels(body, leaf, count), about[2]
     else:
-        levels, encoding = whole(about[5], len(body)) + whole(about[6], len(body)), about[4]
+        levels, encoding = _levels(body, leaf, count, sizes=(about[6], about[5])), about[4]
     weight.levels += levels
     if encoding in _DICTIONARY_INDICES:
         weight.indices += len(body) - levels
-    else:
+        _require_runs(body[levels + 1 :], body[levels] if len(body) > levels else 0, count)
+    elif encoding in _PLAIN:
         weight.values += len(body) - levels
+    else:
+        raise LayoutError("a page is encoded in a way that does not show its size")
     return count
 
 
-def _level_bytes(body: memoryview, leaf: Leaf) -> int:
-    """Repetition and definition levels each begin with their length, where there are any."""
+def _levels(body: memoryview, leaf: Leaf, count: int, *, sizes: tuple[int, int] | None = None) -> int:
+    """How many bytes the levels of repetition and definition take; without ``sizes`` each begins with its own."""
     at = 0
-    for depth in (leaf.repetition, leaf.definition):
-        if depth:
-            at += 4 + whole(int.from_bytes(body[at : at + 4], "little"), max(0, len(body) - at - 4))
+    for number, depth in enumerate((leaf.repetition, leaf.definition)):
+        if sizes is not None:
+            size = whole(sizes[number], len(body) - at)
+        elif depth:
+            size = whole(int.from_bytes(body[at : at + 4], "little"), max(0, len(body) - at - 4))
+            at += 4
+        else:
+            continue
+        _require_runs(body[at : at + size], depth.bit_length(), count if depth else 0)
+        at += size
     return at
+
+
+def _require_runs(content: memoryview, width: int, count: int) -> None:
+    """Refuse runs of numbers of so many bits that do not end with their last byte and their last number."""
+    at = seen = 0
+    while at < len(content):
+        head, at = read_varint(content, at)
+        packed, many = head & 1, head >> 1
+        if packed:  # in groups of eight, the last of them filled up
+            at, seen = at + many * width, seen + many * 8
+        else:
+            size = -(-width // 8)
+            if int.from_bytes(content[at : at + size], "little") >> width:
+                raise LayoutError("a run repeats a number that is too large for it")
+            at, seen = at + size, seen + many
+        if not many or seen >= count + (8 if packed else 1):
+            raise LayoutError("a page has runs of nothing")
+    if at != len(content) or seen < count:
+        raise LayoutError("a page has runs of other numbers than its values")

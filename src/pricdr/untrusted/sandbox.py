@@ -50,7 +50,8 @@ class _Host:
         self.owner = os.getpid()
         self.link, other = socket.socketpair()
         path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109 - as python itself reads an empty entry
-        command = [sys.executable, "-c", _START, json.dumps(path)]
+        # -P: "python -c" would look for its first import in the working folder, which may be somebody else's delivery.
+        command = [sys.executable, "-P", "-c", _START, json.dumps(path)]
         try:
             self.process = subprocess.Popen(
                 command,
@@ -75,8 +76,17 @@ class _Host:
             self.process.wait()
 
 
-_lock: Final = threading.Lock()
+_lock = threading.Lock()
 _host: _Host | None = None
+
+
+def _after_fork() -> None:
+    """Begin with a lock that is free: the thread that held it stayed behind in the parent."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answer, None, None]:
@@ -142,13 +152,15 @@ class _Pipe:
     def __init__(self, descriptor: int, deadline: float) -> None:
         self._descriptor = descriptor
         self._deadline = deadline
+        self._ready = select.poll()  # select() takes no descriptor above 1,023
+        self._ready.register(descriptor, select.POLLIN)
 
     def fill(self, buffer: memoryview) -> None:
         """Fill all of ``buffer``."""
         at = 0
         while at < len(buffer):
             left = self._deadline - time.monotonic()
-            if left <= 0 or not select.select([self._descriptor], [], [], left)[0]:
+            if left <= 0 or not self._ready.poll(left * 1000):
                 raise TimeoutError
             count = os.readv(self._descriptor, [buffer[at:]])
             if count == 0:

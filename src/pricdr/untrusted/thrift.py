@@ -1,6 +1,7 @@
 """Thrift's compact protocol, as far as Parquet footers and page headers need it: structs as plain dictionaries.
 
-Written in Python for what a hostile file cannot do to it: nothing is allocated that the bytes do not hold.
+Written in Python for what a hostile file cannot do to it: nothing is allocated that the bytes do not hold, and no more
+values are than a footer can need.
 """
 
 from typing import Any, Final, TypeAlias
@@ -9,6 +10,8 @@ Struct: TypeAlias = dict[int, Any]
 """Field number to value: a number, a truth value, bytes, a list or another struct."""
 
 _DEEPEST: Final = 16
+_MOST_VALUES: Final = 1 << 21
+"""In one struct, with all inside it. An empty struct is one byte in a file and a hundred in memory."""
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 
@@ -18,74 +21,80 @@ class ThriftError(ValueError):
 
 def read_struct(content: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
     """The struct that starts at ``at``, and where it ends."""
-    return _struct(content, at, 0)
+    reader = _Reader(content, at)
+    return reader.struct(0), reader.at
 
 
-def _struct(content: bytes | memoryview, at: int, depth: int) -> tuple[Struct, int]:
-    if depth > _DEEPEST:
-        raise ThriftError("nested too deeply")
-    found: Struct = {}
-    field = 0
-    while True:
-        head, at = _byte(content, at)
-        if head == 0:
-            return found, at
-        kind, step = head & 15, head >> 4
-        if step:
-            field += step
-        else:
-            number, at = _varint(content, at)
-            field = _signed(number)
-        if field in found:
-            raise ThriftError("a field occurs twice")
-        if kind in (_TRUE, _FALSE):
-            found[field] = kind == _TRUE
-        else:
-            found[field], at = _value(content, at, kind, depth)
+class _Reader:
+    def __init__(self, content: bytes | memoryview, at: int) -> None:
+        self._content = content
+        self.at = at
+        self._left = _MOST_VALUES
 
+    def struct(self, depth: int) -> Struct:
+        if depth > _DEEPEST:
+            raise ThriftError("nested too deeply")
+        found: Struct = {}
+        field = 0
+        while head := self._byte():
+            kind, step = head & 15, head >> 4
+            field = field + step if step else _signed(self._varint())
+            if field in found:
+                raise ThriftError("a field occurs twice")
+            found[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        return found
 
-def _value(content: bytes | memoryview, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in (_TRUE, _FALSE, _BYTE):  # truth values in a list take a byte each
-        return _byte(content, at)
-    if kind in (_I16, _I32, _I64):
-        number, at = _varint(content, at)
-        return _signed(number), at
-    if kind in (_DOUBLE, _BINARY):
-        size, at = (8, at) if kind == _DOUBLE else _varint(content, at)
-        if size > len(content) - at:
+    def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - whatever the file holds
+        self._left -= 1
+        if self._left < 0:
+            raise ThriftError(f"it holds more than {_MOST_VALUES:,} values")
+        if kind in (_TRUE, _FALSE, _BYTE):  # truth values in a list take a byte each
+            return self._byte()
+        if kind in (_I16, _I32, _I64):
+            return _signed(self._varint())
+        if kind in (_DOUBLE, _BINARY):
+            return self._bytes(8 if kind == _DOUBLE else self._varint())
+        if kind in (_LIST, _SET):
+            return self._list(depth)
+        if kind == _STRUCT:
+            return self.struct(depth + 1)
+        raise ThriftError("it holds a kind of value that Parquet has no use for")
+
+    def _list(self, depth: int) -> list[Any]:
+        if depth > _DEEPEST:
+            raise ThriftError("nested too deeply")
+        head = self._byte()
+        size, kind = head >> 4, head & 15
+        if size == 15:
+            size = self._varint()
+        if size > len(self._content) - self.at:
             raise ThriftError("it ends too early")
-        return bytes(content[at : at + size]), at + size
-    if kind in (_LIST, _SET):
-        return _list(content, at, depth)
-    if kind == _STRUCT:
-        return _struct(content, at, depth + 1)
-    raise ThriftError("it holds a kind of value that Parquet has no use for")
+        return [self._value(kind, depth + 1) for _ in range(size)]
+
+    def _bytes(self, size: int) -> bytes:
+        if size > len(self._content) - self.at:
+            raise ThriftError("it ends too early")
+        self.at += size
+        return bytes(self._content[self.at - size : self.at])
+
+    def _byte(self) -> int:
+        if self.at >= len(self._content):
+            raise ThriftError("it ends too early")
+        self.at += 1
+        return self._content[self.at - 1]
+
+    def _varint(self) -> int:
+        number, self.at = read_varint(self._content, self.at)
+        return number
 
 
-def _list(content: bytes | memoryview, at: int, depth: int) -> tuple[list[Any], int]:
-    head, at = _byte(content, at)
-    size, kind = head >> 4, head & 15
-    if size == 15:
-        size, at = _varint(content, at)
-    if size > len(content) - at:
-        raise ThriftError("it ends too early")
-    values = []
-    for _ in range(size):
-        value, at = _value(content, at, kind, depth + 1)
-        values.append(value)
-    return values, at
-
-
-def _byte(content: bytes | memoryview, at: int) -> tuple[int, int]:
-    if at >= len(content):
-        raise ThriftError("it ends too early")
-    return content[at], at + 1
-
-
-def _varint(content: bytes | memoryview, at: int) -> tuple[int, int]:
+def read_varint(content: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number that starts at ``at``, seven bits a byte, and where it ends."""
     number = 0
     for shift in range(0, 64, 7):
-        part, at = _byte(content, at)
+        if at >= len(content):
+            raise ThriftError("it ends too early")
+        part, at = content[at], at + 1
         number |= (part & 127) << shift
         if part < 128:
             if shift and not part:

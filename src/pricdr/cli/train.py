@@ -114,7 +114,7 @@ def train(
             save_model(staging, model, about)
             (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
     _tell(choices)
-    say(f"trained {model!r}\nto {out}")
+    say(f"trained {model!r}", f"to {out}")
 
 
 def _named(ratings: "Ratings", validation: "HeldOut | None") -> str:

@@ -99,11 +99,11 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be a whole number"),
         ('title = "a table"', 'title = "a \\u001b[31mtable"', "one line of 1 to 200 printable"),
         ('name = "jlt"', f'name = "{"x" * 201}"', "one line of 1 to 200 printable"),
-        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 characters"),
+        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 bytes"),
         ('title = "a table"', "x = " + "[" * 1500, "not TOML|nested"),
         ('title = "a table"', "x = [" * 1 + "[\n" * 100_000, "nested more than 8 levels"),
         ('title = "a table"', "a" + ".a" * 9 + " = 1", "nested more than 8 levels"),
-        ('title = "a table"', "a" + ".a" * 100_000 + " = 1", "line 2 has 200,005 characters"),
+        ('title = "a table"', "a" + ".a" * 100_000 + " = 1", "line 2 has 200,005 bytes"),
         ('title = "a table"', f"x = 1{'0' * 1900}", "x must be a number that fits in 64 bits"),
         ('title = "a table"', "x = 1" + "0" * 5000, "line 2 has"),
     ],
@@ -120,7 +120,7 @@ def test_a_file_is_bounded_before_it_is_parsed(tmp_path):
     path = write(tmp_path, GOOD)
     with path.open("ab") as file:
         file.truncate(100 << 20)
-    with pytest.raises(InputError, match=r"table.toml: has more than 262,144 bytes"):
+    with pytest.raises(InputError, match=r"table.toml has more than 262,144 bytes"):
         read_spec(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not TOML"):

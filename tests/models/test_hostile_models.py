@@ -291,7 +291,7 @@ def test_a_description_of_100_megabytes_is_not_read(folder):
     where = folder("bpr")
     with (where / "model.json").open("wb") as file:
         file.truncate(100 << 20)
-    refuses(where, "model.json", "1,048,576 bytes")
+    refuses(where, "model.json", "at most 1,048,576 are allowed")
 
 
 USERS = Planted.pair().target.users

@@ -1,6 +1,6 @@
 """Thrift's compact protocol, as far as Parquet footers and page headers need it: structs as plain dictionaries.
 
-Written in Python for what a hostile file cannot do to it: nothing is allocated that the bytes do not hold.
+In Python, so that a hostile file cannot corrupt memory; nothing is allocated that the bytes do not hold.
 """
 
 from typing import Any, Final, TypeAlias
@@ -13,11 +13,11 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 
 
 class ThriftError(ValueError):
-    """Bytes that are no struct."""
+    """Bytes that are not a struct."""
 
 
 def read_struct(content: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
-    """The struct that starts at ``at``, and where it ends."""
+    """Return the struct that starts at ``at``, and where it ends."""
     return _struct(content, at, 0)
 
 
@@ -59,7 +59,7 @@ def _value(content: bytes | memoryview, at: int, kind: int, depth: int) -> tuple
         return _list(content, at, depth)
     if kind == _STRUCT:
         return _struct(content, at, depth + 1)
-    raise ThriftError("it holds a kind of value that Parquet has no use for")
+    raise ThriftError("it holds a kind of value that Parquet does not use")
 
 
 def _list(content: bytes | memoryview, at: int, depth: int) -> tuple[list[Any], int]:
@@ -89,7 +89,7 @@ def _varint(content: bytes | memoryview, at: int) -> tuple[int, int]:
         number |= (part & 127) << shift
         if part < 128:
             if shift and not part:
-                raise ThriftError("a number is written with more bytes than it has")
+                raise ThriftError("a number is written with more bytes than it needs")
             return number, at
     raise ThriftError("a number has more than 64 bits")
 

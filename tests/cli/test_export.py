@@ -12,7 +12,7 @@ from pricdr.data.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.signing import create_keys, public_text, read_public_key
 
-QUICK = ["--epochs", "2", "--device", "cpu"]
+QUICK = ["--method", "ridge-release"]
 
 
 @pytest.fixture(scope="module")

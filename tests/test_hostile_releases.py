@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -136,6 +137,47 @@ def test_metadata_of_its_own_is_refused(folder):
     frame = pl.read_parquet(folder / "release.parquet")
     rewrite(folder, frame, metadata={"note": "x" * 1000})
     assert "metadata other than" in refused(folder)
+
+
+SECRET = b"payload!" * 1000
+
+
+def with_index(number, size, payload):
+    """The footer's last column chunk gets an index that begins where the footer was."""
+
+    def change(footer, start):
+        footer[4][0][1][-1].update({number: start, size: len(payload)})
+        return payload
+
+    return change
+
+
+HIDDEN = {
+    "the footer": lambda footer, start: footer.update({15: SECRET}),
+    "its schema": lambda footer, start: footer[2][1].update({15: SECRET}),
+    "a row group": lambda footer, start: footer[4][0].update({15: SECRET}),
+    "a sorting order": lambda footer, start: footer[4][0].update({4: [{1: at, 2: True, 3: True} for at in range(999)]}),
+    "a pair of metadata": lambda footer, start: footer[5][0].update({15: SECRET}),
+    "column orders": lambda footer, start: footer.update({7: [{1: {1: SECRET}}]}),
+    "a logical type": lambda footer, start: footer[2][1].update({10: {1: {1: SECRET}}}),
+    "a column index": with_index(6, 7, write_struct({1: SECRET})),
+    "an offset index": with_index(4, 5, write_struct({1: SECRET})),
+    "an offset index of nowhere": with_index(4, 5, write_struct({1: [{1: 9, 2: 9, 3: 9}] * 99})),
+}
+
+
+@pytest.mark.parametrize("where", HIDDEN)
+def test_a_payload_that_readers_skip_is_refused(folder, where):
+    """Polars reads each of these files without a word."""
+    raw = (folder / "release.parquet").read_bytes()
+    footer, start = _footer(raw), len(raw) - 8 - int.from_bytes(raw[-8:-4], "little")
+    payload = HIDDEN[where](footer, start) or b""
+    written = write_struct(footer)
+    content = raw[:start] + payload + written + len(written).to_bytes(4, "little") + b"PAR1"
+    assert pl.read_parquet(io.BytesIO(content)).height == 50
+    (folder / "release.parquet").write_bytes(content)
+    reseal(folder)
+    assert re.search(r"no release needs|its footer has|offset index|of another type", refused(folder))
 
 
 def test_a_payload_inside_a_page_is_refused():

@@ -1,5 +1,7 @@
 """The footer of a Parquet file: what it says it holds, known before anything is decoded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -50,6 +52,19 @@ class Footer:
     created_by: bytes
     unpacked: int
     """Bytes of all columns without compression."""
+    fields: Struct
+    """Everything it states, by field number."""
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Turn structs that are not what Parquet puts there into a :class:`LayoutError` about ``what``."""
+    try:
+        yield
+    except ThriftError as error:
+        raise LayoutError(f"{what} cannot be read: {error}") from error
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise LayoutError(f"{what} cannot be read: a field is missing, or of another type") from error
 
 
 def read_footer(source: Source) -> Footer:
@@ -62,13 +77,11 @@ def read_footer(source: Source) -> Footer:
     if tail[4:] != MAGIC or not 0 < length <= min(_LONGEST, size - TAIL - len(MAGIC)):
         raise LayoutError("it does not end like a Parquet file")
     start = size - TAIL - length
-    try:
+    with understood("its footer"):
         content, end = read_struct(source.bytes_at(start, length))
         if end != length:
             raise LayoutError(f"{length - end:,} bytes lie between its footer and its end")
         return _footer(content, start)
-    except (ThriftError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise LayoutError(f"its footer cannot be read ({error!s:.60})") from error
 
 
 def _footer(content: Struct, start: int) -> Footer:
@@ -89,7 +102,7 @@ def _footer(content: Struct, start: int) -> Footer:
     if not isinstance(created_by, bytes):
         raise LayoutError("its created_by is not text")
     unpacked = sum(whole(chunk[6], 1 << 50) for chunk in chunks)
-    return Footer(start, rows, leaves, tuple(groups), metadata, created_by, unpacked)
+    return Footer(start, rows, leaves, tuple(groups), metadata, created_by, unpacked, content)
 
 
 def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:

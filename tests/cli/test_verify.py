@@ -94,7 +94,7 @@ def test_a_key_file_that_is_none_is_exit_2(signed, keys, refused):
 def test_no_such_folder_is_exit_2(here, ratings, refused):
     for command in ("verify", "inspect"):
         refused(command, "nowhere", says=("nowhere", "no such folder"))
-        refused(command, ratings, says=("ratings.csv", "it is a file"))
+        refused(command, ratings, says=("ratings.csv", "it is not a folder"))
         refused(command, "x" * 5000)
 
 

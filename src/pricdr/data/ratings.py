@@ -110,7 +110,7 @@ class Ratings:
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
         if not abs(threshold) <= LARGEST_SCALE:
-            raise ParameterError(f"threshold must be a number from -1e15 to 1e15, got {threshold!r}")
+            raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":

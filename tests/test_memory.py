@@ -122,7 +122,7 @@ def test_the_limit_is_what_the_environment_says_or_half_of_the_machine(monkeypat
 @pytest.mark.parametrize("wrong", ["8", "8 GB", "-1GB", "0GB", "1e3GB", "lots", "9" * 400 + "GB", "8GB\n"])
 def test_a_limit_that_is_none_is_refused(monkeypatch, wrong):
     monkeypatch.setenv("PRICDR_MEMORY", wrong)
-    with pytest.raises(ParameterError, match="PRICDR_MEMORY must be a whole number with MB, GB or TB"):
+    with pytest.raises(ParameterError, match="PRICDR_MEMORY must be a whole number and MB, GB or TB"):
         require_memory(1, "a matrix")
 
 

@@ -60,7 +60,7 @@ def test_only_what_the_pinned_key_signed_is_read(read, monkeypatch, command, giv
         monkeypatch.setenv("PRICDR_PUBLIC_KEY", "trusted.pub")
     outcome = read(command, "signed", *pinned)
     assert outcome.code == 0, outcome.err
-    for release, says in (("unsigned", "not signed"), ("resigned", "another key")):
+    for release, says in (("unsigned", "not signed"), ("resigned", "a key other than")):
         outcome = read(command, release, *pinned)
         assert (outcome.code, outcome.err.count("\n")) == (1, 1)
         assert says in outcome.err

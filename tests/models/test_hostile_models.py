@@ -336,7 +336,7 @@ def test_folders_of_schema_version_1_are_read(folder, fitted):
     everyone = np.arange(len(model.users))
     np.testing.assert_allclose(model.score(everyone), fitted["itemknn"].score(everyone), rtol=1e-5, atol=1e-7)
     (where / "model.json").write_text(json.dumps(content | {"schema_version": 2}))
-    refuses(where, "do not rise")
+    refuses(where, "do not increase")
 
 
 def test_a_checked_matrix_is_the_one_the_arrays_say():

@@ -121,7 +121,7 @@ def _ids(opened: Folder, kind: str) -> Ids:
     path = opened.path / name
     with opened.file(name, limit=memory_limit() // 4) as descriptor:
         read = Parquet(descriptor, lambda rule: InputError(f"{path}: {rule}")).read((0, As.TEXT))
-    text = read.found[0]
+    text = read.decoded[0]
     if [(column.name, column.kind) for column in read.columns] != [(kind, "text")] or not isinstance(text, Text):
         raise InputError(f"{path} must hold one column {kind!r} of text")
     try:

@@ -196,7 +196,7 @@ def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) 
         read = parquet.read(("user", As.TEXT), ("vector", As.VECTORS), whole=verified, sha256=expected, rows=users)
     if [column.name for column in read.columns] != ["user", "vector"] or read.columns[0].kind != "text":
         raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
-    text, vectors = read.found
+    text, vectors = read.decoded
     assert isinstance(text, Text) and isinstance(vectors, np.ndarray)  # noqa: PT018
     names = text.rows()
     if None in names or len(text.values) != len(names):

@@ -55,7 +55,7 @@ def test_the_folder_holds_what_the_design_says(folder):
     [
         (lambda f: (f / "split.json").unlink(), "no split.json"),
         (lambda f: (f / "split.json").write_text("{}"), "cannot be read|can be read"),
-        (lambda f: (f / "test.parquet").write_bytes(b"junk"), "not a whole Parquet file"),
+        (lambda f: (f / "test.parquet").write_bytes(b"junk"), "cannot be read as Parquet"),
         (lambda f: (f / "negatives.parquet").unlink(), "no such file"),
         (lambda f: pl.read_parquet(f / "train.parquet").head(9).write_parquet(f / "train.parquet"), "not the one"),
         (lambda f: pl.read_parquet(f / "negatives.parquet")[1:].write_parquet(f / "negatives.parquet"), "same number"),

@@ -81,7 +81,7 @@ def hostile(tmp_path):
     ],
 )
 def test_a_child_that_dies_is_one_line_and_the_next_file_is_read(file, hostile, action, message):
-    with pytest.raises(InputError, match=rf"hostile\.parquet: not a whole Parquet file: .*{message}") as caught:
+    with pytest.raises(InputError, match=rf"hostile\.parquet: cannot be read as Parquet: .*{message}") as caught:
         read(hostile(action))
     assert str(caught.value).isprintable()
     assert read(file).rows == 2
@@ -189,7 +189,7 @@ def test_every_kind_of_column(tmp_path):
     ).write_parquet(path)
     with Parquet.opened(path, InputError) as parquet:
         read = parquet.read(("text", As.TEXT), (1, As.TEXT), ("whole", As.NUMBERS), (2, As.NUMBERS), (3, As.VECTORS))
-    text, whole, as_numbers, numbers, vectors = read.found
+    text, whole, as_numbers, numbers, vectors = read.decoded
     assert [column.kind for column in read.columns] == ["text", "integers", "numbers", "vectors"]
     assert text.rows() == ["b", None, "a"]
     assert isinstance(whole, Text)

@@ -93,7 +93,7 @@ def _decoded(file: Path) -> pl.DataFrame:
             (at, As.TEXT if column.kind == "text" or column.name == "item" else As.NUMBERS)
             for at, column in enumerate(about)
         ]
-        found = parquet.read(*wanted).found
+        found = parquet.read(*wanted).decoded
     return pl.DataFrame({column.name: to_series(part) for column, part in zip(about, found, strict=True)})
 
 

@@ -95,9 +95,9 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
         column = pl.read_parquet(source, columns=[place]).to_series().alias("")
         if len(column) != footer.rows:
             raise RefusedError(f"a column has {len(column):,} rows, the file states {footer.rows:,}")
-        found, most = _PURPOSES[purpose](column)
+        found, size_needed = _PURPOSES[purpose](column)
         if whole:
-            _require_fitting(weights[place], most)
+            _require_fitting(weights[place], size_needed, dictionary=purpose == "text")
         arrays |= {f"{number}/{name}": array for name, array in found.items()}
     yield report, arrays
 
@@ -156,9 +156,9 @@ def _text(column: pl.Series) -> tuple[Arrays, int]:
     }, int(lengths.sum()) + 4 * len(column)
 
 
-def _require_fitting(weight: Weight, most: int) -> None:
+def _require_fitting(weight: Weight, needed: int, *, dictionary: bool) -> None:
     try:
-        require_fitting(weight, most)
+        require_fitting(weight, needed, dictionary=dictionary)
     except LayoutError as error:
         raise RefusedError(str(error)) from error
 

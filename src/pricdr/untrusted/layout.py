@@ -1,8 +1,8 @@
 """Accounts for every byte of a Parquet file, so that it carries nothing but the columns it shows.
 
 For uncompressed files: a column chunk is a series of pages, a page is a header, levels and values, and the sizes of all
-of these follow from what they hold. Encodings differ from writer to writer, so some slack is left; it is bounded for
-each of them (``docs/threat-model.md``, *Known limits*).
+of these follow from what they hold. Writers differ in pages, row groups and dictionaries, so some slack is left; it is
+bounded (``docs/threat-model.md``, *Known limits*).
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,7 @@ _HEADER_FIELDS: Final = {1, 2, 3, 4, 5, 7, 8}
 _PAGE_FIELDS: Final = {5: {1, 2, 3, 4}, 7: {1, 2, 3}, 8: {1, 2, 3, 4, 5, 6, 7}}
 """Fields of each kind of page; statistics are not among them."""
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
+_PLAIN: Final = 0
 _DICTIONARY_INDICES: Final = (2, 8)
 """Encodings whose values are positions in a dictionary."""
 
@@ -70,10 +71,15 @@ def account(content: bytes, footer: Footer) -> list[Weight]:
     return weights
 
 
-def require_fitting(weight: Weight, most: int) -> None:
-    """Refuse a column that takes more bytes than values of ``most`` bytes need."""
-    if weight.values > most:
-        raise LayoutError(f"a column has {weight.values - most:,} bytes more than its values need")
+def require_fitting(weight: Weight, needed: int, *, dictionary: bool) -> None:
+    """Refuse a column that takes more bytes than its values need, or has a dictionary where none is due.
+
+    A dictionary saves room where values repeat, and entries that no row uses could fill it: ids do not repeat.
+    """
+    if weight.values > needed:
+        raise LayoutError(f"a column has {weight.values - needed:,} bytes more than its values need")
+    if weight.indices and not dictionary:
+        raise LayoutError("a column of vectors has a dictionary")
     positions = -(-weight.numbers * max(1, weight.numbers.bit_length()) // 8)
     if weight.indices > positions + 16 * weight.pages:
         raise LayoutError("a column's dictionary indices take more bytes than they need")
@@ -198,8 +204,10 @@ def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left:
     weight.levels += levels
     if encoding in _DICTIONARY_INDICES:
         weight.indices += len(body) - levels
-    else:
+    elif encoding == _PLAIN:
         weight.values += len(body) - levels
+    else:  # one that saves room, which could be filled
+        raise LayoutError("a page is neither plain nor of dictionary indices")
     return count
 
 

@@ -76,7 +76,7 @@ class Read:
     rows: int
     columns: tuple[Column, ...]
     metadata: dict[str, str]
-    found: tuple[Decoded, ...]
+    decoded: tuple[Decoded, ...]
     """The columns that were asked for."""
 
 
@@ -130,11 +130,11 @@ class Parquet:
                 raise self._refuse("it was changed: its SHA-256 is not the one in the certificate")
             return _checked(next(answers), next(answers), [purpose for _, purpose in columns])
         except SandboxError as error:
-            raise self._refuse(f"not a whole Parquet file: {error}") from error
+            raise self._refuse(f"cannot be read as Parquet: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, PriCDRError):
                 raise
-            raise self._refuse("not a whole Parquet file: its columns do not agree with its footer") from error
+            raise self._refuse("cannot be read as Parquet: its columns do not agree with its footer") from error
         finally:
             answers.close()
 
@@ -146,7 +146,7 @@ def _checked(shown: Answer, decoded: Answer, purposes: list[As]) -> Read:
         rows=rows,
         columns=tuple(Column(str(name), str(dtype), str(kind)) for name, dtype, kind in decoded.report["columns"]),
         metadata=dict(shown.report["metadata"]),
-        found=tuple(
+        decoded=tuple(
             _CHECKS[purpose](lambda name, at=at: decoded.arrays[f"{at}/{name}"], rows)  # type: ignore[misc]
             for at, purpose in enumerate(purposes)
         ),

@@ -75,8 +75,9 @@ def test_the_contracts_names_are_at_the_top_level(folder):
 def test_any_changed_byte_is_noticed(folder, name):
     path = folder / name
     content = path.read_bytes()
-    positions = range(len(content)) if len(content) < 4000 else range(0, len(content), 7)
-    for at in positions:
+    # The other files are hashed whole, and each of their bytes takes a check of the certificate, or a process.
+    step = 1 if name == "certificate.json" else 17
+    for at in range(0, len(content), step):
         path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         with pytest.raises(VerificationError):
             verify(folder)
@@ -266,7 +267,7 @@ def test_no_such_folder_is_an_input_error(tmp_path):
     with pytest.raises(InputError, match="no such folder"):
         verify(tmp_path / "nothing")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(InputError, match="it is a file"):
+    with pytest.raises(InputError, match="it is not a folder"):
         verify(tmp_path / "file")
 
 
@@ -276,7 +277,7 @@ def test_signatures(release, tmp_path):
     folder = release.save(tmp_path / "signed", signing_key=private)
     assert verify(folder)
     assert verify(folder, public_key=public).certificate.signed_by
-    with pytest.raises(VerificationError, match="another key"):
+    with pytest.raises(VerificationError, match="a key other than"):
         verify(folder, public_key=other)
     signature = (folder / "certificate.json.sig").read_bytes()
     for at in range(len(signature)):
@@ -355,15 +356,15 @@ def test_a_readme_that_says_something_else_is_noticed(folder):
     ("frame", "message"),
     [
         (lambda f: f.with_columns(raw=pl.lit(1)), "no others"),
-        (lambda f: f.with_columns(user=pl.lit("alice")), "one row per user"),
+        (lambda f: f.with_columns(user=pl.lit("alice")), "9 bytes of values, and they take 29"),
         (
             lambda f: f.with_columns(user=pl.when(pl.col("user") == "alice").then(pl.lit("")).otherwise("user")),
-            "must not be empty",
+            "the user id is empty",
         ),
-        (lambda f: f.head(0), "holds 0 rows, 6 are stated"),
+        (lambda f: f.head(0), "holds 0 rows, the certificate states 6"),
         (
             lambda f: f.with_columns(pl.col("vector").cast(pl.Array(pl.Float64, 5))),
-            "Float64, shape=.5,.*, vectors must be there",
+            "Float64, shape=.5,.*; it must hold vectors",
         ),
         (lambda f: f.with_columns(vector=pl.Series(np.zeros((6, 5), dtype=np.float32))), "less noise"),
     ],

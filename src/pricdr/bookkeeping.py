@@ -1,9 +1,9 @@
-"""A ledger and the releases that it paid for, held against each other.
+"""A ledger checked against the releases it paid for.
 
-Every certificate names its line in the ledger and that line's hash, which stands for everything before it. So a ledger
+Every certificate names its line in the ledger and that line's hash, which covers everything before it. So a ledger
 that was rolled back, replaced or rewritten contradicts a release that exists, and a line that was cut off can be
-rebuilt from the release it paid for. What cannot be seen: a ledger forged together with all of its releases, and a
-ledger rolled back behind releases that nobody shows.
+rebuilt from the release it paid for. What no check can see: a ledger forged together with all of its releases, or
+rolled back past releases that nobody presents.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.ledger_lines import Spend
-from pricdr.release import verify
+from pricdr.release import Release, verify
 
 _TOLERANCE = 1e-9
-"""Relative; another machine may compute the last bits of a total otherwise."""
+"""Relative: another machine may compute the last bits of a total differently."""
 
 
 def ledger_statement(balance: Balance) -> LedgerStatement:
-    """What a certificate says about the ledger whose last line is its release."""
+    """Return what a certificate says about the ledger whose last line records its release."""
     line = balance.spends[-1]
     return LedgerStatement(
         releases=len(balance.spends),
@@ -38,9 +38,9 @@ def ledger_statement(balance: Balance) -> LedgerStatement:
 
 
 def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
-    """Check a ledger, and that it holds every one of these releases; returns its balance.
+    """Check a ledger, and that it holds every one of these releases; return its balance.
 
-    :class:`VerificationError` where a line of it was changed, or where a release contradicts it.
+    :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
     """
     try:
         balance = ledger.read()
@@ -48,16 +48,25 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
         raise VerificationError(str(error)) from error
     paid: dict[int, tuple[Path, str]] = {}
     for folder in folders:
-        release = verify(folder)
-        number = _line_of(release.certificate, balance, folder, ledger)
+        release = _verified(folder)
+        number = _number_of(release.certificate, balance, folder, ledger)
         other, matrix = paid.setdefault(number, (folder, release.sha256()))
         if matrix != release.sha256():
-            raise VerificationError(f"{folder} and {other} both name line {number} of {ledger.path}: it paid for one")
+            both = f"{folder} and {other} both claim to be release {number}"
+            raise VerificationError(f"{both} of {ledger.path}: it paid for one")
     return balance
 
 
+def _verified(folder: Path) -> Release:
+    """The release, with its folder's name in front of what is wrong with it: several are checked at a time."""
+    try:
+        return verify(folder)
+    except VerificationError as error:
+        raise VerificationError(f"{folder}: {error}") from error
+
+
 def lost_line(certificate: Certificate) -> Spend:
-    """The ledger's line for a release, from its certificate; the hash says whether it is the one that was written."""
+    """Rebuild a release's line from its certificate; the hash tells whether it is the line that was written."""
     account = certificate.ledger
     if account is None or account.head is None or certificate.mu is None:
         raise LedgerError(
@@ -79,22 +88,22 @@ def lost_line(certificate: Certificate) -> Spend:
     )
 
 
-def _line_of(certificate: Certificate, balance: Balance, folder: Path, ledger: Ledger) -> int:
-    """The number of the release's line, once everything that its certificate says about the ledger holds."""
+def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger: Ledger) -> int:
+    """Return the release's number in the ledger, once everything its certificate says about the ledger holds."""
     account = certificate.ledger
     if account is None:
         raise VerificationError(f"{folder} was made without a ledger: {ledger.path} does not count it")
     budget = Guarantee(epsilon=account.budget_epsilon, delta=account.budget_delta, unit=Unit(certificate.unit))
     if budget != balance.budget or account.opening not in (None, balance.opening):
         raise VerificationError(
-            f"{folder} was made with another ledger than {ledger.path}, or the ledger was replaced: "
+            f"{folder} was made with a ledger other than {ledger.path}, or the ledger was replaced: "
             "their first lines differ"
         )
     until = balance.until(account.releases)
     if len(until.spends) < account.releases or not _agrees(certificate, account, until):
         raise VerificationError(
-            f"{ledger.path} does not hold line {account.releases} as {folder} has it: the ledger was rolled back or "
-            "rewritten, and what it shows as left may be spent already"
+            f"{ledger.path} does not hold release {account.releases} as {folder} states it: the ledger was rolled back "
+            "or rewritten, and what it shows as left may have been spent already"
         )
     return account.releases
 

@@ -2,8 +2,8 @@
 
 Nothing in it is read off the ratings: no counts, ranges, means or hashes of the input. The JSON Schema is committed
 as ``docs/certificate.schema.json``; the meaning of a field never changes within a schema version. Every number and
-every text is bounded, so that whoever checks a hostile one meets nothing absurd. Which fields follow from which is the
-business of ``issuing``.
+every text is bounded, so that checking a hostile certificate never computes with absurd figures. Which fields follow
+from which is the business of ``issuing``.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import VerificationError
+from pricdr.errors import LARGEST_SCALE, VerificationError
 
 SchemaVersion: TypeAlias = Literal[1, 2, 3]
 SCHEMA_VERSION: Final[SchemaVersion] = 3
@@ -23,10 +23,8 @@ _SINCE_2: Final = ("steps", "guide", "items")
 _SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
 """Of the ledger's statement."""
 MAX_BYTES: Final = 1 << 20
-LARGEST_SCALE: Final = 1e15
-"""Of what is declared about ratings, and its inverse the smallest: the rule of ``privacy.bounds``."""
 _LARGEST: Final = 1e50
-"""Of what follows from it; squares of such figures are still numbers."""
+"""Of figures that follow from what was declared: their squares are still finite."""
 
 
 def _printable(text: str) -> str:
@@ -129,22 +127,22 @@ class InputStatement(_Part):
 
 
 class LedgerStatement(_Part):
-    """The ledger's account including this release. The budget holds whatever was decided from release to release."""
+    """The ledger's account including this release. The budget holds however each release was chosen."""
 
-    releases: Count = Field(description="recorded so far, so also the number of this release's line")
+    releases: Count = Field(description="recorded so far, this one included: also this release's number in the ledger")
     mu_total: Mu
     epsilon_total: Epsilon = Field(
-        description="what the releases so far cost together if none was chosen by looking at another; a figure for "
-        "orientation, where the budget is the promise"
+        description="what the releases so far cost together had all been fixed in advance; for orientation: "
+        "the promise is the budget"
     )
     budget_epsilon: Epsilon
     budget_delta: Delta
     numbers: Count | None = Field(default=None, description="noisy numbers that the ledger counts for this release")
     recorded: Moment | None = Field(default=None, description="when the ledger recorded it, in UTC")
-    nonce: Nonce | None = Field(default=None, description="random, in this release's line and in no other")
+    nonce: Nonce | None = Field(default=None, description="random; in this release's line and in no other")
     opening: Sha256 | None = Field(default=None, description="SHA-256 of the ledger's first line: which ledger it is")
     head: Sha256 | None = Field(
-        default=None, description="hash of this release's line, and through it of everything in the ledger before it"
+        default=None, description="hash of this release's line, which covers everything in the ledger before it"
     )
 
 

@@ -1,7 +1,7 @@
 """The certificate for people: what is promised, to whom, and at what cost. One text for ``inspect`` and README.md.
 
 The words belong to the schema version, as those of the certificate do: ``verify`` compares README.md with what is
-written here, so changing a sentence means a new version, and keeping the old sentence for the older ones.
+written here. Changing a sentence takes a new version, and the older versions keep the old sentence.
 """
 
 import math
@@ -122,7 +122,7 @@ def _made(c: Certificate) -> tuple[str, ...]:
 
 
 def _filter(c: Certificate) -> str:
-    """The words of whoever filtered, marked as theirs: nothing in them may pass for a promise of ours."""
+    """Quote whoever filtered the ratings, as theirs: nothing in it must pass for a promise of ours."""
     words = str(c.input.filtered_by)
     if c.schema_version < 3:
         return f": {words}"
@@ -189,11 +189,11 @@ def _budget(c: Certificate) -> tuple[str, ...]:
         return (spent,)
     return (
         spent,
-        f"All releases of this ledger together keep epsilon {_figure(ledger.budget_epsilon)} at delta "
-        f"{rounded_up(ledger.budget_delta):g}, whatever was decided from one to the next. What is spent so far is "
-        "their cost had all of them been fixed beforehand: a figure for orientation, not a promise.",
-        f"Recorded {ledger.recorded} in the ledger {ledger.opening}, which must hold, in the line of release "
-        f"{ledger.releases}, the hash {ledger.head}. The source can check that with pricdr ledger verify.",
+        f"All releases of this ledger together stay within epsilon {_figure(ledger.budget_epsilon)} at delta "
+        f"{rounded_up(ledger.budget_delta):g}, however each of them was chosen. What is spent so far is what they "
+        "would have cost had all of them been fixed in advance: a figure for orientation, not a promise.",
+        f"Recorded {ledger.recorded} in the ledger {ledger.opening}, whose line for release {ledger.releases} must "
+        f"have the hash {ledger.head}. The source can check that with pricdr ledger verify.",
     )
 
 

@@ -7,7 +7,7 @@ PriCDRError
 ├── OutputError           an output that exists or cannot be written            exit 2
 ├── BudgetError           the ledger refuses the release                        exit 1
 └── VerificationError     a release that is not what its certificate says,      exit 1
-                          or that its ledger does not hold
+                          or that contradicts its ledger
 """
 
 import math
@@ -16,15 +16,17 @@ from numbers import Integral
 from typing import Final
 
 LARGEST_SEED: Final = 2**63 - 1
+LARGEST_SCALE: Final = 1e15
+"""Of a bound, step, clip, threshold or prior that is declared, and 1/1e15 the smallest: squares of them stay finite."""
 
-POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions are those of POSIX systems"
+POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions follow POSIX"
 
 
 def printable(text: str) -> str:
-    r"""Return ``text`` on one line, with whatever a terminal would act on or hide written as code would write it.
+    r"""Return ``text`` on one line, with everything that a terminal would act on or hide written as an escape.
 
-    Text from outside (ids, file names, certificates, specs) passes here before anybody sees it: escape sequences,
-    line breaks and characters that turn the direction of writing are not printable.
+    Text from outside (ids, file names, certificates, specs) passes through here before it is shown. Escape sequences,
+    line breaks and characters that reverse the direction of text are not printable.
 
     >>> print(printable("a\x1b[31m\u202e b\nc"))
     a\u001b[31m\u202e b\u000ac
@@ -48,7 +50,7 @@ class InputError(PriCDRError, ValueError):
 
 
 class LedgerError(InputError):
-    """A ledger that is damaged or was changed; nothing is spent from it."""
+    """A ledger that is damaged or was changed: it is not spent from."""
 
 
 class ParameterError(PriCDRError, ValueError):
@@ -66,7 +68,7 @@ class BudgetError(PriCDRError):
 
 
 class VerificationError(PriCDRError):
-    """A release folder that is not what its certificate says, or a ledger that does not hold it."""
+    """A release folder that is not what its certificate says, or that contradicts its ledger."""
 
     exit_code = 1
 
@@ -137,23 +139,51 @@ def require_not_negative(**named: float) -> None:
             raise ParameterError(f"{name} must be zero or more, got {value!r}")
 
 
+def require_at_most_scale(**named: float) -> None:
+    """Refuse values so large that figures which follow from them might overflow.
+
+    >>> require_at_most_scale(prior=1e16)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: prior must be at most 1e+15, got 1e+16
+    """
+    for name, value in named.items():
+        if value > LARGEST_SCALE:
+            raise ParameterError(f"{name} must be at most {LARGEST_SCALE:g}, got {value!r}")
+
+
+def require_scale(**named: float) -> None:
+    """Refuse values that are not positive, or that lie outside 1e-15 to 1e15.
+
+    >>> require_scale(clip=1e-16)
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: clip must be at least 1e-15, got 1e-16
+    """
+    require_positive(**named)
+    require_at_most_scale(**named)
+    for name, value in named.items():
+        if value < 1 / LARGEST_SCALE:
+            raise ParameterError(f"{name} must be at least {1 / LARGEST_SCALE:g}, got {value!r}")
+
+
 def require_file_name(**named: str) -> None:
-    """Refuse text that is not fit to be, or to begin, the name of a file: it must not lead anywhere else.
+    """Refuse text that cannot be, or begin, the name of a file in a given folder: it must not lead out of it.
 
     >>> require_file_name(name="table-1.v2")
     >>> require_file_name(name="../t")
     Traceback (most recent call last):
     ...
-    pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, -, . (not first); got '../t'
+    pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, - or . (not first), got '../t'
     """
     for name, value in named.items():
         if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", value):
-            rule = "1 to 100 letters, digits, _, -, . (not first)"
-            raise ParameterError(f"{name} becomes a file name: {rule}; got {value[:200]!r}")
+            rule = "1 to 100 letters, digits, _, - or . (not first)"
+            raise ParameterError(f"{name} becomes a file name: {rule}, got {value[:200]!r}")
 
 
 def require_seed(**named: int) -> None:
-    """Refuse what is no whole number from 0 to 2^63 - 1.
+    """Refuse anything but whole numbers from 0 to 2^63 - 1.
 
     >>> require_seed(seed=-1)
     Traceback (most recent call last):

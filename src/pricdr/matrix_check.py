@@ -1,9 +1,9 @@
-"""Whether a released matrix can be what its certificate says: what certified noise makes impossible is refused.
+"""Refuses a released matrix that certified noise makes impossible.
 
-Every number carries independent noise of a known σ. Whatever the signal under it, sums of squares then have floors:
-‖signal + noise‖² is stochastically largest where there is signal, so the chi-square quantiles of noise alone bound it
-from below, for rows, for columns and for differences of either. And where something declared bounds the signal, there
-are ceilings. An honest release fails any of this once in 10^10 times (docs/mathematics.md, section 12).
+Every number carries independent noise of a known σ. Whatever the signal under it, sums of squares then have floors: a
+signal makes ‖signal + noise‖² stochastically larger, so the chi-square quantiles of noise alone bound it from below,
+for rows, for columns and for differences of either. Where something declared bounds the signal, there are ceilings
+too. An honest release fails any of these checks once in 10^10 times (docs/mathematics.md, section 12).
 """
 
 import math
@@ -23,9 +23,9 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _ALPHA: Final = 1e-12
-"""How often each single check may refuse an honest release."""
+"""The probability that a single check refuses an honest release."""
 _LEVELS: Final = (0.5, 0.1, 1e-3)
-"""Quantiles at which too many short rows or columns are counted."""
+"""Quantiles of noise alone below which short rows or columns are counted."""
 _ROWS_AT_ONCE: Final = 1 << 14
 
 
@@ -37,11 +37,11 @@ class _Block:
     grid: float
     sigma: float
     longest: float
-    """No row of the signal is longer."""
+    """The largest norm of a row of the signal."""
 
 
 def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
-    """Refuse a matrix with values off the grid, too little noise somewhere, or more than the declared signal allows."""
+    """Refuse a matrix with values off the grid, too little noise somewhere, or rows longer than anything declared."""
     c = certificate
     longest = longest_signal(c)
     steps = [(step.numbers, step.grid, step.sigma) for step in c.steps if step.published]
@@ -58,7 +58,7 @@ def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
 
 
 def longest_signal(certificate: Certificate) -> float:
-    """The largest norm that a row can have without noise: items are added up along directions of norm at most 1."""
+    """Return the largest norm of a row without noise: items add up along directions of norm at most 1."""
     if certificate.bounds.clip is not None:
         return certificate.bounds.clip
     return (certificate.items or MOST_ITEMS) * certificate.bounds.rating_bound
@@ -92,13 +92,13 @@ def _check_ceiling(block: _Block) -> None:
 
 def _check_floors(block: _Block) -> None:
     values = block.values
-    _check_floor(values, block, "its values are")
-    # Disjoint pairs: their differences over √2 have the same noise, independent again.
+    _check_floor(values, block, "some values are")
+    # Disjoint pairs: their differences over √2 carry noise of the same σ, again independent.
     half = len(values) // 2
-    _check_floor((values[0 : 2 * half : 2] - values[1 : 2 * half : 2]) / np.sqrt(2), block, "its rows differ by")
-    _check_floor((values[:half] - values[half : 2 * half]) / np.sqrt(2), block, "its rows differ by")
+    _check_floor((values[0 : 2 * half : 2] - values[1 : 2 * half : 2]) / np.sqrt(2), block, "differences of rows are")
+    _check_floor((values[:half] - values[half : 2 * half]) / np.sqrt(2), block, "differences of rows are")
     half = values.shape[1] // 2
-    _check_floor((values[:, :half] - values[:, half : 2 * half]) / np.sqrt(2), block, "its columns differ by")
+    _check_floor((values[:, :half] - values[:, half : 2 * half]) / np.sqrt(2), block, "differences of columns are")
     _check_repeats(block)
 
 
@@ -112,7 +112,7 @@ def _check_floor(values: Float32Array, block: _Block, what: str) -> None:
         of_rows[at : at + len(part)] = squares.sum(axis=1)
         of_columns += squares.sum(axis=0)
         at += len(part)
-    # A sum over the grid may be shorter than one of normals by half a cell's diagonal.
+    # On the grid a vector of noise can be shorter than a continuous one by half a cell's diagonal.
     cell = block.grid / block.sigma / 2
     for sums, count in (
         (np.array([of_rows.sum()]), values.size),
@@ -120,11 +120,11 @@ def _check_floor(values: Float32Array, block: _Block, what: str) -> None:
         (of_columns, len(values)),
     ):
         if _too_short(sums, count, cell * math.sqrt(count)):
-            raise VerificationError(f"the matrix holds less noise than sigma says: {what} too little")
+            raise VerificationError(f"the matrix holds less noise than sigma states: {what} too small")
 
 
 def _too_short(sums: Float64Array, count: int, slack: float) -> bool:
-    """Whether more of these sums of ``count`` squares are small than noise alone would make so."""
+    """Return whether more of these sums of ``count`` squares are small than noise alone could make small."""
     lengths = np.sqrt(sums)
     for level in (*_LEVELS, _ALPHA / len(sums)):
         floor = math.sqrt(2 * float(gammaincinv(count / 2, level))) - slack
@@ -134,11 +134,11 @@ def _too_short(sums: Float64Array, count: int, slack: float) -> bool:
 
 
 def _most_often(trials: int, chance: float) -> int:
-    """How often something of this chance happens at most in so many trials, but once in 10^12 times."""
+    """Return how many successes in so many trials are exceeded with a probability of at most 10^-12."""
     low, high = 0, trials
     while low < high:
         middle = (low + high) // 2
-        if float(betainc(middle + 1, trials - middle, chance)) <= _ALPHA:  # more than ``middle`` of them
+        if float(betainc(middle + 1, trials - middle, chance)) <= _ALPHA:  # the probability of more than ``middle``
             high = middle
         else:
             low = middle + 1
@@ -146,11 +146,11 @@ def _most_often(trials: int, chance: float) -> int:
 
 
 def _check_repeats(block: _Block) -> None:
-    """Refuse a row that occurs twice, where that is next to impossible."""
+    """Refuse a row that occurs twice, unless the grid is so coarse that it can happen by chance."""
     rows, width = block.values.shape
     likeliest = math.log(block.grid / block.sigma / math.sqrt(2 * math.pi))  # of any single value
     if rows < 2 or width * likeliest + 2 * math.log(rows) > math.log(_ALPHA):
         return
     whole = np.ascontiguousarray(block.values).view(np.dtype((np.void, width * 4))).ravel()
     if len(np.unique(whole)) != rows:
-        raise VerificationError("the matrix has the same row twice, which independent noise does not give")
+        raise VerificationError("the matrix has the same row twice, which independent noise makes impossible")

@@ -1,4 +1,4 @@
-"""How much memory a computation may take. The need is worked out and refused before anything is allocated."""
+"""A limit on the memory of a computation, checked before anything is allocated."""
 
 import os
 import re
@@ -13,26 +13,26 @@ _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def require_memory(need: int, what: str) -> None:
-    """Refuse ``what`` where it needs more bytes than the limit; ``what`` begins the sentence.
+    """Refuse a computation that needs more bytes than the limit; ``what`` it is begins the message.
 
     >>> require_memory(1000, "a small matrix")
     """
     limit = memory_limit()
     if need > limit:
         raise InputError(
-            f"{what} needs about {_in_words(need)} of memory, the limit is {_in_words(limit)}: take a smaller input or "
-            f"setting, or allow more with the environment variable {VARIABLE} (now {_stated()})"
+            f"{what} needs about {_in_words(need)} of memory, the limit is {_in_words(limit)}: use smaller inputs or "
+            f"settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
         )
 
 
 def memory_limit() -> int:
-    """Return the limit in bytes: what the environment says, or else half of the machine's memory."""
+    """Return the limit in bytes: what the environment says, or half of the machine's memory."""
     given = os.environ.get(VARIABLE)
     if not given:
         return int(_SHARE * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     number = re.fullmatch(r"([1-9][0-9]{0,8})(MB|GB|TB)", given)
     if number is None:
-        raise ParameterError(f"{VARIABLE} must be a whole number with MB, GB or TB, such as 8GB, got {given!r:.40}")
+        raise ParameterError(f"{VARIABLE} must be a whole number and MB, GB or TB, such as 8GB, got {given!r:.40}")
     return int(number[1]) * _UNITS[number[2]]
 
 

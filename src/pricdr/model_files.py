@@ -1,6 +1,6 @@
 """A fitted model on disk: MODEL/model.safetensors, model.json, items.parquet, users.parquet. No pickle.
 
-Nothing in a model folder is believed: sizes, names, types and every number are checked before anything is computed.
+A model folder is not trusted: sizes, names, types and every number are checked before anything is computed.
 """
 
 import json
@@ -29,12 +29,12 @@ from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
 
 SCHEMA_VERSION: Final = 2
-"""Version 1 did not record who signed a release, and kept the columns of sparse vectors in any order."""
+"""Version 1 did not record who signed a release, and wrote the columns of sparse vectors in any order."""
 _ABOUT: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
 _LARGEST_ABOUT: Final = 1 << 20
 _LARGEST_HEADER: Final = 1 << 16
-"""Bytes that name the arrays: a few hundred for each of a dozen."""
+"""Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
 
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 Setting: TypeAlias = (
@@ -51,7 +51,7 @@ class About:
     method: str
     config: dict[str, Setting | dict[str, Setting]]
     trained_on: str | None
-    """Fingerprint of the training ratings; none in an exported model, where it would confirm a guess at them."""
+    """Fingerprint of the training ratings; None in an exported model, where it would confirm a guess at them."""
     release: str | None
     """SHA-256 of the release's matrix file, where one was used."""
     preset: str = "default"
@@ -86,7 +86,7 @@ def export_model(folder: Path, model: Factors, about: About) -> None:
 
 
 def load_model(folder: Path) -> tuple[Factors, About]:
-    """The model in ``folder``; :class:`InputError` where it is corrupt, foreign or none."""
+    """Return the model in ``folder`` and what it is; :class:`InputError` where it is corrupt or not a model."""
     with Folder.opened(folder, "a model") as opened:
         about = _about(opened)
         users, items = _ids(opened, "user"), _ids(opened, "item")
@@ -98,7 +98,7 @@ def load_model(folder: Path) -> tuple[Factors, About]:
 
 
 def require_signed_by(about: About, folder: Path, public_key: Path | None) -> None:
-    """Refuse a model that was trained on a release which this key (a PEM file) did not sign; without a key, none."""
+    """Refuse a model trained on a release that this key (a PEM file) did not sign; without a key, refuse none."""
     from pricdr.signing import public_text, read_public_key
 
     if public_key is None:
@@ -108,21 +108,21 @@ def require_signed_by(about: About, folder: Path, public_key: Path | None) -> No
         return
     if about.schema_version < 2:
         raise VerificationError(
-            f"{folder} is of an older version and does not record who signed its release: train again"
+            f"{folder} is of an older version and does not record who signed its release: train it again"
         )
     if about.release_signed_by is None:
-        raise VerificationError(f"{folder} was trained on a release whose signature was not checked, or had none")
+        raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
     if about.release_signed_by != expected:
-        raise VerificationError(f"{folder} was trained on a release signed with another key than {public_key}")
+        raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
 
 
 def _ids(opened: Folder, kind: str) -> Ids:
-    """The one column of ``users.parquet`` or ``items.parquet``."""
+    """Return the ids in ``users.parquet`` or ``items.parquet``."""
     name = f"{kind}s.parquet"
     path = opened.path / name
     with opened.file(name, limit=memory_limit() // 4) as descriptor:
         read = Parquet(descriptor, lambda rule: InputError(f"{path}: {rule}")).read((0, As.TEXT))
-    text = read.found[0]
+    text = read.decoded[0]
     if [(column.name, column.kind) for column in read.columns] != [(kind, "text")] or not isinstance(text, Text):
         raise InputError(f"{path} must hold one column {kind!r} of text")
     try:
@@ -139,12 +139,12 @@ def _about(opened: Folder) -> About:
     try:
         content = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:  # a ValueError also where a number has thousands of digits
-        raise InputError(f"{path} is not JSON text that can be read") from error
+        raise InputError(f"{path} is not JSON that can be read") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise InputError(f"{path} has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}")
     try:
-        about = TypeAdapter(About).validate_json(raw)  # of JSON text strict rules can make an object, of a dict not
+        about = TypeAdapter(About).validate_json(raw)  # from JSON: in strict mode a dict would not become an About
     except ValidationError as error:
         first = error.errors()[0]
         place, given = ".".join(str(part)[:40] for part in first["loc"][:3]), first["input"]
@@ -158,21 +158,21 @@ def _about(opened: Folder) -> About:
 
 
 class _Arrays:
-    """The arrays of a model file. Each is taken once, by name and type; whatever is left does not belong there."""
+    """The arrays of a model file. Each is taken once, by name and type; whatever is left over is refused."""
 
     def __init__(self, content: bytes) -> None:
         if int.from_bytes(content[:8], "little") > _LARGEST_HEADER:
-            raise InputError(f"its header has over {_LARGEST_HEADER:,} bytes")
+            raise InputError(f"its header has more than {_LARGEST_HEADER:,} bytes")
         try:
             self._left: Arrays = load(content)
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the others: a type that numpy has not
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the last three: a type that numpy lacks
             raise InputError(f"{error!s:.200}") from error
 
     def __contains__(self, name: str) -> bool:
         return name in self._left
 
     def take(self, name: str, kind: type[np.generic], dimensions: int) -> NDArray[Any]:
-        """The array of this name, which must have this type and number of dimensions."""
+        """Take the array of this name, which must have this type and number of dimensions."""
         if name not in self._left:
             raise InputError(f"there is no array {name!r}")
         array = self._left.pop(name)
@@ -183,14 +183,14 @@ class _Arrays:
         return array
 
     def flags(self, name: str) -> NDArray[np.bool_]:
-        """An array of zeros and ones."""
+        """Take an array of zeros and ones."""
         flags = self.take(name, np.uint8, 1)
         if (flags > 1).any():
             raise InputError(f"{name} must hold zeros and ones")
         return flags.astype(bool)
 
     def require_empty(self) -> None:
-        """Refuse arrays that nobody took."""
+        """Refuse arrays that were not taken."""
         if self._left:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 
@@ -240,7 +240,7 @@ def _unpack(name: str, arrays: _Arrays, rows: int, version: int) -> Vectors:
         return arrays.take(name, np.float32, 2)
     width = arrays.take(f"{name}/width", np.int64, 1).tolist()
     if len(width) != 1 or not 0 <= width[0] < 2**31:
-        raise InputError(f"{name}/width must be one number from 0 to 2^31")
+        raise InputError(f"{name}/width must be one number from 0 to 2^31 - 1")
     return checked_csr(
         name,
         arrays.take(f"{name}/data", np.float32, 1),
@@ -252,7 +252,7 @@ def _unpack(name: str, arrays: _Arrays, rows: int, version: int) -> Vectors:
 
 
 def _pack_histories(model: Factors) -> Arrays:
-    """Who rated what, or all that an exported model keeps of it."""
+    """Return who rated what, or what an exported model keeps of it."""
     if model.summary is not None:
         summary = model.summary
         return {"item_counts": summary.item_counts, "has_history": summary.has_history.astype(np.uint8)}
@@ -285,5 +285,5 @@ def _unpack_interaction(arrays: _Arrays) -> Interaction | None:
         name = f"interaction/{len(layers)}"
         layers.append((arrays.take(f"{name}/weights", np.float32, 2), arrays.take(f"{name}/bias", np.float32, 1)))
     widest = max((len(bias) for _, bias in layers), default=0)
-    require_memory(8 * len(item_parts) * widest, f"scoring {len(item_parts):,} items by a layer of {widest:,} numbers")
+    require_memory(8 * len(item_parts) * widest, f"scoring {len(item_parts):,} items in a layer of {widest:,} numbers")
     return Interaction(user_parts, item_parts, tuple(layers))

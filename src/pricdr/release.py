@@ -124,10 +124,9 @@ class Release:
 def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None) -> Release:
     """Check all of a release folder that can be checked, and return it.
 
-    The signature; the files, no more and no fewer, with every byte of them accounted for; the ε that σ and the
-    sensitivity really give and every figure that follows; the matrix: hash, shape, ids, multiples of the grid, and
-    as much noise as σ says. :class:`VerificationError` names the first thing that is wrong; :class:`InputError` where
-    there is no such folder.
+    That is: the signature; the list of files, and every byte of each; the ε that σ and the sensitivity really give,
+    and every figure that follows; the matrix's hash, shape, ids and grid, and that it holds as much noise as σ says.
+    :class:`VerificationError` names the first thing that is wrong; :class:`InputError`: there is no such folder.
     """
     from pricdr.issuing import check
     from pricdr.matrix_check import check_matrix
@@ -165,7 +164,7 @@ def _check_signature(
         return
     expected = certificate.signed_by if public_key is None else public_text(read_public_key(public_key))
     if expected != certificate.signed_by:
-        raise VerificationError("the release was signed with another key than the one given")
+        raise VerificationError("the release was signed with a key other than the one given")
     if not is_signed_by(public_from_text(expected), raw, opened.read(SIGNATURE, limit=4096)):
         raise VerificationError(f"{SIGNATURE} is not a valid signature of {CERTIFICATE}")
 
@@ -178,7 +177,7 @@ def _check_listing(opened: Folder, certificate: "Certificate") -> None:
 
 
 def _check_readme(opened: Folder, certificate: "Certificate") -> None:
-    """README.md must say what the certificate says, in the words of its schema version."""
+    """Refuse a README.md that does not say what the certificate says, in the words of its schema version."""
     from pricdr.disclosure import readme
 
     content = opened.read(README, limit=_LONGEST_README)
@@ -189,17 +188,17 @@ def _check_readme(opened: Folder, certificate: "Certificate") -> None:
 
 
 def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:
-    """The matrix and its ids. The file is stored plainly: its size says how much memory it can take."""
+    """Read the matrix and its ids. The file is not compressed, so its size bounds the memory it can take."""
     users, cells = certificate.users, certificate.users * certificate.dim * 4
     with opened.file(MATRIX, limit=cells + cells // 8 + users * (4 * LONGEST_ID + 16) + (1 << 16)) as descriptor:
         parquet = Parquet(descriptor, lambda rule: VerificationError(f"{MATRIX}: {rule}"))
         if parquet.size < cells:
-            raise VerificationError(f"{MATRIX} has {parquet.size:,} bytes, which does not fit {users:,} users")
+            raise VerificationError(f"{MATRIX} has {parquet.size:,} bytes; {users:,} users take {cells:,} at least")
         expected = certificate.files.get(MATRIX) if verified else None
         read = parquet.read(("user", As.TEXT), ("vector", As.VECTORS), whole=verified, sha256=expected, rows=users)
     if [column.name for column in read.columns] != ["user", "vector"] or read.columns[0].kind != "text":
         raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
-    text, vectors = read.found
+    text, vectors = read.decoded
     assert isinstance(text, Text) and isinstance(vectors, np.ndarray)  # noqa: PT018
     names = text.rows()
     if None in names or len(text.values) != len(names):

@@ -3,6 +3,7 @@
 import base64
 import os
 from pathlib import Path
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -17,6 +18,10 @@ from cryptography.hazmat.primitives.serialization import (
 
 from pricdr.errors import InputError, VerificationError
 from pricdr.files import PRIVATE, require_absent, write_new
+from pricdr.untrusted.opening import read_bounded
+
+_LARGEST_KEY: Final = 1 << 16
+"""Bytes; an Ed25519 key in PEM has about 120."""
 
 
 def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
@@ -90,6 +95,6 @@ def is_signed_by(key: Ed25519PublicKey, message: bytes, signature: bytes) -> boo
 
 def _read(path: str | os.PathLike[str]) -> bytes:
     try:
-        return Path(path).read_bytes()
+        return read_bounded(Path(path), limit=_LARGEST_KEY)
     except OSError as error:
         raise InputError(f"cannot read key {path}: {error.strerror}") from error

@@ -128,7 +128,7 @@ def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[St
 def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
     """How much noise each step had, as the certificate states it."""
     if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
-        raise ParameterError(f"refinement may be at most {MAX_REFINEMENT}")
+        raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
     if c.schema_version == 1:
         rows = Grid(c.sigma, c.grid, c.noise.refinement)
         if c.dim_chosen_by is None:

@@ -12,7 +12,7 @@ from pricdr.data.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.signing import create_keys, public_text, read_public_key
 
-QUICK = ["--epochs", "2", "--device", "cpu"]
+QUICK = ["--method", "ridge-release"]
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,8 @@ def test_an_export_cannot_be_evaluated(work, tmp_path, pricdr):
     ("model", "extra", "says"),
     [
         ("ease", ["--export", "new"], "ease scores by the ratings themselves"),
-        ("popularity", [], "--out or --export"),
-        ("popularity", ["--export", "new", "--out", "new.csv"], "--out or --export"),
+        ("popularity", [], "either --out or --export"),
+        ("popularity", ["--export", "new", "--out", "new.csv"], "either --out or --export"),
         ("popularity", ["--export", "new", "--seen", "ratings.parquet"], "belong to --out"),
         ("popularity", ["--export", "new", "--users", "users.txt"], "belong to --out"),
         ("popularity", ["--export", "split"], "exists already"),
@@ -119,9 +119,9 @@ def test_a_model_records_who_signed_its_release(work):
     [
         ("signed", "source.key.pub", None),
         ("popularity", "source.key.pub", None),
-        ("signed", "other.key.pub", "signed with another key"),
-        ("unsigned", "source.key.pub", "signature was not checked, or had none"),
-        ("unverified", "source.key.pub", "signature was not checked, or had none"),
+        ("signed", "other.key.pub", "signed with a key other than"),
+        ("unsigned", "source.key.pub", "was not signed, or that was not verified"),
+        ("unverified", "source.key.pub", "was not signed, or that was not verified"),
         ("older", "source.key.pub", "does not record who signed"),
         ("older without", "source.key.pub", None),
     ],

@@ -246,7 +246,7 @@ def test_a_guide_that_was_tampered_with_is_refused(here, refused_learn, other, n
 
 def test_a_guide_that_is_no_folder_is_refused(refused_learn, source):
     refused_learn("--strategy", "guided", "--guide", "nowhere", says="--guide nowhere is not a release folder: no such")
-    refused_learn("--strategy", "guided", "--guide", source, says=("--guide", "source.csv", "it is a file"))
+    refused_learn("--strategy", "guided", "--guide", source, says=("--guide", "source.csv", "it is not a folder"))
 
 
 def test_public_features_are_used_as_they_are(here, learn, features, pricdr):

@@ -36,12 +36,12 @@ def test_show_tells_budget_spends_and_what_is_left(ratings, ledger, publish, pri
     assert "in 0 releases; room for one more release of epsilon 8 at this delta" in fresh.out
     assert publish(ratings, "--ledger", ledger, "--epsilon", 2).code == 0
     lines = pricdr("ledger", "show", ledger).out.splitlines()
-    assert lines[0].startswith("budget: (8, 1e-06)-differential privacy for one rating, whatever is decided")
+    assert lines[0].startswith("budget: (8, 1e-06)-differential privacy for one rating, however each release is chosen")
     assert lines[1].split()[0] == "1"
     assert "spectral" in lines[1]
     assert lines[2].startswith("spent: epsilon 2 ")
     assert "in 1 releases; room for one more release of epsilon 7.58995" in lines[2]
-    assert "had all releases been fixed beforehand; the promise is the budget" in lines[3]
+    assert "had all been fixed in advance; the promise is the budget" in lines[3]
     room = lines[2].split("epsilon ")[-1].split()[0]
     assert publish(ratings, "--ledger", ledger, "--epsilon", float(room) * 0.9999, out="fits").code == 0
 
@@ -177,9 +177,9 @@ def test_verify_says_that_a_ledger_holds_its_releases(paid, pricdr):
 def test_verify_finds_a_ledger_that_was_restored_from_a_backup(here, ratings, paid, publish, refused):
     ledger, folders = paid
     ledger.write_bytes(b"".join(ledger.read_bytes().splitlines(keepends=True)[:2]))
-    refused("ledger", "verify", ledger, *folders, says=("line 2", "second", "rolled back"), code=1)
+    refused("ledger", "verify", ledger, *folders, says=("release 2", "second", "rolled back"), code=1)
     assert publish(ratings, "--ledger", ledger, "--epsilon", 2, "--strategy", "jlt", out="third").code == 0
-    refused("ledger", "verify", ledger, *folders, says=("line 2", "second", "rolled back"), code=1)
+    refused("ledger", "verify", ledger, *folders, says=("release 2", "second", "rolled back"), code=1)
 
 
 def test_verify_finds_an_edit_and_tells_other_releases_apart(here, ratings, paid, publish, pricdr, refused):
@@ -188,7 +188,7 @@ def test_verify_finds_an_edit_and_tells_other_releases_apart(here, ratings, paid
     init(pricdr, "other.jsonl", epsilon=9)
     assert publish(ratings, "--ledger", "other.jsonl", out="other").code == 0
     refused("ledger", "verify", ledger, *folders, "none", says=("none was made without a ledger",), code=1)
-    refused("ledger", "verify", ledger, *folders, "other", says=("other was made with another ledger",), code=1)
+    refused("ledger", "verify", ledger, *folders, "other", says=("other was made with a ledger other than",), code=1)
     ledger.write_bytes(ledger.read_bytes().replace(b'"epsilon":8.0', b'"epsilon":80.0'))
     refused("ledger", "verify", ledger, says=("line 1 was changed", "do not begin a new ledger"), code=1)
     refused("ledger", "verify", "nowhere", says="No such file")
@@ -205,8 +205,8 @@ def test_a_cut_line_is_repaired_by_its_release(paid, pricdr, refused):
     ledger.write_bytes(whole[:-50])
     refused("ledger", "show", ledger, says=("line 3 is cut off", "pricdr ledger repair"))
     refused("ledger", "repair", ledger, says=("the release whose line was cut off", "--forfeit"))
-    refused("ledger", "repair", ledger, folders[0], says="not that of this release")
-    refused("ledger", "repair", ledger, folders[1], "--forfeit", says="or else --forfeit")
+    refused("ledger", "repair", ledger, folders[0], says="is that of release 2, and not of the one given")
+    refused("ledger", "repair", ledger, folders[1], "--forfeit", says="or --forfeit")
     outcome = pricdr("ledger", "repair", ledger, folders[1])
     assert outcome.code == 0
     assert "pricdr ledger verify" in outcome.out
@@ -234,10 +234,16 @@ def test_a_release_outside_any_ledger_is_warned_of_once(ratings, ledger, publish
 def test_inspect_says_that_the_budget_is_the_promise(paid, pricdr):
     _, folders = paid
     told = " ".join(pricdr("inspect", folders[1]).out.split())
-    assert "keep epsilon 8 at delta 1e-06, whatever was decided from one to the next" in told
-    assert "had all of them been fixed beforehand: a figure for orientation, not a promise" in told
+    assert "stay within epsilon 8 at delta 1e-06, however each of them was chosen" in told
+    assert "had all of them been fixed in advance: a figure for orientation, not a promise" in told
 
 
 def test_a_read_only_ledger_is_refused(ratings, ledger, refused_publish):
     ledger.chmod(0o444)
     refused_publish(ratings, says=("budget.jsonl is read-only", "chmod"))
+
+
+def test_verify_says_which_release_is_wrong(paid, refused):
+    ledger, folders = paid
+    (folders[1] / "README.md").write_text("another promise")
+    refused("ledger", "verify", ledger, *folders, says=f"{folders[1]}: README.md was changed", code=1)

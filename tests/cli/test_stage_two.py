@@ -82,6 +82,7 @@ def test_evaluating_two_models_compares_them(models, capsys):
 def test_a_model_trained_on_everything_is_refused_on_a_split(models, capsys):
     arguments = ["train", str(models / "ratings.parquet"), "--out", str(models / "whole"), "--method", "popularity"]
     assert run(arguments) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"to {models / 'whole'}"
     assert run(["evaluate", str(models / "whole"), str(models / "split")]) == 2
     assert "was not trained on this split" in capsys.readouterr().err
 

@@ -63,7 +63,7 @@ def test_parquet_cut_anywhere(tmp_path, parquet):
     path = tmp_path / "r.parquet"
     for size in range(0, len(parquet), 7):
         path.write_bytes(parquet[:size])
-        with pytest.raises(InputError, match="not a whole Parquet file"):
+        with pytest.raises(InputError, match="cannot be read as Parquet"):
             read(path)
 
 

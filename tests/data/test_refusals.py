@@ -168,7 +168,7 @@ def test_corrupt_parquet(spoil, tmp_path, refused):
     }[spoil]
     path = tmp_path / "r.parquet"
     path.write_bytes(spoilt)
-    assert f"{path}: not a whole Parquet file" in refused(lambda: read(path))
+    assert f"{path}: cannot be read as Parquet" in refused(lambda: read(path))
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.csv.gz", "r.parquet", "users.txt"])

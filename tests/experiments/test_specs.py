@@ -68,23 +68,23 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ("[data]", "[data", "not TOML"),
         ("seeds = [1, 2]", "seeds = [1, 1]", "all different"),
         ("seeds = [1, 2]", "seeds = []", "one or more"),
-        ("seeds = [1, 2]", "seeds = 3", "seeds cannot be 3"),
-        ('target = "b.csv"', 'target = "b.csv"\ncold = "x"', "cold cannot be 'x'"),
-        ('target = "b.csv"', "target = 3", "target cannot be 3"),
+        ("seeds = [1, 2]", "seeds = 3", "seeds must be .*, got 3"),
+        ('target = "b.csv"', 'target = "b.csv"\ncold = "x"', "cold must be .*, got 'x'"),
+        ('target = "b.csv"', "target = 3", "target must be .*, got 3"),
         ("epsilon = 4", "epsilon = 4, delta = 2.0", "delta"),
         ("settings = { width = 50 }", "settings = { widht = 50 }", "arm 'jlt'.*widht"),
         ("settings = { width = 50 }", "settings = { width = 0 }", "arm 'jlt'.*width"),
         ("settings = { width = 50 }", "tuned = true", "no settings of hetero were chosen"),
         ("settings = { width = 50 }", 'preset = "printed"', "no preset 'printed'"),
-        ('{ strategy = "jlt", epsilon = 4, rows = "noise" }', "3", "release cannot be 3"),
+        ('{ strategy = "jlt", epsilon = 4, rows = "noise" }', "3", "release must be .*, got 3"),
         ('name = "jlt"', 'name = "popularity"', "'popularity' is that of several"),
         ("seeds = [1, 2]", f"seeds = [{2**70}]", f"seeds must be a number that fits in 64 bits, got {2**70}"),
         ("seeds = [1, 2]", f"seeds = [1{'0' * 400}]", "seeds must be a number that fits in 64 bits"),
         ("seeds = [1, 2]", "seeds = [1" + ",\n1" * 5000 + "]", "at most 1,000 whole numbers.*all different"),
         ("seeds = [1, 2]", "seeds = [-1]", r"from 0 on.*got \[-1\]"),
-        ("seeds = [1, 2]", "seeds = [true]", "seeds cannot be"),
-        ("seeds = [1, 2]", "seeds = [1.0]", "seeds cannot be"),
-        ("seeds = [1, 2]", "seeds = 1000000000000", "seeds cannot be 1000000000000"),
+        ("seeds = [1, 2]", "seeds = [true]", "seeds must be .*, got"),
+        ("seeds = [1, 2]", "seeds = [1.0]", "seeds must be .*, got"),
+        ("seeds = [1, 2]", "seeds = 1000000000000", "seeds must be .*, got 1000000000000"),
         ("epsilon = 4", "epsilon = nan", "arm.release.epsilon must be a finite number, got nan"),
         ("epsilon = 4", "epsilon = -inf", "arm.release.epsilon must be a finite number"),
         ("epsilon = 4", f"epsilon = 1{'0' * 400}", "arm.release.epsilon must be a number that fits in 64 bits"),
@@ -99,11 +99,11 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ('target = "b.csv"', 'target = "b.csv"\ncore = 0', "core must be a whole number"),
         ('title = "a table"', 'title = "a \\u001b[31mtable"', "one line of 1 to 200 printable"),
         ('name = "jlt"', f'name = "{"x" * 201}"', "one line of 1 to 200 printable"),
-        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 characters"),
+        ('title = "a table"', f'title = "{"x" * 3000}"', "line 2 has 3,010 bytes"),
         ('title = "a table"', "x = " + "[" * 1500, "not TOML|nested"),
         ('title = "a table"', "x = [" * 1 + "[\n" * 100_000, "nested more than 8 levels"),
         ('title = "a table"', "a" + ".a" * 9 + " = 1", "nested more than 8 levels"),
-        ('title = "a table"', "a" + ".a" * 100_000 + " = 1", "line 2 has 200,005 characters"),
+        ('title = "a table"', "a" + ".a" * 100_000 + " = 1", "line 2 has 200,005 bytes"),
         ('title = "a table"', f"x = 1{'0' * 1900}", "x must be a number that fits in 64 bits"),
         ('title = "a table"', "x = 1" + "0" * 5000, "line 2 has"),
     ],
@@ -120,7 +120,7 @@ def test_a_file_is_bounded_before_it_is_parsed(tmp_path):
     path = write(tmp_path, GOOD)
     with path.open("ab") as file:
         file.truncate(100 << 20)
-    with pytest.raises(InputError, match=r"table.toml: has more than 262,144 bytes"):
+    with pytest.raises(InputError, match=r"table.toml has more than 262,144 bytes"):
         read_spec(path)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match="not TOML"):

@@ -147,4 +147,5 @@ def require_ids(what: str, ids: tuple[str, ...]) -> None:
     require(all(isinstance(name, str) and name for name in ids), f"{what} ids that are empty or no text")
     require(len(set(ids)) == len(ids), f"{what} ids that are not distinct")
     require(all(len(name) <= LONGEST_ID for name in ids), f"{what} ids of over {LONGEST_ID} characters")
-    require(not any(set(name) & set("\n\r\0") for name in ids), f"{what} ids with line breaks or NUL")
+    controls = {*map(chr, range(32)), *map(chr, range(127, 160)), "\u2028", "\u2029"}
+    require(not any(set(name) & controls for name in ids), f"{what} ids with control characters")

@@ -109,6 +109,10 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
     written = files[_FILE]
     assert isinstance(written, bytes)
     appended = written.startswith(seed.files[_FILE])
+    releases = written.removesuffix(b"\n").count(b"\n")  # a line each, after the first
+    require(
+        len(balance.spends) == releases, f"releases that are not those recorded: {len(balance.spends)} of {releases}"
+    )
     if written.removesuffix(b"\n") not in _HONEST:
         require(balance.budget == honest.budget, f"another budget: {balance.budget} for {honest.budget}")
         require(balance.spends[: len(honest.spends)] == honest.spends, "releases that are not those recorded")

@@ -292,7 +292,7 @@ def test_a_description_of_100_megabytes_is_not_read(folder):
     where = folder("bpr")
     with (where / "model.json").open("wb") as file:
         file.truncate(100 << 20)
-    refuses(where, "model.json", "1,048,576 are allowed")
+    refuses(where, "model.json", "at most 1,048,576 are allowed")
 
 
 USERS = Planted.pair().target.users
@@ -337,7 +337,7 @@ def test_folders_of_schema_version_1_are_read(folder, fitted):
     everyone = np.arange(len(model.users))
     np.testing.assert_allclose(model.score(everyone), fitted["itemknn"].score(everyone), rtol=1e-5, atol=1e-7)
     (where / "model.json").write_text(json.dumps(content | {"schema_version": 2}))
-    refuses(where, "do not rise")
+    refuses(where, "do not increase")
 
 
 def test_a_checked_matrix_is_the_one_the_arrays_say():

@@ -12,7 +12,7 @@ from pricdr.privacy.calibration import delta_of, epsilon_of
 
 BUDGET = 1.0
 """μ of the whole budget."""
-RUNS = 200_000
+RUNS = 100_000
 STEPS = 60
 LIMIT = 4
 """Standard errors that chance may give; a flawed filter must exceed twice as many."""

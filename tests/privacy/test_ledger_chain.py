@@ -55,11 +55,11 @@ def assert_noticed(ledger, lines, says=""):
         (1, b'"mu":0.1', b'"mu":0.01', "line 2 was changed"),
         (2, b'"dim":10', b'"dim":11', "line 3 was changed"),
         (3, b'"mu":0.3', b'"mu":0.03', "line 4 was changed"),
-        (3, b'"mu":0.3', b'"mu":0.3,"mu":0.3', "line 4 is not spelt"),
-        (3, b'"mu":0.3', b'"mu":0.30', "line 4 is not spelt"),
-        (3, b'"mu":0.3', b'"mu": 0.3', "line 4 is not spelt"),
-        (3, b'"mu":0.3', b'"mu":NaN', "line 4 cannot be: mu"),
-        (3, b"\n", b"\r\n", "line 4 is not spelt"),
+        (3, b'"mu":0.3', b'"mu":0.3,"mu":0.3', "line 4 is not written the way"),
+        (3, b'"mu":0.3', b'"mu":0.30', "line 4 is not written the way"),
+        (3, b'"mu":0.3', b'"mu": 0.3', "line 4 is not written the way"),
+        (3, b'"mu":0.3', b'"mu":NaN', "line 4 is not valid: mu"),
+        (3, b"\n", b"\r\n", "line 4 is not written the way"),
     ],
 )
 def test_an_edited_line_is_named(ledger, line, old, new, says):
@@ -91,12 +91,12 @@ def test_a_forger_who_recomputes_one_hash_is_caught_by_the_next_line(ledger):
 
 def test_dropped_swapped_repeated_and_inserted_lines_are_noticed(ledger):
     header, one, two, three = lines_of(ledger)
-    assert_noticed(ledger, [header, two, three], "line 2 says it is release 2 where 1 is due")
-    assert_noticed(ledger, [header, one, three], "line 3 says it is release 3 where 2 is due")
-    assert_noticed(ledger, [header, two, one, three], "line 2 says it is release 2")
-    assert_noticed(ledger, [header, one, one, two, three], "line 3 says it is release 1")
+    assert_noticed(ledger, [header, two, three], "line 2 is release 2 where 1 is expected")
+    assert_noticed(ledger, [header, one, three], "line 3 is release 3 where 2 is expected")
+    assert_noticed(ledger, [header, two, one, three], "line 2 is release 2")
+    assert_noticed(ledger, [header, one, one, two, three], "line 3 is release 1")
     plain = b'{"mu":0.1,"dim":1,"strategy":"jlt","promise":"","recorded":"now"}\n'
-    assert_noticed(ledger, [header, one, plain, two, three], "line 3 lacks its number or a hash")
+    assert_noticed(ledger, [header, one, plain, two, three], "line 3 lacks its nonce, number or hashes")
     assert_noticed(ledger, [header, plain], "line 2 lacks")
     assert_noticed(ledger, [header, one, resealed(three, number=2)], "line 3 does not follow")
 
@@ -126,8 +126,8 @@ def test_a_ledger_of_version_1_goes_on_and_is_chained_from_its_first_new_line(tm
         changed[at] = lines[at].replace(old, new)
         assert changed != lines
         assert_noticed(ledger, changed, "line 4 does not follow")
-    assert_noticed(ledger, [*lines[:1], *lines[2:]], "line 3 says it is release 3 where 2 is due")
-    assert_noticed(ledger, [lines[0].replace(b"1e-6", b"1e-06"), *lines[1:]], "line 1 is not spelt")
+    assert_noticed(ledger, [*lines[:1], *lines[2:]], "line 3 is release 3 where 2 is expected")
+    assert_noticed(ledger, [lines[0].replace(b"1e-6", b"1e-06"), *lines[1:]], "line 1 is not written the way")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ def test_a_ledger_of_version_1_goes_on_and_is_chained_from_its_first_new_line(tm
         (lambda raw: b"\xef\xbb\xbf" + raw, "line 1 begins with a byte order mark.*newest copy"),
         (lambda raw: raw.replace(b"\n", b"\n\n", 1), "line 2 is blank.*newest copy"),
         (lambda raw: raw + b"\n", "line 5 is blank.*newest copy"),
-        (lambda raw: raw[:-40], "line 4 is cut off or no JSON text.*ledger repair"),
-        (lambda raw: raw[:-40] + b"\n", "line 4 is cut off or no JSON text.*ledger repair"),
-        (lambda raw: raw.replace(b'"mu":0.2', b'"mu":0.2}', 1), "line 3 is cut off or no JSON text.*newest copy"),
+        (lambda raw: raw[:-40], "line 4 is cut off, or is not JSON.*ledger repair"),
+        (lambda raw: raw[:-40] + b"\n", "line 4 is cut off, or is not JSON.*ledger repair"),
+        (lambda raw: raw.replace(b'"mu":0.2', b'"mu":0.2}', 1), "line 3 is cut off, or is not JSON.*newest copy"),
     ],
 )
 def test_damage_is_named_by_its_line_and_never_answered_with_a_new_ledger(ledger, damage, says):
@@ -218,10 +218,10 @@ def test_a_ledger_rolled_back_contradicts_a_release_that_exists(releases):
     backup = b"".join(lines_of(ledger)[:2])
     ledger.path.write_bytes(backup)
     assert check_ledger(ledger, folders[:1])
-    with pytest.raises(VerificationError, match=r"does not hold line 3 as .*2\.release has it: .* rolled back"):
+    with pytest.raises(VerificationError, match=r"does not hold release 3 as .*2\.release states it: .* rolled back"):
         check_ledger(ledger, folders[2:])
     publish(RATINGS, PROMISE, strategy=JLT(dim=4), users=["a", "b"], ledger=ledger)
-    with pytest.raises(VerificationError, match="does not hold line 2"):
+    with pytest.raises(VerificationError, match="does not hold release 2"):
         check_ledger(ledger, folders)
 
 
@@ -232,7 +232,7 @@ def test_a_ledger_forged_with_all_its_hashes_contradicts_its_releases(releases):
     for _ in range(3):
         spend(ledger, 0.01)
     assert check_ledger(ledger)
-    with pytest.raises(VerificationError, match="does not hold line 1"):
+    with pytest.raises(VerificationError, match="does not hold release 1"):
         check_ledger(ledger, folders)
 
 
@@ -248,7 +248,7 @@ def test_releases_of_other_ledgers_and_of_none_are_told_apart(releases, tmp_path
     other = Ledger.create(tmp_path / "other.jsonl", Guarantee(epsilon=7, delta=1e-6))
     elsewhere = publish(RATINGS, PROMISE, users=["a", "b"], ledger=other).save(tmp_path / "other.release")
     nowhere = publish(RATINGS, PROMISE, users=["a", "b"]).save(tmp_path / "none.release")
-    with pytest.raises(VerificationError, match=r"other\.release was made with another ledger"):
+    with pytest.raises(VerificationError, match=r"other\.release was made with a ledger other than"):
         check_ledger(ledger, [elsewhere])
     with pytest.raises(VerificationError, match=r"none\.release was made without a ledger"):
         check_ledger(ledger, [nowhere])
@@ -264,7 +264,7 @@ def test_one_line_pays_for_one_release(releases, tmp_path):
     twin = publish(RATINGS, PROMISE, strategy=JLT(dim=4), users=["a", "b"])
     same_line = verify(folders[0]).certificate.ledger
     twin = type(twin)(twin.matrix.copy(), twin.users, twin.certificate.model_copy(update={"ledger": same_line}))
-    with pytest.raises(VerificationError, match="both name line 1"):
+    with pytest.raises(VerificationError, match="both claim to be release 1"):
         check_ledger(ledger, [folders[0], twin.save(tmp_path / "twin.release")])
 
 
@@ -274,7 +274,7 @@ def test_releases_of_version_2_are_held_against_the_figures_of_their_lines(tmp_p
     assert check_ledger(ledger, [OLD / "spectral", OLD / "jlt"])
     ledger.path.write_bytes(b"".join(lines_of(ledger)[:2]))
     assert check_ledger(ledger, [OLD / "spectral"])
-    with pytest.raises(VerificationError, match="does not hold line 2"):
+    with pytest.raises(VerificationError, match="does not hold release 2"):
         check_ledger(ledger, [OLD / "jlt"])
     with pytest.raises(VerificationError, match="made without a ledger"):
         check_ledger(ledger, [OLD / "guided"])
@@ -306,10 +306,10 @@ def test_a_cut_line_is_not_rebuilt_from_another_release(releases, tmp_path):
     cut(ledger, 40)
     before = ledger.path.read_bytes()
     for folder in folders[:2]:
-        with pytest.raises(LedgerError, match="number 3 and not that of this release"):
+        with pytest.raises(LedgerError, match="is that of release 3, and not of the one given"):
             ledger.rebuild(lost_line(verify(folder).certificate))
     cheaper = lost_line(verify(folders[2]).certificate).model_copy(update={"mu": 1e-3})
-    with pytest.raises(LedgerError, match="not that of this release"):
+    with pytest.raises(LedgerError, match="not of the one given"):
         ledger.rebuild(cheaper)
     for folder in (OLD / "jlt", OLD / "guided"):
         with pytest.raises(LedgerError, match="does not name its line"):

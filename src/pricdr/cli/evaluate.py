@@ -37,7 +37,7 @@ def evaluate(
 
     With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
 
-    --public-key refuses models that were trained on a release this key did not sign, as their folders record it.
+    --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
     from pricdr.data.split_files import load_split
 
@@ -71,7 +71,7 @@ def _measure(folder: Path, split: "Split", kinds: list[str], public_key: Path | 
     model, about = load_model(folder)
     require_signed_by(about, folder, public_key)
     if about.trained_on is None:
-        raise InputError(f"{folder} was exported: it no longer tells which split it was trained on")
+        raise InputError(f"{folder} was exported: it no longer records which split it was trained on")
     if about.trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:

@@ -41,12 +41,12 @@ def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None
     from pricdr.privacy.ledger import Ledger
 
     balance = Ledger(file).read()
-    say(f"budget: {balance.budget}, whatever is decided from release to release")
+    say(f"budget: {balance.budget}, however each release is chosen")
     for number, spend in enumerate(balance.spends, 1):
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
     spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {len(balance.spends)} releases"
     say(f"{spent}; room for one more release of epsilon {balance.room:.6g} at this delta")
-    say("what is spent is the cost had all releases been fixed beforehand; the promise is the budget")
+    say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
 
 
 @app.command("verify")
@@ -54,10 +54,10 @@ def verify(
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that it paid for.")] = None,
 ) -> None:
-    """Check that a ledger is as it was written and holds these releases: exit 0, or 1 with the reason.
+    """Check that no line of a ledger was changed and that it holds these releases: exit 0, or 1 with the reason.
 
-    A release that the ledger does not hold means that the ledger was rolled back or replaced. What cannot be seen: a
-    ledger forged together with all its releases, or rolled back behind releases that are not given here.
+    A release that the ledger does not hold means that the ledger was rolled back or replaced. What no check can see: a
+    ledger forged together with all its releases, or rolled back past releases that are not given here.
     """
     from pricdr.bookkeeping import check_ledger
     from pricdr.privacy.ledger import Ledger
@@ -67,7 +67,7 @@ def verify(
     old = sum(spend.hash is None for spend in balance.spends)
     say(f"ok: {file}: {balance.budget}, {len(balance.spends)} releases")
     if old:
-        say(f"    lines of {old} releases have no hash of their own: they were written before version 0.3.0")
+        say(f"    {old} releases have lines without a hash: they were recorded before version 0.3.0")
     if folders:
         say(f"    it holds every release given ({len(folders)})")
     else:
@@ -78,12 +78,12 @@ def verify(
 def repair(
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     release: Annotated[Path | None, typer.Argument(help="The release whose line was cut off.")] = None,
-    forfeit: Annotated[bool, typer.Option("--forfeit", help="Give up all that was left of the budget.")] = False,
+    forfeit: Annotated[bool, typer.Option("--forfeit", help="Without the release: give up all that was left.")] = False,
 ) -> None:
-    """Mend a ledger whose last line was cut off. Nothing is ever refunded.
+    """Repair a ledger whose last line was cut off. Nothing is ever refunded.
 
-    With the release that the line paid for, the line is rebuilt from its certificate and must have the hash that is
-    stated there. Without it nobody knows what the line cost, and --forfeit charges all that was left.
+    Given the release that the line paid for, the line is rebuilt from its certificate and must have the hash stated
+    there. Without that release nobody knows what the line cost: --forfeit charges everything that was left.
     """
     from pricdr.bookkeeping import lost_line
     from pricdr.privacy.ledger import Ledger
@@ -91,9 +91,9 @@ def repair(
 
     if (release is None) != forfeit:
         raise ParameterError(
-            f"{file}: give the release whose line was cut off, or else --forfeit, which charges all that was left"
+            f"{file}: give the release whose line was cut off, or --forfeit, which charges everything that was left"
         )
     ledger = Ledger(file)
     balance = ledger.forfeit() if release is None else ledger.rebuild(lost_line(verify_release(release).certificate))
     say(f"repaired {file}: release {len(balance.spends)}, mu {balance.spends[-1].mu:.6g}")
-    say("lines after it, if there were any, are lost: check with pricdr ledger verify and every release made from it")
+    say("lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it")

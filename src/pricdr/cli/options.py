@@ -104,7 +104,7 @@ def read_ratings(path: Path, columns: str | None, threshold: float | None = None
 
 
 def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "Reading":
-    """Read a file of ratings and refuse it where none is left: for the target, whom its own refusals tell nothing."""
+    """Read ratings and refuse the file if none is left. Not for publishing, where a refusal tells what was rated."""
     reading = read_ratings(path, columns, threshold)
     if threshold is not None and not len(reading.ratings):
         raise InputError(f"{path}: no rating is at least {threshold:g}")

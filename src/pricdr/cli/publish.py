@@ -164,7 +164,7 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
 
 
 def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Ids | None") -> None:
-    """Tell the source, and nobody else, that no rating counts: a refusal would be seen by whoever waits."""
+    """Tell the source alone that no rating counts: a refusal would also tell whoever waits for the release."""
     import numpy as np
 
     if listed is not None and not set(listed) & set(ratings.users):

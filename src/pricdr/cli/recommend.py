@@ -17,12 +17,12 @@ def recommend(
     model: Annotated[Path, typer.Argument(help="The model folder.")],
     out: Annotated[Path | None, typer.Option(help="The file to create: .parquet or .csv.")] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Instead: the model folder to create, without the training ratings.")
+        Path | None, typer.Option(help="Instead of --out: a model folder to create, without ratings.")
     ] = None,
     users: Annotated[Path | None, typer.Option(help="Only these users, one id a line.  [default: all]")] = None,
     k: Annotated[int, typer.Option("-k", help="Items per user.")] = 10,
     seen: Annotated[Path | None, typer.Option(help="Ratings whose items are left out, user by user.")] = None,
-    threshold: Annotated[float | None, typer.Option(help="Of --seen: only rows rated at least this.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
     columns: ColumnsOption = None,
     public_key: PublicKeyOption = None,
 ) -> None:
@@ -30,22 +30,22 @@ def recommend(
 
     Users the model never met get what is popular, and are counted on screen.
 
-    A model folder holds the ratings it was trained on. --export writes one without them, for where recommendations are
-    served: it then needs --seen to leave out what users have rated. Its numbers were still learnt from the ratings: an
-    exported model is neither anonymous nor differentially private.
+    A model folder holds the ratings it was trained on. --export writes one without them, to serve recommendations
+    elsewhere; recommending from it needs --seen to leave out what users have rated. Its numbers were still learnt from
+    the ratings: an exported model is neither anonymous nor differentially private.
 
-    --public-key refuses a model that was trained on a release this key did not sign, as its folder records it.
+    --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
     from pricdr.data.readers import read_ids
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import export_model, load_model, require_signed_by
 
     if (out is None) == (export is None):
-        raise ParameterError("give --out or --export, one of the two")
+        raise ParameterError("give either --out or --export")
     if out is not None and out.suffix not in {".parquet", ".csv"}:
         raise ParameterError(f"--out must end in .parquet or .csv, got {out.name!r}")
     if export is not None and (users is not None or seen is not None):
-        raise ParameterError("--users and --seen belong to --out: an export serves everybody, and holds no histories")
+        raise ParameterError("--users and --seen belong to --out: an export covers every user, and holds no histories")
     if seen is None and (threshold is not None or columns is not None):
         raise ParameterError("--threshold and --columns are about --seen: give it too")
     for created in (out, export):

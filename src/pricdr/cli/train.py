@@ -70,8 +70,8 @@ def train(
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
     On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
 
-    The model folder holds every rating it was trained on, to leave out what users have rated: keep it like the ratings.
-    "recommend MODEL --export FOLDER" makes one without them.
+    The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
+    ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
@@ -123,7 +123,7 @@ def _named(ratings: "Ratings", validation: "HeldOut | None") -> str:
 
 
 def _origin(release: "Release | None", *, verified: bool) -> tuple[str | None, str | None]:
-    """Which release a model was trained on and who signed it: of one that was not verified, nobody knows."""
+    """Return the hash of the release and who signed it; nobody, where the signature was not checked."""
     if release is None:
         return None, None
     return release.sha256(), release.certificate.signed_by if verified else None
@@ -174,13 +174,13 @@ def _configured(name: str, preset: PresetName, config: Path | None, given: dict[
 
 
 def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) -> "Release":
-    """The release, verified; with a pinned key nothing gets past its signature."""
+    """Return the release, verified unless that is switched off, which a pinned key does not allow."""
     from pricdr.release import Release
 
     if public_key is not None and allow_unverified:
         raise ParameterError(
             "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
-            "take one of them away"
+            "remove one of the two"
         )
     return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 

@@ -1,6 +1,6 @@
-"""A sparse matrix from three arrays that may say anything.
+"""Sparse matrices from arrays that are not trusted.
 
-scipy trusts them: a row start or a column outside the matrix makes its products read and write foreign memory.
+scipy trusts them: a row start or a column outside the matrix makes its products read and write out of bounds.
 """
 
 from typing import Any
@@ -22,34 +22,34 @@ def checked_csr(
     *,
     sort: bool = False,
 ) -> CSR:
-    """Return the CSR matrix of these arrays, each one-dimensional; :class:`InputError` where they are none.
+    """Return the CSR matrix of these one-dimensional arrays; :class:`InputError` where they do not make one.
 
-    Columns must rise within a row, so that every cell is there once; values must be finite. ``sort`` takes the columns
-    of a row in any order.
+    Columns must increase within a row, so that no cell occurs twice; values must be finite. With ``sort`` the columns
+    of a row may come in any order.
 
     >>> checked_csr("seen", np.ones(1), np.array([7]), np.array([0, 1]), (1, 2))
     Traceback (most recent call last):
     ...
-    pricdr.errors.InputError: seen names column 7, there are 2
+    pricdr.errors.InputError: seen names column 7, and there are 2 (from 0)
     """
     if len(row_starts) != shape[0] + 1 or row_starts[0] != 0 or row_starts[-1] != len(columns):
         raise InputError(f"{what} has row starts that do not fit {shape[0]:,} rows of {len(columns):,} entries")
     if len(data) != len(columns):
-        raise InputError(f"{what} has {len(data):,} values in {len(columns):,} places")
+        raise InputError(f"{what} has {len(data):,} values for {len(columns):,} columns")
     # Compared, not subtracted: the difference of two hostile numbers can wrap round.
     if (row_starts[1:] < row_starts[:-1]).any():
-        raise InputError(f"{what} has row starts that fall")
+        raise InputError(f"{what} has row starts that decrease")
     outside = columns[(columns < 0) | (columns >= shape[1])]
     if len(outside):
-        raise InputError(f"{what} names column {outside[0]}, there are {shape[1]:,}")
+        raise InputError(f"{what} names column {outside[0]}, and there are {shape[1]:,} (from 0)")
     if sort:
         order = np.lexsort((columns, np.repeat(np.arange(shape[0]), np.diff(row_starts))))
         data, columns = data[order], columns[order]
     rises = columns[1:] > columns[:-1]
     inner = row_starts[1:-1]
-    rises[inner[(inner > 0) & (inner < len(columns))] - 1] = True  # from one row to the next anything goes
+    rises[inner[(inner > 0) & (inner < len(columns))] - 1] = True  # a new row may begin with any column
     if not rises.all():
-        raise InputError(f"{what} has columns that do not rise within a row")
+        raise InputError(f"{what} has columns that do not increase within a row")
     if not np.isfinite(data).all():
         raise InputError(f"{what} has a value that is not a finite number")
     return sp.csr_array((data, columns, row_starts), shape=shape)

@@ -36,7 +36,7 @@ def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
         raise refusal(file, f"item features need numeric columns beside item, or one called {TAGS}")
     tags = _tags(file, frame[TAGS]) if others == [TAGS] else None
     if tags is None and len(others) > MOST_COLUMNS:
-        raise refusal(file, f"item features may have at most {MOST_COLUMNS:,} columns, got {len(others):,}")
+        raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(others):,}")
     numbers = [] if tags is not None else [_numbers(file, frame[name]) for name in others]
     try:
         return ItemFeatures.of_tags(items, tags) if tags is not None else ItemFeatures(items, np.column_stack(numbers))
@@ -88,12 +88,12 @@ def _decoded(file: Path) -> pl.DataFrame:
         for column in about:
             _require_kind(file, column)
         if len(about) > MOST_COLUMNS + 1:
-            raise refusal(file, f"item features may have at most {MOST_COLUMNS:,} columns, got {len(about) - 1:,}")
+            raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(about) - 1:,}")
         wanted = [
             (at, As.TEXT if column.kind == "text" or column.name == "item" else As.NUMBERS)
             for at, column in enumerate(about)
         ]
-        found = parquet.read(*wanted).found
+        found = parquet.read(*wanted).decoded
     return pl.DataFrame({column.name: to_series(part) for column, part in zip(about, found, strict=True)})
 
 

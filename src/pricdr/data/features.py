@@ -31,7 +31,7 @@ class ItemFeatures:
         if len(set(self.items)) != len(self.items):
             raise InputError("item features must have one row per item")
         if self.rows.shape[1] > MOST_COLUMNS:
-            raise InputError(f"item features may have at most {MOST_COLUMNS:,} columns, got {self.rows.shape[1]:,}")
+            raise InputError(f"item features can have at most {MOST_COLUMNS:,} columns, got {self.rows.shape[1]:,}")
         if not np.isfinite(self.rows).all() or np.abs(self.rows).max() > _LARGEST:
             raise InputError("item features must be finite numbers below 1e100")
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
+from pricdr.data.contents import shorten
 from pricdr.errors import InputError
 
 Ids: TypeAlias = tuple[str, ...]
@@ -11,12 +12,27 @@ Ids: TypeAlias = tuple[str, ...]
 LONGEST_ID: Final = 1000
 """Characters in an id."""
 CONTROLS: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
-"""What no id may hold, as a regular expression: control characters and line breaks of every kind."""
+"""What no id holds, as a regular expression: control characters and line breaks of every kind."""
 _CONTROL: Final = re.compile(CONTROLS)
 
 
+def id_fault(name: str) -> str | None:
+    """Return what is wrong with an id, to follow "the id"; None where nothing is.
+
+    >>> id_fault("alice") is None, id_fault("")
+    (True, 'is empty')
+    """
+    if name == "":
+        return "is empty"
+    if len(name) > LONGEST_ID:
+        return f"{shorten(name)} has more than {LONGEST_ID:,} characters"
+    if _CONTROL.search(name):
+        return f"{shorten(name)} holds a line break or another control character"
+    return None
+
+
 def require_ids(what: str, ids: Sequence[Any]) -> Ids:
-    """The ids, if they are distinct text of one line each; ``what`` they are ids of is named otherwise.
+    """Return the ids if they are distinct text that follows the rule; ``what`` they identify is named in errors.
 
     >>> require_ids("user", ["a", "b"])
     ('a', 'b')
@@ -32,12 +48,8 @@ def require_ids(what: str, ids: Sequence[Any]) -> Ids:
         raise InputError(f"{what} ids must be text that UTF-8 can hold: {error}") from error
     if len(set(ids)) != len(ids):
         raise InputError(f"{what} ids must be distinct")
-    if "" in ids:
-        raise InputError(f"{what} ids must not be empty")
-    # Searched together and, where there is something, one by one: a search in each of millions takes seconds.
-    if lines.count("\n") >= max(1, len(ids)) or _CONTROL.search(lines.replace("\n", "")):
-        wrong = next(name for name in ids if _CONTROL.search(name))
-        raise InputError(f"{what} ids must not hold control characters or line breaks, got {wrong!r:.60}")
-    if max(map(len, ids), default=0) > LONGEST_ID:
-        raise InputError(f"{what} ids may have at most {LONGEST_ID:,} characters")
+    # Searched all together, and one by one only to name the culprit: a search in each of millions takes seconds.
+    broken = lines.count("\n") >= max(1, len(ids)) or _CONTROL.search(lines.replace("\n", ""))
+    if broken or "" in ids or max(map(len, ids), default=0) > LONGEST_ID:
+        raise InputError(f"the {what} id {next(filter(None, map(id_fault, ids)))}")
     return tuple(ids)

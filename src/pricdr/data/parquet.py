@@ -32,14 +32,14 @@ def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> T
             raise refusal(file, "the file has columns and no rows")
         wanted = [(at, As.NUMBERS if role == "rating" else As.TEXT) for role, at in places.items()]
         read = parquet.read(*wanted)
-    fetched = {role: _fetch(file, role, column) for role, column in zip(places, read.found, strict=True)}
+    fetched = {role: _fetch(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
     return Table(file, about.rows, fetched, filtered_by=about.metadata.get(FILTERED))
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
     """Text columns of a file that this software wrote, by name."""
     with opened(file) as parquet:
-        found = parquet.read(*((name, As.TEXT) for name in columns)).found
+        found = parquet.read(*((name, As.TEXT) for name in columns)).decoded
     return pl.DataFrame({name: to_series(column) for name, column in zip(columns, found, strict=True)})
 
 

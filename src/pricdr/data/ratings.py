@@ -11,12 +11,11 @@ import scipy.sparse as sp
 
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import require_ids
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
-LARGEST_THRESHOLD: Final = 1e15
 CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
 
 
@@ -110,10 +109,8 @@ class Ratings:
         """The pairs rated at least ``threshold``; users and items all stay, so that nothing is filtered by counts."""
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
-        if not abs(threshold) <= LARGEST_THRESHOLD:
-            raise ParameterError(
-                f"threshold must be a finite number of at most {LARGEST_THRESHOLD:g} in size, got {threshold!r}"
-            )
+        if not abs(threshold) <= LARGEST_SCALE:
+            raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":

@@ -1,7 +1,6 @@
 """From files to ``Ratings``: every accepted format, one summary, one line for every refusal."""
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -11,7 +10,7 @@ import numpy as np
 from pricdr.data.columns import AMAZON_2014, AMAZON_2018, Columns
 from pricdr.data.contents import read_text, refusal, shorten
 from pricdr.data.delimited import CSV, INTER, MOVIELENS, TSV, read_delimited
-from pricdr.data.ids import CONTROLS, LONGEST_ID
+from pricdr.data.ids import id_fault
 from pricdr.data.jsonlines import read_json_lines
 from pricdr.data.parquet import read_parquet, write_ratings
 from pricdr.data.ratings import Ratings
@@ -143,15 +142,12 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     file = Path(path)
     ids = read_text(file).rstrip(b"\r\n").decode().split("\n")
     at: dict[str, int] = {}
-    control = re.compile(CONTROLS)
     for line, raw in enumerate(ids, start=1):
         name = raw.removesuffix("\r")
         if name == "":
             raise refusal(file, f"line {line} is blank; every line must hold one id")
-        if len(name) > LONGEST_ID:
-            raise refusal(file, f"line {line}: the id {shorten(name)} has more than {LONGEST_ID:,} characters")
-        if control.search(name):
-            raise refusal(file, f"line {line}: the id {shorten(name)} holds a control character")
+        if fault := id_fault(name):
+            raise refusal(file, f"line {line}: the id {fault}")
         if at.setdefault(name, line) != line:
             raise refusal(file, f"line {line} repeats the id {shorten(name)} of line {at[name]}")
     return tuple(at)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from pricdr.data.contents import refusal, shorten
-from pricdr.data.ids import CONTROLS, LONGEST_ID
+from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -106,16 +106,8 @@ def _encode_ids(table: Table, role: str) -> Coded:
     if wrong.any():
         row = int(wrong.to_numpy()[found.codes].argmax())
         value = names[int(found.codes[row])]
-        raise refusal(table.file, f"{table.place(row)}: the {role} id {_fault(value)}")
+        raise refusal(table.file, f"{table.place(row)}: the {role} id {id_fault(value)}")
     return found
-
-
-def _fault(name: str) -> str:
-    if name == "":
-        return "is empty"
-    if len(name) > LONGEST_ID:
-        return f"{shorten(name)} has more than {LONGEST_ID:,} characters"
-    return f"{shorten(name)} holds a line break or another control character"
 
 
 def _numbers(table: Table) -> Floats:

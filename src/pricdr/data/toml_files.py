@@ -1,4 +1,4 @@
-"""TOML from outside: bounded before it is parsed, and every number in it one that can be computed with."""
+"""TOML from outside: bounded before it is parsed, with numbers that can be computed with."""
 
 import math
 import tomllib
@@ -6,23 +6,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from pricdr.data.contents import reading, refusal, shorten
+from pricdr.untrusted.opening import read_bounded
 
 MOST_BYTES: Final = 1 << 18
 LONGEST_LINE: Final = 2_000
-"""Characters. A key of n parts takes the parser n² steps, and a key is on one line."""
+"""Bytes. A key of n parts takes the parser n² steps, and a key stands on one line."""
 DEEPEST: Final = 8
 """Tables and lists inside one another."""
 
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Return the table in a TOML file; whole numbers in it fit in 64 bits, and other numbers are finite."""
-    with reading(file), file.open("rb") as opened:
-        content = opened.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise refusal(file, f"has more than {MOST_BYTES:,} bytes, the largest TOML file read")
+    with reading(file):
+        content = read_bounded(file, limit=MOST_BYTES)
     for number, line in enumerate(content.split(b"\n"), 1):
         if len(line) > LONGEST_LINE:
-            raise refusal(file, f"line {number} has {len(line):,} characters; at most {LONGEST_LINE:,} are read")
+            raise refusal(file, f"line {number} has {len(line):,} bytes; at most {LONGEST_LINE:,} are read")
     try:
         table = tomllib.loads(content.decode())
     except RecursionError as error:
@@ -35,7 +34,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 def _require_usable(file: Path, table: dict[str, Any]) -> None:
     waiting: list[tuple[str, Any, int]] = [(key, value, 1) for key, value in table.items()]
-    while waiting:  # a function that calls itself could be made to call itself too often
+    while waiting:  # not recursively: a hostile table could be nested deeper than the stack
         key, value, depth = waiting.pop()
         if depth > DEEPEST:
             raise refusal(file, f"{shorten(key)} is nested more than {DEEPEST} levels deep")

@@ -1,16 +1,23 @@
-"""Tables from outside as dataclasses: every unknown, missing or mistyped key is named."""
+"""Dataclasses from TOML and JSON that are not trusted: every unknown, missing or mistyped key is named."""
 
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, fields
+from enum import StrEnum
 from types import UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pricdr.data.contents import shorten
 from pricdr.errors import ParameterError
 
 T = TypeVar("T")
+_WORDS: Final = {
+    int: "a whole number",
+    float: "a finite number",
+    str: "text",
+    bool: "true or false",
+}
 
 
 def build(kind: type[T], table: Mapping[str, Any]) -> T:
@@ -18,12 +25,12 @@ def build(kind: type[T], table: Mapping[str, Any]) -> T:
     known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
     hints = get_type_hints(kind)
     if not isinstance(table, Mapping):
-        raise ParameterError(f"a {kind.__name__} is a table, got {shorten(table)}")
+        raise ParameterError(f"a {kind.__name__} must be a table, got {shorten(table)}")
     for key, value in table.items():
         if key not in known:
             raise ParameterError(f"unknown key {shorten(key)} in a {kind.__name__}: it has {', '.join(known)}")
         if not _fits(value, hints[key]):
-            raise ParameterError(f"{key} cannot be {shorten(value)}")
+            raise ParameterError(f"{key} must be {_in_words(hints[key])}, got {shorten(value)}")
     for name, part in known.items():
         if name not in table and part.default is MISSING and part.default_factory is MISSING:
             raise ParameterError(f"a {kind.__name__} needs {name!r}")
@@ -41,6 +48,21 @@ def from_json(kind: type[T], line: str) -> T:
     return build(kind, table)
 
 
+def _in_words(hint: Any) -> str:  # noqa: ANN401 - whatever a field is annotated with
+    """Return a type in the words of TOML and JSON.
+
+    >>> _in_words(int | None), _in_words(tuple[int, ...])
+    ('a whole number', 'a list (each a whole number)')
+    """
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_in_words(kind) for kind in get_args(hint) if kind is not type(None))
+    if get_origin(hint) is tuple:
+        return f"a list (each {_in_words(get_args(hint)[0])})"
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return f"one of {', '.join(hint)}"
+    return _WORDS.get(hint, "a table")
+
+
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -49,11 +71,11 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - whatever TOML or JSON hold
-    """Whether a value is of the type a field has; whole numbers do for any number, and all are finite."""
+    """Return whether a value has the type of a field; a whole number passes for any number, and all are finite."""
     if hint is Any:
         return True
     if get_origin(hint) in (Union, UnionType):

@@ -8,9 +8,11 @@ from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 
+from pricdr.data.contents import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.records import from_json
+from pricdr.untrusted.opening import read_bounded
 
 MOST_BYTES: Final = 1 << 28
 """Of a file of results."""
@@ -41,7 +43,7 @@ class Result:
 
     def __post_init__(self) -> None:
         if "sampled" not in self.figures or not set(self.figures) <= {"sampled", "full"}:
-            raise ParameterError("figures are those of the ranking sampled, and perhaps full")
+            raise ParameterError(f"figures must be those of sampled and perhaps full, got {shorten([*self.figures])}")
         for ranking, strata in self.figures.items():
             for name, users in self.users.items():
                 if users and not set(NAMES) <= set(strata.get(name, {})):
@@ -91,12 +93,8 @@ def whole_lines(path: Path) -> list[str]:
     """The lines that were written to the end."""
     if not path.exists():
         return []
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise InputError(f"{path} has more than {MOST_BYTES:,} bytes, the most that results can have")
     try:
-        return content.decode().split("\n")[:-1]
+        return read_bounded(path, limit=MOST_BYTES).decode().split("\n")[:-1]
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not text: {error}") from error
 

@@ -8,11 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ratings
-from pricdr.errors import ParameterError, require_positive
+from pricdr.errors import ParameterError, require_scale
 from pricdr.privacy.guarantee import Unit
 
-LARGEST_SCALE: Final = 1e15
-"""The most that a declared bound, step or clip may be, and its inverse the least: what follows stays a number."""
 UNITS_PER_STEP: Final = 256
 """Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""
 
@@ -35,20 +33,20 @@ class Bounds:
         for name in ("rating_bound", "rating_step", "clip"):  # a numpy scalar could wrap round in later arithmetic
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, float(getattr(self, name)))
-        _require_scale(rating_step=self.rating_step)
+        require_scale(rating_step=self.rating_step)
         if self.rating_bound is not None:
-            _require_scale(rating_bound=self.rating_bound)
+            require_scale(rating_bound=self.rating_bound)
             levels = self.rating_bound / self.rating_step
             if round(levels) < 1 or abs(levels - round(levels)) > 1e-9 * levels:
                 raise ParameterError(
                     f"rating_bound must be a multiple of rating_step, got {self.rating_bound!r} {self.rating_step!r}"
                 )
             if levels > 10_000:
-                raise ParameterError(f"rating_bound may be at most 10,000 steps, got {round(levels):,}")
+                raise ParameterError(f"rating_bound must be at most 10,000 steps, got {round(levels):,}")
         elif self.rating_step != 1.0:
             raise ParameterError(f"rating_step needs a rating_bound, got {self.rating_step!r} alone")
         if self.clip is not None:
-            _require_scale(clip=self.clip)
+            require_scale(clip=self.clip)
 
     @property
     def levels(self) -> int:
@@ -111,18 +109,3 @@ class Bounds:
         over = np.repeat(np.maximum(sums, self.most_units), np.diff(units.indptr))
         data = units.data * self.most_units // over
         return sp.csr_array((data, units.indices, units.indptr), shape=units.shape)
-
-
-def require_scale_at_most(**named: float) -> None:
-    """Refuse what is declared so large that figures which follow from it might not be numbers."""
-    for name, value in named.items():
-        if value > LARGEST_SCALE:
-            raise ParameterError(f"{name} may be at most {LARGEST_SCALE:g}, got {value!r}")
-
-
-def _require_scale(**named: float) -> None:
-    require_positive(**named)
-    require_scale_at_most(**named)
-    for name, value in named.items():
-        if value < 1 / LARGEST_SCALE:
-            raise ParameterError(f"{name} must be at least {1 / LARGEST_SCALE:g}, got {value!r}")

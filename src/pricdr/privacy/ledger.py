@@ -4,8 +4,8 @@ A file of JSON lines, chained by hash (``ledger_lines``): the budget first, then
 one step under a lock, so two publishers cannot both spend the last of the budget and a kill leaves the old file or the
 new one. A release is recorded *before* its noise is drawn, and never refunded: a crash costs budget, not privacy.
 
-The budget is the promise: it holds whatever was decided along the way, release by release (``docs/mathematics.md``,
-section 2, *Filter*). What was spent so far is what the same releases would cost had all of them been fixed beforehand.
+The budget is the promise: it holds however each release was chosen along the way (``docs/mathematics.md``,
+section 2, *Filter*). What was spent so far is what the same releases would cost had all of them been fixed in advance.
 """
 
 import math
@@ -25,6 +25,7 @@ from pricdr.files import PRIVATE, replace_file, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger_lines import LARGEST_BUDGET, Contents, Spend, first_line, parse, split_cut_line
+from pricdr.untrusted.opening import read_all
 
 try:
     import fcntl
@@ -32,7 +33,9 @@ except ImportError as error:
     raise ImportError(POSIX_ONLY) from error
 
 FORFEIT: Final = "forfeit"
-"""What a line says in place of a strategy where all that was left was given up for a line that was lost."""
+"""The strategy named by a line that charges all that was left, in place of a line that was lost."""
+_LARGEST: Final = 1 << 28
+"""Bytes of a ledger: room for half a million releases."""
 _one_at_a_time = threading.Lock()
 """Between the threads of this process; between processes the file's own lock does it."""
 _SLACK: Final = 1e-9
@@ -55,7 +58,7 @@ class Balance:
     budget: Guarantee
     spends: tuple[Spend, ...]
     opening: str
-    """SHA-256 of the ledger's first line, which tells ledgers apart."""
+    """SHA-256 of the first line, which identifies the ledger."""
 
     @property
     def mu(self) -> float:
@@ -64,7 +67,7 @@ class Balance:
 
     @property
     def epsilon(self) -> float:
-        """ε of everything released so far, at the budget's δ, as if all of it had been fixed beforehand.
+        """ε of everything released so far, at the budget's δ, as if all of it had been fixed in advance.
 
         Where a release was chosen by looking at earlier ones, the budget is what holds, not this figure.
         """
@@ -104,7 +107,7 @@ class Ledger:
         """A new ledger file, readable by its owner alone; the budget can never be changed."""
         ledger = cls(path)
         if budget.epsilon > LARGEST_BUDGET:
-            raise ParameterError(f"a budget may be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
+            raise ParameterError(f"a budget must be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
         write_new(ledger.path, first_line(budget, created=_now(), nonce=_nonce()), mode=PRIVATE)
         return ledger
 
@@ -133,18 +136,18 @@ class Ledger:
             return self._append(descriptor, contents, *contents.chained(new, _nonce()))
 
     def rebuild(self, lost: Spend) -> Balance:
-        """Put ``lost`` in the place of a last line that was cut off; its hash must be the one it was written with."""
+        """Put ``lost`` in place of a last line that was cut off; it must have the hash that line was written with."""
         with self._open_to_write() as descriptor:
             contents, rest = self._cut(descriptor)
             new, line = contents.chained(lost, lost.nonce)
             if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
                 raise LedgerError(
-                    f"{self.path}: the line that was cut off is number {new.number} and not that of this release"
+                    f"{self.path}: the line that was cut off is that of release {new.number}, and not of the one given"
                 )
             return self._append(descriptor, contents, new, line)
 
     def forfeit(self) -> Balance:
-        """Charge all that was left of the budget in the place of a last line that was cut off: it cost no more."""
+        """Charge all that was left of the budget for a last line that was cut off: it cannot have cost more."""
         with self._open_to_write() as descriptor:
             contents, _ = self._cut(descriptor)
             left = max(_balance(contents).mu_left, _SLACK)
@@ -157,7 +160,7 @@ class Ledger:
         raw = self._content(descriptor)
         parts = split_cut_line(raw)
         if parts is None:
-            parse(raw, self.path)  # where something else is wrong, that is what to say
+            parse(raw, self.path)  # if something else is wrong, say that instead
             raise LedgerError(f"{self.path} needs no repair: its last line is whole")
         return parse(parts[0], self.path), parts[1]
 
@@ -182,7 +185,7 @@ class Ledger:
                 names = f"{self.path} has {status.st_nlink} names (hard links)"
                 raise InputError(f"{names}: a ledger must have one, or it counts twice")
             if not status.st_mode & 0o222:  # a rename would not ask
-                raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) if it may be spent from")
+                raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) to spend from it")
             yield descriptor
 
     @contextmanager
@@ -208,13 +211,13 @@ class Ledger:
                 os.close(descriptor)
 
     def _content(self, descriptor: int) -> bytes:
-        chunks = []
         try:
-            while chunk := os.read(descriptor, 1 << 20):
-                chunks.append(chunk)
+            content = read_all(descriptor, _LARGEST + 1)
         except OSError as error:
             raise InputError(f"cannot read ledger {self.path}: {error.strerror}") from error
-        return b"".join(chunks)
+        if len(content) > _LARGEST:
+            raise InputError(f"{self.path} has more than {_LARGEST:,} bytes, the most that is read")
+        return content
 
 
 def _balance(contents: Contents) -> Balance:

@@ -1,8 +1,8 @@
 """The lines of a ledger file: canonical JSON, each chained by hash to everything before it.
 
 The first line holds the budget, every other one a release. ``before`` is the SHA-256 of all bytes before the line,
-``hash`` that of the line itself without this last field. So the last hash, the head, stands for the whole file. A file
-that was begun before there were hashes goes on as it is: its first chained line covers the raw bytes before it.
+``hash`` that of the line itself without this last field. So the last hash, the head, covers the whole file. A file
+begun before there were hashes is continued as it is: its first chained line covers the raw bytes before it.
 """
 
 import hashlib
@@ -16,9 +16,9 @@ from pricdr.errors import LedgerError
 from pricdr.privacy.guarantee import Guarantee, Unit
 
 LARGEST_BUDGET: Final = 1e9
-"""The largest ε of a budget: far beyond any that means something, and a figure that certificates can state."""
+"""The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
 VERSION: Final = 2
-"""Of the files that are begun now. Version 1 had no hashes."""
+"""Of new files. Version 1 had no hashes."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -64,7 +64,7 @@ class Contents:
     budget: Guarantee
     spends: tuple[Spend, ...]
     opening: str
-    """SHA-256 of the first line, which tells ledgers apart."""
+    """SHA-256 of the first line, which identifies the ledger."""
     raw: bytes
     """The file, with the line break at its end."""
 
@@ -135,17 +135,17 @@ class _FlawError(Exception):
 
 
 def _damaged(name: object, number: int, flaw: _FlawError, *, cut: bool = False) -> LedgerError:
-    remedy = "pricdr ledger repair can mend it" if cut else "restore the newest copy and check it: pricdr ledger verify"
+    remedy = "pricdr ledger repair" if cut else "restore the newest copy and check it with pricdr ledger verify"
     return LedgerError(
-        f"{name} is not a valid ledger: line {number} {flaw}; do not begin a new ledger, it would forget what was "
-        f"spent: {remedy}"
+        f"{name} is not a valid ledger: line {number} {flaw}; do not begin a new ledger, which would forget "
+        f"what was spent: {remedy}"
     )
 
 
 def _budget(raw: bytes) -> _Budget:
     line = _read(_Budget, raw)
     if {line.hash is None, line.nonce is None} != {line.pricdr_ledger == 1}:
-        raise _FlawError(f"says version {line.pricdr_ledger}, and has the parts of the other")
+        raise _FlawError(f"states version {line.pricdr_ledger} but has the fields of another version")
     _require_own_hash(line)
     return line
 
@@ -157,10 +157,10 @@ def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
     if set(parts) == {None} and not chained:
         return line
     if None in parts:
-        raise _FlawError("lacks its number or a hash, which the lines before it have")
+        raise _FlawError("lacks its nonce, number or hashes, which every line after a chained one must have")
     _require_own_hash(line)
     if line.number != number:
-        raise _FlawError(f"says it is release {line.number} where {number} is due: lines were dropped, added or moved")
+        raise _FlawError(f"is release {line.number} where {number} is expected: lines were dropped, added or moved")
     if line.before != before:
         raise _FlawError("does not follow from the lines before it: one of them was changed, dropped or added")
     return line
@@ -168,26 +168,26 @@ def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
 
 def _require_own_hash(line: _Budget | Spend) -> None:
     if line.hash is not None and line.hash != _hash(line):
-        raise _FlawError("was changed after it was written: its hash does not fit")
+        raise _FlawError("was changed after it was written: its hash does not match")
 
 
 def _read(kind: type[_LineT], raw: bytes) -> _LineT:
     if not raw.strip():
         raise _FlawError("is blank")
     if raw.startswith(_BYTE_ORDER_MARK):
-        raise _FlawError("begins with a byte order mark, which an editor adds")
+        raise _FlawError("begins with a byte order mark, as some editors add")
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise _FlawError("is cut off or no JSON text", cut=True) from error
+        raise _FlawError("is cut off, or is not JSON", cut=True) from error
     try:
         line = kind.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))[:60]
-        raise _FlawError(f"cannot be: {where + ': ' if where else ''}{first['msg']:.100}") from error
-    if _encode(line) != raw + b"\n":  # a key twice, a NaN, a number spelt otherwise, a carriage return
-        raise _FlawError("is not spelt as ledgers are written")
+        raise _FlawError(f"is not valid: {where + ': ' if where else ''}{first['msg']:.100}") from error
+    if _encode(line) != raw + b"\n":  # a key twice, a NaN, a number spelt differently, a carriage return
+        raise _FlawError("is not written the way ledgers are written")
     return line
 
 
@@ -205,7 +205,7 @@ def _hash(line: _Budget | Spend) -> str:
 
 
 def _encode(line: _Budget | Spend) -> bytes:
-    if line.hash is None:  # version 1 was written by pydantic, which spells some numbers otherwise
+    if line.hash is None:  # version 1 was written by pydantic, which spells some numbers differently
         return line.model_dump_json(exclude_none=True).encode() + b"\n"
     return _compact(line.model_dump(mode="json", exclude_none=True)) + b"\n"
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pricdr.errors import InputError
 from pricdr.files import replace_file
+from pricdr.untrusted.opening import Folder
 
 Weights = dict[str, Tensor]
 _LARGEST_HEADER: Final = 1 << 20
@@ -89,13 +90,11 @@ class Checkpoint:
         """The file's tensors, once the header says that it is this run's."""
         # The network itself, its best copy, and two moments of every parameter: no checkpoint is larger.
         largest = _LARGEST_HEADER + 4 * sum(value.nbytes for value in network.state_dict().values())
-        if not self.path.is_file():
-            raise InputError("it is no plain file")
-        with self.path.open("rb") as file:
-            content = file.read(largest + 1)
+        with Folder.opened(self.path.parent, "the folder of a checkpoint") as folder:
+            content = folder.read(self.path.name, limit=largest)
         header = int.from_bytes(content[:8], "little")
-        if header > _LARGEST_HEADER or len(content) > largest:
-            raise InputError("it is too large for this network")
+        if header > _LARGEST_HEADER:
+            raise InputError(f"its header has {header:,} bytes; at most {_LARGEST_HEADER:,} are allowed")
         stated = json.loads(content[8 : 8 + header])
         about = stated.get("__metadata__") if isinstance(stated, dict) else None
         if not isinstance(about, dict) or about.get("fingerprint") != self._fingerprint:
@@ -104,12 +103,12 @@ class Checkpoint:
 
 
 def _state(tensors: Weights) -> State:
-    """Take the numbers of the run, still without weights."""
+    """Take the run's epoch, epochs without a gain and best metric; the weights are taken elsewhere."""
     numbers = _take(tensors, "run", torch.float64, torch.Size([3]), finite=False)
     epoch, stale, metric = numbers.tolist()
     whole = 1 <= epoch < 2**53 and 0 <= stale <= epoch and epoch.is_integer() and stale.is_integer()
     if not whole or not -float("inf") <= metric < float("inf"):
-        raise InputError(f"a run of {epoch!r} epochs, {stale!r} of them without a gain on {metric!r}, cannot be")
+        raise InputError(f"a run of {epoch!r} epochs, {stale!r} of them without a gain on {metric!r}, is impossible")
     return State(int(epoch), int(stale), metric, {})
 
 
@@ -134,7 +133,7 @@ def _slots(tensors: Weights, network: nn.Module) -> dict[int, Weights]:
             for slot, name in names.items()
         }
         if float(slots[index]["step"]) < 1 or bool((slots[index]["exp_avg_sq"] < 0).any()):
-            raise InputError(f"{names['exp_avg_sq']} and its step must be what an optimiser can have")
+            raise InputError(f"{names['exp_avg_sq']} and its step must be values that an optimiser can reach")
     return slots
 
 

@@ -1,1 +1,1 @@
-"""What comes from outside, until it is checked: files opened once, Parquet decoded in a process of its own."""
+"""Reading what comes from outside: files are opened once, and Parquet is decoded in a process of its own."""

@@ -1,7 +1,8 @@
-"""Inside the child process: a Parquet file to plain arrays.
+"""Inside the child process: from a Parquet file to plain arrays.
 
-Everything up to the first call of polars is safe Python on bytes, and is reported before that call: the hash, the
-footer, the account of every byte. What comes after it is a claim of a process that a hostile file may have taken over.
+Everything before the first call of polars is pure Python on bytes, and is reported before that call: the hash, the
+footer, the account of every byte. What is reported after it comes from a process that a hostile file may have taken
+over, and the parent treats it as such.
 """
 
 import hashlib
@@ -22,15 +23,15 @@ Arrays: TypeAlias = dict[str, npt.NDArray[Any]]
 Report: TypeAlias = dict[str, Any]
 
 _PER_ROW: Final = 64
-"""Bytes that decoding takes for a row, at the least: an id is 16, its code and its place in a sort as much again."""
+"""Bytes that decoding needs for a row at least: 16 for an id, and as much for its code and its place in a sort."""
 
 
 class RefusedError(Exception):
-    """A file that is not decoded, in words for the user."""
+    """Why a file is not decoded, in words for the user."""
 
 
 class _Open:
-    """An open file as positions."""
+    """A :class:`Source` over an open file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -43,7 +44,7 @@ class _Open:
 
 
 class _Held:
-    """A file in memory as positions."""
+    """A :class:`Source` over a file in memory."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -56,21 +57,20 @@ class _Held:
 
 
 def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]) -> Iterator[tuple[Report, Arrays]]:
-    """Three messages: the hash, what the bytes show, and what polars makes of them.
+    """Yield three messages: the hash, what the footer states, and what polars makes of the columns asked for.
 
-    ``request`` says: ``columns``, by name or position, with what they are to become; ``whole``, to read all of it into
-    memory first, hash it and account for every byte of it; ``rows``, how many there must be;
-    ``memory``, the most that may be used.
+    ``request`` has the arguments of :meth:`pricdr.untrusted.parquet.Parquet.read`, the ``size`` of the file and the
+    ``memory`` that decoding is allowed.
     """
     whole = bool(request["whole"])
     if whole and 2 * int(request["size"]) > int(request["memory"]):  # a sparse file costs its sender nothing
-        raise RefusedError(f"it has {request['size']:,} bytes, which takes more memory than there may be used")
+        raise RefusedError(f"it has {request['size']:,} bytes, which takes more memory than is allowed")
     content = read_all(descriptor, int(request["size"]) + 1) if whole else b""
     yield {"sha256": hashlib.sha256(content).hexdigest() if whole else None}, {}
     try:
         footer = read_footer(_Held(content) if whole else _Open(descriptor))
         if request["rows"] not in (None, footer.rows):
-            raise LayoutError(f"it holds {footer.rows:,} rows, {request['rows']:,} are stated")
+            raise LayoutError(f"it holds {footer.rows:,} rows, the certificate states {request['rows']:,}")
         weights = account(content, footer) if whole else []
     except LayoutError as error:
         raise RefusedError(str(error)) from error
@@ -84,38 +84,35 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
     arrays: Arrays = {}
     names = list(schema)
     if whole and len(weights) != len(names):
-        raise RefusedError("it has columns within columns")
+        raise RefusedError("it has nested columns")
     for number, (wanted, purpose) in enumerate(request["columns"]):
         place = names.index(wanted) if isinstance(wanted, str) and wanted in names else wanted
         if isinstance(place, str) or not 0 <= place < len(names):
             raise RefusedError(f"there is no column {wanted!r:.60}")
         if _kind(schema[names[place]]) not in _TAKEN[purpose]:
             needed = " or ".join(_TAKEN[purpose])
-            raise RefusedError(
-                f"column {names[place]!r:.60} holds {schema[names[place]]!s:.60}, {needed} must be there"
-            )
+            raise RefusedError(f"column {names[place]!r:.60} holds {schema[names[place]]!s:.60}; it must hold {needed}")
         source.seek(0)
         # By position and without its name: polars would take ^user$ for a pattern.
         column = pl.read_parquet(source, columns=[place]).to_series().alias("")
         if len(column) != footer.rows:
             raise RefusedError(f"a column has {len(column):,} rows, the file states {footer.rows:,}")
-        found, most = _PURPOSES[purpose](column)
+        found, size_needed = _PURPOSES[purpose](column)
         if whole:
-            _require_fitting(weights[place], most)
-            _require_used(weights[place], found, len(footer.groups))
+            _require_fitting(weights[place], size_needed, dictionary=purpose == "text")
         arrays |= {f"{number}/{name}": array for name, array in found.items()}
     yield report, arrays
 
 
 def _need(footer: Footer, size: int, most: int) -> int:
-    """How much memory decoding may take; refused where that is more than there is, or than such a file can hold."""
+    """Return how much memory decoding is allowed; refuse a file that needs more than ``most``, or that is a bomb."""
     unpacked = max(footer.unpacked, footer.rows * 8)
     if unpacked > EXPANSION_FROM and unpacked > LARGEST_EXPANSION * size:
         raise RefusedError(f"it unpacks to more than {LARGEST_EXPANSION} times its size: a compression bomb")
     need = 4 * unpacked + footer.rows * _PER_ROW
     if need > most:
-        may_be = f"{most / 1e9:,.1f} GB may be"
-        raise RefusedError(f"decoding {footer.rows:,} rows may take {need / 1e9:,.1f} GB of memory, {may_be}")
+        limit = f"the limit is {most / 1e9:,.1f} GB (PRICDR_MEMORY raises it)"
+        raise RefusedError(f"decoding {footer.rows:,} rows may take {need / 1e9:,.1f} GB of memory, {limit}")
     return need + (128 << 20)
 
 
@@ -132,7 +129,7 @@ def _kind(dtype: pl.DataType) -> str:
 
 
 def _vectors(column: pl.Series) -> tuple[Arrays, int]:
-    """One row of numbers for each, and how many bytes such values take when they are stored plainly."""
+    """Return the vectors, and how many bytes their values take when stored plainly."""
     if column.null_count() or column.explode(empty_as_null=False, keep_nulls=False).null_count():
         raise RefusedError("its vectors have gaps")
     assert isinstance(column.dtype, pl.Array)
@@ -141,13 +138,13 @@ def _vectors(column: pl.Series) -> tuple[Arrays, int]:
 
 
 def _numbers(column: pl.Series) -> tuple[Arrays, int]:
-    """Numbers, and where they are missing."""
+    """Return the numbers and where they are missing, and their bytes when stored plainly."""
     values = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
     return {"numbers": values, "missing": column.is_null().to_numpy()}, len(column) * 8
 
 
 def _text(column: pl.Series) -> tuple[Arrays, int]:
-    """Text or whole numbers, as sorted distinct values and positions in them; -1 where there is none."""
+    """Return text or whole numbers as sorted distinct values and each row's position in them (-1: none), and bytes."""
     column = column.cast(pl.String)
     values = column.drop_nulls().unique().sort()  # by their UTF-8 bytes
     # An Enum over the sorted values: the codes of a Categorical differ from run to run.
@@ -161,19 +158,11 @@ def _text(column: pl.Series) -> tuple[Arrays, int]:
     }, int(lengths.sum()) + 4 * len(column)
 
 
-def _require_fitting(weight: Weight, most: int) -> None:
+def _require_fitting(weight: Weight, needed: int, *, dictionary: bool) -> None:
     try:
-        require_fitting(weight, most)
+        require_fitting(weight, needed, dictionary=dictionary)
     except LayoutError as error:
         raise RefusedError(str(error)) from error
-
-
-def _require_used(weight: Weight, found: Arrays, groups: int) -> None:
-    """Refuse numbers in a dictionary that no row has. Text is distinct: there the total says it."""
-    if weight.entries and "vectors" in found:
-        distinct = np.unique(found["vectors"].view(np.uint32)).size
-        if weight.entries > 4 * distinct * groups:
-            raise RefusedError("a dictionary has entries that no row uses")
 
 
 def _readable(raw: bytes) -> str:
@@ -182,4 +171,4 @@ def _readable(raw: bytes) -> str:
 
 _PURPOSES: Final = {"text": _text, "numbers": _numbers, "vectors": _vectors}
 _TAKEN: Final = {"text": ("text", "integers"), "numbers": ("numbers", "integers"), "vectors": ("vectors",)}
-"""Kinds of columns that can become what is wanted."""
+"""Kinds of columns that each purpose accepts."""

@@ -1,5 +1,7 @@
 """The footer of a Parquet file: what it says it holds, known before anything is decoded."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -14,22 +16,22 @@ _REPEATED, _REQUIRED = 2, 0
 
 
 class LayoutError(ValueError):
-    """A file that is not laid out as Parquet, or not as it may be."""
+    """A file that is not laid out as Parquet, or not as a release must be."""
 
 
 class Source(Protocol):
-    """Where bytes come from: positions, not a cursor."""
+    """Bytes read by position, without a cursor."""
 
     def size(self) -> int:
-        """How many there are."""
+        """Return how many bytes there are."""
 
     def bytes_at(self, start: int, length: int) -> bytes:
-        """Some of them."""
+        """Return up to ``length`` bytes from ``start``."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column that holds values: its path, and how deep repetition and absence can be."""
+    """A column that holds values: its path, and its highest repetition and definition levels."""
 
     path: tuple[bytes, ...]
     repetition: int
@@ -38,7 +40,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Footer:
-    """What the end of a file states."""
+    """What the footer of a file states."""
 
     start: int
     """Where it begins; everything before it is data."""
@@ -50,27 +52,36 @@ class Footer:
     created_by: bytes
     unpacked: int
     """Bytes of all columns without compression."""
-    stated: Struct
-    """All of it, as it stands in the file."""
+    fields: Struct
+    """Everything it states, by field number."""
+
+
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Turn structs that are not what Parquet puts there into a :class:`LayoutError` about ``what``."""
+    try:
+        yield
+    except ThriftError as error:
+        raise LayoutError(f"{what} cannot be read: {error}") from error
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise LayoutError(f"{what} cannot be read: a field is missing, or of another type") from error
 
 
 def read_footer(source: Source) -> Footer:
-    """The footer of a file, with every number in it within what the file can be."""
+    """Read the footer of a file and check every number in it against the file's size."""
     size = source.size()
     if size < 2 * len(MAGIC) + TAIL or source.bytes_at(0, len(MAGIC)) != MAGIC:
-        raise LayoutError("it does not begin as Parquet does")
+        raise LayoutError("it does not begin like a Parquet file")
     tail = source.bytes_at(size - TAIL, TAIL)
     length = int.from_bytes(tail[:4], "little")
     if tail[4:] != MAGIC or not 0 < length <= min(_LONGEST, size - TAIL - len(MAGIC)):
-        raise LayoutError("it does not end as Parquet does")
+        raise LayoutError("it does not end like a Parquet file")
     start = size - TAIL - length
-    try:
+    with understood("its footer"):
         content, end = read_struct(source.bytes_at(start, length))
         if end != length:
             raise LayoutError(f"{length - end:,} bytes lie between its footer and its end")
         return _footer(content, start)
-    except (ThriftError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise LayoutError(f"its footer cannot be read ({error!s:.60})") from error
 
 
 def _footer(content: Struct, start: int) -> Footer:
@@ -86,16 +97,16 @@ def _footer(content: Struct, start: int) -> Footer:
     chunks = [chunk[3] for group in groups for chunk in group[1]]
     metadata = tuple((pair[1], pair.get(2, b"")) for pair in content.get(5, []))
     if not all(isinstance(text, bytes) for pair in metadata for text in pair):
-        raise LayoutError("its metadata is no text")
+        raise LayoutError("its metadata is not text")
     created_by = content.get(6, b"")
     if not isinstance(created_by, bytes):
-        raise LayoutError("its created_by is no text")
+        raise LayoutError("its created_by is not text")
     unpacked = sum(whole(chunk[6], 1 << 50) for chunk in chunks)
     return Footer(start, rows, leaves, tuple(groups), metadata, created_by, unpacked, content)
 
 
 def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:
-    """The columns of a schema, which is a tree written down depth first."""
+    """Return the columns of a schema, which is a tree in depth-first order."""
     found: list[Leaf] = []
 
     def visit(at: int, path: tuple[bytes, ...], repetition: int, definition: int) -> int:
@@ -115,12 +126,12 @@ def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:
         return at
 
     if visit(0, (), 0, 0) != len(schema):
-        raise LayoutError("its schema is no tree")
+        raise LayoutError("its schema is not a tree")
     return tuple(found)
 
 
 def whole(value: Any, most: int) -> int:  # noqa: ANN401 - whatever the file holds
-    """A number of a file, refused where it cannot be one of its kind."""
+    """Return ``value`` if it is a whole number from 0 to ``most``; a hostile file may state anything."""
     if type(value) is not int or not 0 <= value <= most:
-        raise LayoutError(f"it states {value!r:.30} where at most {most:,} are possible")
+        raise LayoutError(f"it states {value!r:.30} where a number up to {most:,} is expected")
     return value

@@ -1,7 +1,7 @@
-"""The process that decodes for another one: it loads polars once and forks for every file.
+"""The process that decodes on behalf of another: it loads polars once and forks for every file.
 
-A child has the limits set on it that its file deserves, reads that one file and writes what it found into a pipe; then
-it is gone, and with it whatever the file may have done to it.
+Each child is given limits that follow from its file, reads that one file, writes what it found into a pipe and exits,
+and with it goes whatever the file did to it.
 """
 
 import json
@@ -14,14 +14,14 @@ from contextlib import suppress
 from typing import Any
 
 LENGTH = 8
-"""Bytes of a length before every message."""
+"""Bytes of the length that precedes every message."""
 
 
 def main() -> None:
     """Serve requests from standard input, a socket, until its other end is closed."""
     from pricdr.untrusted import decoding  # noqa: F401 - loaded here, so that no child has to
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them: the pipe says how it went
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no child is waited for: its pipe tells how it ended
     link = socket.socket(fileno=os.dup(0))
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, LENGTH, 2)
@@ -44,7 +44,7 @@ def _serve(request: dict[str, Any], source: int, sink: int) -> None:
     from pricdr.untrusted.decoding import RefusedError, decode
 
     null = os.open(os.devnull, os.O_RDWR)
-    for standard in (0, 1, 2):  # what a library prints when it gives up is for nobody
+    for standard in (0, 1, 2):  # a library that aborts must not print on the user's terminal
         os.dup2(null, standard)
     _limit_time(int(request["seconds"]))
     with os.fdopen(sink, "wb") as pipe:
@@ -58,8 +58,8 @@ def _serve(request: dict[str, Any], source: int, sink: int) -> None:
         except RefusedError as refused:
             _send(pipe.write, {"refused": str(refused)})
         except MemoryError:
-            _send(pipe.write, {"refused": "it needs more memory than such a file should"})
-        except BaseException as error:  # a panic inside polars is no Exception
+            _send(pipe.write, {"refused": "it needs more memory than a file of its size should"})
+        except BaseException as error:  # a panic inside polars is not an Exception
             _send(pipe.write, {"refused": " ".join(str(error).split())[:120] or type(error).__name__})
 
 
@@ -84,11 +84,11 @@ def _limit_time(seconds: int) -> None:
 
 
 def _limit_memory(more: int) -> None:
-    """Allow so many bytes beyond what the process has now; where the system knows no such limit, time alone binds."""
+    """Allow ``more`` bytes beyond what the process has now. Only Linux has this limit; elsewhere time alone is."""
     with suppress(OSError, ValueError):
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
             now = int(file.read().split()[0]) * resource.getpagesize()
-        # Threads reserve room that they never use.
+        # Threads reserve address space that they never use.
         most = now + more + (512 << 20)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 

@@ -1,15 +1,15 @@
-"""Every byte of a Parquet file accounted for: nothing travels in it but the columns it shows.
+"""Accounts for every byte of a Parquet file, so that it carries nothing but the columns it shows.
 
-For files that are written plainly (no compression): a column chunk is a row of pages, a page is a header, levels and
-values, and all of these have sizes that follow from what they hold. Writers may choose among encodings for which that
-is so.
+For uncompressed files: a column chunk is a series of pages, a page is a header, levels and values, and the sizes of all
+of these follow from what they hold. Writers may choose among the encodings for which that is so; what little they are
+still free to choose is in ``docs/threat-model.md``, *Known limits*.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pricdr.untrusted.footers import MAGIC, Footer, LayoutError, Leaf, whole
+from pricdr.untrusted.footers import MAGIC, Footer, LayoutError, Leaf, understood, whole
 from pricdr.untrusted.shapes import FOOTER, OFFSET_INDEX, require_shape
 from pricdr.untrusted.thrift import Struct, ThriftError, read_struct, read_varint
 
@@ -19,7 +19,7 @@ _LONGEST_REPEAT: Final = 2048
 _LONGEST_HEADER: Final = 64
 """Bytes of a page header; they have about 20."""
 _FEWEST_VALUES: Final = 128
-"""In a page or row group that is not the last of its kind: headers take room, and room can be used."""
+"""In a page or row group other than the last: many small ones would hide much in their headers."""
 _HEADER_FIELDS: Final = {1, 2, 3, 4, 5, 7, 8}
 _PAGE_FIELDS: Final = {5: {1, 2, 3, 4}, 7: {1, 2, 3}, 8: {1, 2, 3, 4, 5, 6, 7}}
 """Fields of each kind of page; statistics are not among them."""
@@ -32,33 +32,29 @@ _PLAIN: Final = (0, 9)
 
 @dataclass
 class Weight:
-    """What a column's pages hold, in bytes."""
+    """How many bytes a column's pages take, by what they hold."""
 
     values: int = 0
-    """As they are, or as entries of a dictionary."""
-    entries: int = 0
-    """Of ``values``, those in dictionaries."""
+    """The values themselves, or the entries of a dictionary."""
     indices: int = 0
     """Positions in a dictionary."""
     levels: int = 0
     numbers: int = 0
-    """How many values; those of a dictionary are not counted."""
+    """How many values; the entries of a dictionary are not counted."""
     pages: int = 0
 
 
 def account(content: bytes, footer: Footer) -> list[Weight]:
-    """What each column weighs; :class:`LayoutError` where a byte of the file belongs to nothing."""
+    """Return what each column weighs; :class:`LayoutError` where a byte of the file belongs to nothing."""
     _check_texts(footer)
     weights = [Weight() for _ in footer.leaves]
     taken = [(0, len(MAGIC)), (footer.start, len(content))]
-    try:
+    with understood("a column"):
         for group in footer.groups:
             if group is not footer.groups[-1] and group[3] < _FEWEST_VALUES:
-                raise LayoutError(f"a row group has {group[3]:,} rows only")
+                raise LayoutError(f"a row group has only {group[3]:,} rows; all but the last need {_FEWEST_VALUES}")
             for chunk, leaf, weight in zip(group[1], footer.leaves, weights, strict=True):
                 taken += _chunk(memoryview(content), footer.start, chunk, leaf, weight)
-    except (ThriftError, KeyError, TypeError, AttributeError) as error:
-        raise LayoutError(f"a column cannot be read ({error!s:.60})") from error
     at = 0
     for start, end in sorted(taken):
         if start != at:
@@ -67,30 +63,35 @@ def account(content: bytes, footer: Footer) -> list[Weight]:
     return weights
 
 
-def require_fitting(weight: Weight, most: int) -> None:
-    """Refuse a column that weighs more than values of ``most`` bytes need."""
-    if weight.values > most:
-        raise LayoutError(f"a column has {weight.values - most:,} bytes more than its values")
+def require_fitting(weight: Weight, needed: int, *, dictionary: bool) -> None:
+    """Refuse a column that takes other than the ``needed`` bytes for its values, or has a dictionary where none is due.
+
+    A dictionary is for distinct values: repeated ones need less, and entries that no row uses would fill the rest.
+    """
+    if weight.values != needed:
+        raise LayoutError(f"a column has {weight.values:,} bytes of values, and they take {needed:,}")
+    if weight.indices and not dictionary:
+        raise LayoutError("a column of vectors has a dictionary")
     positions = -(-weight.numbers * max(1, weight.numbers.bit_length()) // 8)
     if weight.indices > positions + 16 * weight.pages:
-        raise LayoutError("a column's dictionary indices take more room than they need")
+        raise LayoutError("a column's dictionary indices take more bytes than they need")
     if weight.levels > weight.numbers * 3 // 8 + 64 * weight.pages:
-        raise LayoutError("a column's levels take more room than they need")
+        raise LayoutError("a column's levels take more bytes than they need")
 
 
 def _check_texts(footer: Footer) -> None:
     if [key for key, _ in footer.metadata] not in ([], [_ARROW]):
-        raise LayoutError("it carries metadata of its own")
-    require_shape(footer.stated, FOOTER, "its footer")
+        raise LayoutError("it carries metadata other than ARROW:schema")
+    require_shape(footer.fields, FOOTER, "its footer")
 
 
 def _chunk(
     content: memoryview, end_of_data: int, chunk: Struct, leaf: Leaf, weight: Weight
 ) -> Iterator[tuple[int, int]]:
-    """The stretches of the file that a column chunk takes."""
+    """Yield the ranges of the file that a column chunk occupies."""
     about = chunk[3]
     if about[4] != 0:
-        raise LayoutError("it is compressed, and must be stored plainly")
+        raise LayoutError("it is compressed; a release is stored uncompressed")
     length = whole(about[7], end_of_data)
     if about[6] != length or about[3] != list(leaf.path):
         raise LayoutError("a column chunk contradicts the schema or itself")
@@ -103,14 +104,14 @@ def _chunk(
     if 4 in chunk:
         at = whole(chunk[4], end_of_data)
         index, end = read_struct(content, at)
-        require_shape(index, OFFSET_INDEX, "a page index")
+        require_shape(index, OFFSET_INDEX, "an offset index")
         if end - at != chunk[5] or [(page[1], page[2]) for page in index[1]] != [(start + p, n) for p, n in pages]:
-            raise LayoutError("a page index does not say where the pages are")
+            raise LayoutError("an offset index does not list the pages of its column")
         yield at, end
 
 
 def _repeated(content: memoryview, about: Struct) -> int:
-    """How many bytes after a chunk say again what the footer says of it, as some writers do."""
+    """Return how many bytes after a chunk repeat what the footer says of it, as some writers do."""
     try:
         again, end = read_struct(content)
     except ThriftError:
@@ -119,40 +120,39 @@ def _repeated(content: memoryview, about: Struct) -> int:
 
 
 def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> list[tuple[int, int]]:
-    """Where the pages with values begin, and their sizes."""
+    """Add up the pages of a column chunk; return where those of data begin in it, and their sizes with headers."""
     at = seen = 0
     found = []
     while at < len(content):
         header, begin = read_struct(content, at)
         more = any(header[kind].keys() - fields for kind, fields in _PAGE_FIELDS.items() if kind in header)
         if begin - at > _LONGEST_HEADER or header.keys() - _HEADER_FIELDS or more:
-            raise LayoutError("a page header states more than it needs to")
+            raise LayoutError("a page header has fields that no release needs")
         size = whole(header[3], len(content) - begin)
         if header[2] != size:
-            raise LayoutError("a page is compressed, and must be stored plainly")
+            raise LayoutError("a page is compressed; a release is stored uncompressed")
         seen += _page(header, content[begin : begin + size], leaf, weight, left=values - seen)
         if header[1] != _DICTIONARY:
             found.append((at, begin + size - at))
         at = begin + size
         weight.pages += 1
     if seen != values:
-        raise LayoutError(f"a column chunk holds {seen:,} values, {values:,} are stated")
+        raise LayoutError(f"a column chunk holds {seen:,} values, its footer states {values:,}")
     weight.numbers += values
     return found
 
 
 def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left: int) -> int:
-    """How many values a page has; what it weighs is added up."""
+    """Return how many values a page has, and add its bytes to ``weight``."""
     if header[1] == _DICTIONARY:
         weight.values += len(body)
-        weight.entries += len(body)
         return 0
     about = header[5] if header[1] == _DATA else header[8] if header[1] == _DATA_V2 else None
     if about is None:
-        raise LayoutError("a page is of a kind that holds no values")
+        raise LayoutError("a page is neither of data nor a dictionary")
     count = whole(about[1], left)
     if count < min(left, _FEWEST_VALUES):
-        raise LayoutError(f"a page has {count:,} values only")
+        raise LayoutError(f"a page has only {count:,} values; all but the last need {_FEWEST_VALUES}")
     if header[1] == _DATA:
         levels, encoding = _levels(body, leaf, count), about[2]
     else:
@@ -164,12 +164,12 @@ def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left:
     elif encoding in _PLAIN:
         weight.values += len(body) - levels
     else:
-        raise LayoutError("a page is encoded in a way that does not show its size")
+        raise LayoutError("a page has an encoding whose size does not follow from its values")
     return count
 
 
 def _levels(body: memoryview, leaf: Leaf, count: int, *, sizes: tuple[int, int] | None = None) -> int:
-    """How many bytes the levels of repetition and definition take; without ``sizes`` each begins with its own."""
+    """Return how many bytes the repetition and definition levels take; without ``sizes`` each begins with its own."""
     at = 0
     for number, depth in enumerate((leaf.repetition, leaf.definition)):
         if sizes is not None:
@@ -185,7 +185,7 @@ def _levels(body: memoryview, leaf: Leaf, count: int, *, sizes: tuple[int, int] 
 
 
 def _require_runs(content: memoryview, width: int, count: int) -> None:
-    """Refuse runs of numbers of so many bits that do not end with their last byte and their last number."""
+    """Refuse runs of ``count`` numbers of ``width`` bits that leave bytes over, or have more numbers than there are."""
     at = seen = 0
     while at < len(content):
         head, at = read_varint(content, at)

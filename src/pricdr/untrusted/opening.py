@@ -1,6 +1,6 @@
-"""Folders and files from outside: opened once, never through a link, and read once up to a limit.
+"""Folders and files from outside: opened once, read once, up to a limit; inside a folder, never through a link.
 
-What is hashed and what is parsed are then the same bytes, whatever somebody does to the folder meanwhile.
+So what is hashed and what is parsed are the same bytes, whatever happens to the folder in the meantime.
 """
 
 import os
@@ -18,7 +18,7 @@ EXPANSION_FROM: Final = 64 << 20
 
 
 class Folder:
-    """An open folder. Its files are found through the open folder, not through its name."""
+    """An open folder. Its files are opened relative to its descriptor, so renaming the folder changes nothing."""
 
     def __init__(self, path: Path, descriptor: int, error: type[PriCDRError]) -> None:
         self.path = path
@@ -28,11 +28,11 @@ class Folder:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, what: str, *, error: type[PriCDRError] = InputError) -> Iterator["Folder"]:
-        """Open ``path``, which should be ``what``; what is wrong with a file in it is raised as ``error``."""
+        """Open ``path``, which should be ``what``; faults of the files in it are raised as ``error``."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except NotADirectoryError as refused:
-            raise InputError(f"{path} is not {what}: it is a file") from refused
+            raise InputError(f"{path} is not {what}: it is not a folder") from refused
         except FileNotFoundError as refused:
             raise InputError(f"{path} is not {what}: no such folder") from refused
         except (OSError, ValueError) as refused:  # ValueError: a path with a NUL in it
@@ -43,7 +43,7 @@ class Folder:
             os.close(descriptor)
 
     def holds(self, name: str) -> bool:
-        """Whether there is anything called ``name`` in it."""
+        """Return whether there is anything called ``name`` in it."""
         try:
             os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except OSError:
@@ -51,16 +51,16 @@ class Folder:
         return True
 
     def require_only(self, *allowed: str) -> None:
-        """Refuse a folder in which anything else lies."""
+        """Refuse a folder that holds anything else."""
         with os.scandir(self._descriptor) as entries:
             for entry in entries:
                 if entry.name not in allowed:
                     shown = printable(entry.name[:60])
-                    raise self._error(f"'{shown}' does not belong into {self.path}: nothing accounts for it")
+                    raise self._error(f"'{shown}' does not belong in {self.path}")
 
     @contextmanager
     def file(self, name: str, *, limit: int) -> Iterator[int]:
-        """A descriptor of a regular file of at most ``limit`` bytes."""
+        """Open a regular file of at most ``limit`` bytes and yield its descriptor."""
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._descriptor)
         except FileNotFoundError as refused:
@@ -71,19 +71,19 @@ class Folder:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise self._error(f"{self.path / name} is no file")
+                raise self._error(f"{self.path / name} is not a regular file")
             if found.st_size > limit:
-                raise self._error(f"{self.path / name} has {found.st_size:,} bytes, {limit:,} are allowed")
+                raise self._error(f"{self.path / name} has {found.st_size:,} bytes; at most {limit:,} are allowed")
             yield descriptor
         finally:
             os.close(descriptor)
 
     def read(self, name: str, *, limit: int) -> bytes:
-        """All of a file, read once."""
+        """Return all of a file, read once."""
         with self.file(name, limit=limit) as descriptor:
             content = read_all(descriptor, limit + 1)
         if len(content) > limit:
-            raise self._error(f"{self.path / name} has grown beyond {limit:,} bytes while it was read")
+            raise self._error(f"{self.path / name} grew beyond {limit:,} bytes while it was being read")
         return content
 
     def _is_link(self, name: str) -> bool:
@@ -93,8 +93,20 @@ class Folder:
             return False
 
 
+def read_bounded(path: Path, *, limit: int) -> bytes:
+    """Return the content of a file that the user named, links and pipes included; refuse one of over ``limit`` bytes.
+
+    An error of the system is raised as it is: the caller knows what the file is for.
+    """
+    with path.open("rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise InputError(f"{path} has more than {limit:,} bytes, the most that is read")
+    return content
+
+
 def read_all(descriptor: int, limit: int) -> bytes:
-    """What is left of an open file, up to ``limit`` bytes."""
+    """Return what is left of an open file, up to ``limit`` bytes."""
     blocks, left = [], limit
     while left and (block := os.read(descriptor, min(left, 1 << 20))):
         blocks.append(block)

@@ -1,4 +1,4 @@
-"""Parquet from outside, decoded in another process and checked here."""
+"""Parquet from outside: decoded in another process, and its answer checked here."""
 
 import os
 import stat
@@ -19,9 +19,9 @@ from pricdr.untrusted.sandbox import Answer, SandboxError, ask
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Get: TypeAlias = Callable[[str], npt.NDArray[Any]]
-"""An array of a column, by its name."""
+"""Looks up one array of a decoded column by its name."""
 Refuse: TypeAlias = Callable[[str], PriCDRError]
-"""From what is wrong to the error that says of which file."""
+"""Turns what is wrong into an error that names the file."""
 
 _SECONDS: Final = 30
 _BYTES_A_SECOND: Final = 1 << 20
@@ -60,7 +60,7 @@ Decoded: TypeAlias = Text | Numbers | Float32Array
 
 @dataclass(frozen=True)
 class Column:
-    """What a column is called and holds."""
+    """The name of a column and what it holds."""
 
     name: str
     dtype: str
@@ -76,12 +76,12 @@ class Read:
     rows: int
     columns: tuple[Column, ...]
     metadata: dict[str, str]
-    found: tuple[Decoded, ...]
+    decoded: tuple[Decoded, ...]
     """The columns that were asked for."""
 
 
 class Parquet:
-    """An open file of Parquet. It is never parsed in this process."""
+    """An open Parquet file. It is never parsed in this process."""
 
     def __init__(self, descriptor: int, refuse: Refuse) -> None:
         self._descriptor = descriptor
@@ -91,11 +91,11 @@ class Parquet:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, refuse: Refuse) -> Iterator["Parquet"]:
-        """Open a file of the user's own choice, through links too."""
+        """Open a file that the user named, links included."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise refuse("this is no regular file; Parquet is read from files only")
+                raise refuse("not a regular file; Parquet cannot be read from a pipe or a device")
             yield cls(descriptor, refuse)
         finally:
             os.close(descriptor)
@@ -107,13 +107,13 @@ class Parquet:
         sha256: str | None = None,
         rows: int | None = None,
     ) -> Read:
-        """Its rows, the kinds of its columns, its metadata, and these ``columns`` by name or position.
+        """Return the number of rows, the kinds of all columns, the metadata, and the ``columns`` asked for.
 
         Args:
-            columns: which ones, and what they are to become.
-            whole: read the file once into memory, and refuse it where any byte of it has no purpose.
-            sha256: what the hash of a ``whole`` file must be.
-            rows: how many there must be.
+            columns: Which ones, by name or position, and what each is decoded as.
+            whole: Read the file into memory once, and refuse it if any byte of it belongs to nothing.
+            sha256: The hash that a ``whole`` file must have.
+            rows: How many there must be.
         """
         request = {
             "columns": columns,
@@ -127,26 +127,26 @@ class Parquet:
         try:
             found = next(answers).report["sha256"]
             if sha256 is not None and found != sha256:
-                raise self._refuse("it was changed: its SHA-256 is not the one stated")
+                raise self._refuse("it was changed: its SHA-256 is not the one in the certificate")
             return _checked(next(answers), next(answers), [purpose for _, purpose in columns])
         except SandboxError as error:
-            raise self._refuse(f"not a whole Parquet file: {error}") from error
+            raise self._refuse(f"cannot be read as Parquet: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, PriCDRError):
                 raise
-            raise self._refuse("not a whole Parquet file: it was decoded into something else") from error
+            raise self._refuse("cannot be read as Parquet: its columns do not agree with its footer") from error
         finally:
             answers.close()
 
 
 def _checked(shown: Answer, decoded: Answer, purposes: list[As]) -> Read:
-    """What was decoded, if it can be what such a file holds."""
+    """Return what the other process decoded, if it is what such a file can hold: that process is not trusted."""
     rows = int(shown.report["rows"])
     return Read(
         rows=rows,
         columns=tuple(Column(str(name), str(dtype), str(kind)) for name, dtype, kind in decoded.report["columns"]),
         metadata=dict(shown.report["metadata"]),
-        found=tuple(
+        decoded=tuple(
             _CHECKS[purpose](lambda name, at=at: decoded.arrays[f"{at}/{name}"], rows)  # type: ignore[misc]
             for at, purpose in enumerate(purposes)
         ),

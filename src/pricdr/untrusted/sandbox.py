@@ -1,7 +1,7 @@
-"""Work on untrusted bytes in another process: asked for here, done in ``host``.
+"""Work on untrusted bytes in another process: requested here, done in ``host``.
 
-One host per process, started when it is first needed. It is killed, with all its children, when a child overruns its
-time, and replaced at the next request.
+Each process has one host, started when it is first needed. When a child runs out of time the host is killed with all
+its children, and the next request starts another.
 """
 
 import atexit
@@ -25,6 +25,8 @@ import numpy.typing as npt
 from pricdr.untrusted.host import LENGTH
 
 _LARGEST_REPORT: Final = 1 << 26
+_GRACE: Final = 5
+"""Seconds that a child has to end by itself once its own alarm has rung."""
 _DTYPES: Final = frozenset({"int32", "int64", "uint8", "float32", "float64", "bool"})
 _START: Final = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pricdr.untrusted.host import main; main()"
@@ -32,7 +34,7 @@ _START: Final = (
 
 
 class SandboxError(Exception):
-    """Why there is no answer, in words for the user."""
+    """Why there was no answer, in words for the user."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +92,9 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answer, None, None]:
-    """What a child process answers about the open file ``source``, one message after the other.
+    """Yield what a child process answers about the open file ``source``, message by message.
 
-    :class:`SandboxError` where it refuses, dies, overruns its time or says something impossible. ``request["memory"]``
+    :class:`SandboxError` where it refuses, dies, runs out of time or gives an impossible answer. ``request["memory"]``
     bounds what it may use, and what it may send.
     """
     reading, writing = os.pipe()
@@ -100,7 +102,7 @@ def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answ
         _submit({**request, "seconds": seconds}, source, writing)
         os.close(writing)
         writing = -1
-        pipe = _Pipe(reading, time.monotonic() + seconds + 5)
+        pipe = _Pipe(reading, time.monotonic() + seconds + _GRACE)
         while True:
             yield _answer(pipe, int(request["memory"]))
     except TimeoutError as error:
@@ -128,7 +130,7 @@ def _submit(request: dict[str, Any], source: int, sink: int) -> None:
             try:
                 _host.ask(request, source, sink)
                 return
-            except OSError as error:  # it was killed by somebody: one more try
+            except OSError as error:  # it was killed from outside: try once more
                 _host.kill()
                 _host = None
                 if attempt == 2:
@@ -164,7 +166,8 @@ class _Pipe:
                 raise TimeoutError
             count = os.readv(self._descriptor, [buffer[at:]])
             if count == 0:
-                raise SandboxError("the process that decoded it gave up: it is corrupt, or takes too much to read")
+                why = "the file is corrupt, or takes too much to read"
+                raise SandboxError(f"the process that decodes files crashed or was stopped: {why}")
             at += count
 
 
@@ -173,7 +176,7 @@ def _answer(pipe: _Pipe, most: int) -> Answer:
     pipe.fill(memoryview(head))
     length = int.from_bytes(head, "little")
     if length > _LARGEST_REPORT:
-        raise SandboxError("the process that decoded it says something impossible")
+        raise SandboxError("the process that decodes files gave an impossible answer")
     content = bytearray(length)
     pipe.fill(memoryview(content))
     try:
@@ -189,7 +192,7 @@ def _answer(pipe: _Pipe, most: int) -> Answer:
                 raise ValueError
             arrays[name] = np.empty(shape, dtype=dtype)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise SandboxError("the process that decoded it says something impossible") from error
+        raise SandboxError("the process that decodes files gave an impossible answer") from error
     for array in arrays.values():
         if array.size:
             pipe.fill(array.reshape(-1).view(np.uint8).data)

@@ -62,4 +62,4 @@ def require_shape(value: Any, shape: _Shape, what: str) -> None:  # noqa: ANN401
         (shape is int and isinstance(value, int))
         or (isinstance(shape, _Text) and isinstance(value, bytes) and len(value) <= shape.longest)
     ):
-        raise LayoutError(f"{what} states more than it needs to")
+        raise LayoutError(f"{what} has fields that no release needs")

@@ -1,7 +1,7 @@
 """Thrift's compact protocol, as far as Parquet footers and page headers need it: structs as plain dictionaries.
 
-Written in Python for what a hostile file cannot do to it: nothing is allocated that the bytes do not hold, and no more
-values are than a footer can need.
+In Python, so that a hostile file cannot corrupt memory; nothing is allocated that the bytes do not hold, and no more
+values than a footer can need.
 """
 
 from typing import Any, Final, TypeAlias
@@ -20,7 +20,7 @@ class ThriftError(ValueError):
 
 
 def read_struct(content: bytes | memoryview, at: int = 0) -> tuple[Struct, int]:
-    """The struct that starts at ``at``, and where it ends."""
+    """Return the struct that starts at ``at``, and where it ends."""
     reader = _Reader(content, at)
     return reader.struct(0), reader.at
 
@@ -58,7 +58,7 @@ class _Reader:
             return self._list(depth)
         if kind == _STRUCT:
             return self.struct(depth + 1)
-        raise ThriftError("it holds a kind of value that Parquet has no use for")
+        raise ThriftError("it holds a kind of value that Parquet does not use")
 
     def _list(self, depth: int) -> list[Any]:
         if depth > _DEEPEST:
@@ -89,7 +89,7 @@ class _Reader:
 
 
 def read_varint(content: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number that starts at ``at``, seven bits a byte, and where it ends."""
+    """Return the number that starts at ``at``, seven bits a byte, and where it ends."""
     number = 0
     for shift in range(0, 64, 7):
         if at >= len(content):

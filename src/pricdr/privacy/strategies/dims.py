@@ -13,19 +13,17 @@ _STAIRS: Final = ((1.5, 4), (3.0, 5))
 """Below each ε, the dimension that served cold users best on two real pairs (by validation)."""
 MOST_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
-
-
 MOST: Final = 1 << 20
 """Columns of any release."""
 
 
 def require_dim(dim: int | None) -> int | None:
-    """Refuse what is no number of columns of a release."""
+    """Return the number of columns of a release, refused where it cannot be one; None leaves the choice open."""
     return _at_most(MOST, dim, "a release")
 
 
 def require_learnt_dim(dim: int | None) -> int | None:
-    """Refuse what is no number of columns of a learnt release."""
+    """Return the number of columns of a learnt release, refused where it cannot be one."""
     return _at_most(MOST_LEARNT, dim, "a learnt release")
 
 
@@ -52,5 +50,5 @@ def _at_most(most: int, dim: int | None, what: str) -> int | None:
         return None
     require_count(dim=dim)
     if dim > most:
-        raise ParameterError(f"{what} may have at most {most:,} numbers per user, got {dim:,}")
+        raise ParameterError(f"{what} can have at most {most:,} numbers per user, got {dim:,}")
     return int(dim)

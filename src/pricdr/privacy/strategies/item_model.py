@@ -13,8 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids
-from pricdr.errors import ParameterError, require_count, require_not_negative, require_positive
-from pricdr.privacy.bounds import require_scale_at_most
+from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.run import Run, Secrets
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
@@ -45,7 +44,7 @@ class ItemModel:
             raise ParameterError(f"an item model has at most {MOST_ROUNDS} rounds, got {self.rounds:,}")
         require_positive(count_weight=self.count_weight)
         require_not_negative(user_prior=self.user_prior)
-        require_scale_at_most(count_weight=self.count_weight, user_prior=self.user_prior)
+        require_at_most_scale(count_weight=self.count_weight, user_prior=self.user_prior)
         if not LEAST_FLOOR <= self.floor < 1:
             raise ParameterError(f"floor must lie in [{LEAST_FLOOR:g}, 1), got {self.floor!r}")
 

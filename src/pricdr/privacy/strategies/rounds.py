@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.errors import ParameterError, require_not_negative
-from pricdr.privacy.bounds import require_scale_at_most
+from pricdr.errors import ParameterError, require_at_most_scale, require_not_negative
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.guide import guide
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
@@ -41,7 +40,7 @@ class Rounds:
 
     def __post_init__(self) -> None:
         require_not_negative(centring=self.centring, item_prior=self.item_prior)
-        require_scale_at_most(item_prior=self.item_prior)
+        require_at_most_scale(item_prior=self.item_prior)
         if len(self.shares) != len(self.widths) or not self.shares or min(self.shares) <= 0 or min(self.widths) < 1:
             raise ParameterError(f"rounds need positive shares and widths, got {self.shares} and {self.widths}")
         if abs(sum(self.shares) - 1) > 1e-9 or self.centring >= 1:

@@ -252,7 +252,7 @@ def test_a_ledger_of_another_unit_is_refused(here, ratings, pricdr, refused_publ
 
 def test_a_ledger_that_is_none_is_refused(here, ratings, refused_publish):
     refused_publish(ratings, "--ledger", "nowhere.jsonl", says=("nowhere.jsonl", "No such file"))
-    refused_publish(ratings, "--ledger", here, says=(str(here), "directory"))
+    refused_publish(ratings, "--ledger", here, says=(str(here), "no regular file"))
     refused_publish(ratings, "--ledger", ratings, says=("ratings.csv", "not a valid ledger", "line 1"))
 
 

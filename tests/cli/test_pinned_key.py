@@ -43,7 +43,7 @@ def read(pricdr, releases, ratings):
         arguments = {
             "verify": (release,),
             "inspect": (release,),
-            "audit": (release, "--draws", 1000, "--canaries", 100),
+            "audit": (release, "--draws", 1000, "--canaries", 100, "--confidence", 0.999999),
             "train": (ratings, "--release", release, "--out", "out", *QUICK),
             "publish": (ratings, *PROMISE, "--strategy", "guided", "--guide", release, "--out", "out"),
         }[command]

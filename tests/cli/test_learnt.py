@@ -15,6 +15,8 @@ PROMISE = ("--epsilon", 4, "--delta", 1e-6)
 NO_LEDGER = (
     "warning: no --ledger: this release is not counted against a budget; others of the same ratings add to its cost\n"
 )
+SURE = ("--confidence", 0.999999)
+"""A test must not fail one time in twenty because a bound was unlucky."""
 
 
 def certificate_of(folder) -> dict:
@@ -363,7 +365,7 @@ def test_every_kind_of_release_verifies_shows_its_steps_and_stands_an_audit(
     for number in range(1, steps + 1):
         assert (f"Step {number} of {steps}, " in told) == (steps > 1)
     assert ("Erasure: directions were learnt from everybody's ratings" in told) == (steps > 1)
-    outcome = pricdr("audit", "release", "--draws", 20_000, "--canaries", 1000, "--json", "found.json")
+    outcome = pricdr("audit", "release", "--draws", 20_000, "--canaries", 1000, *SURE, "--json", "found.json")
     assert outcome.code == 0, outcome.err
     assert (f"{steps} steps; the adversary is shown what each of them gave" in outcome.out) == (steps > 1)
     found = json.loads((here / "found.json").read_text())
@@ -376,7 +378,7 @@ def test_an_audit_without_a_release_takes_publishs_dimension(here, pricdr, strat
     if strategy == "features" and options == ("--dim", "auto"):
         dim = 4  # there is no table whose columns could be counted
     fixed = ("--strategy", strategy, "--epsilon", 2, "--delta", 1e-6, "--users", 50)
-    outcome = pricdr("audit", *fixed, "--draws", 5000, "--canaries", 500, *options)
+    outcome = pricdr("audit", *fixed, "--draws", 5000, "--canaries", 500, *SURE, *options)
     assert outcome.code == 0, outcome.err
     assert f"{strategy}, dim {dim}, unit rating" in outcome.out
 
@@ -421,4 +423,4 @@ def test_a_guide_stays_as_it_was_and_need_not_stay(here, learn, other, tree, pri
     assert {name: state for name, state in tree().items() if name.startswith("other")} == before
     shutil.rmtree(other)
     assert pricdr("verify", "release").code == 0
-    assert pricdr("audit", "release", "--draws", 2000, "--canaries", 200).code == 0
+    assert pricdr("audit", "release", "--draws", 2000, "--canaries", 200, *SURE).code == 0

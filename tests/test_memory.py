@@ -32,6 +32,17 @@ def ratings(users, items):
     return Ratings(matrix, tuple(f"u{i}" for i in range(users)), tuple(f"i{i}" for i in range(items)))
 
 
+@pytest.mark.parametrize(("stated", "limit"), [("2000000000\n", 10**9), ("max\n", None), ("", None), (None, None)])
+def test_a_container_counts_by_its_own_limit(tmp_path, monkeypatch, stated, limit):
+    monkeypatch.delenv("PRICDR_MEMORY", raising=False)
+    monkeypatch.setattr("pricdr.memory._CONTAINER", ())
+    whole = memory_limit()
+    if stated is not None:
+        (tmp_path / "memory.max").write_text(stated)
+    monkeypatch.setattr("pricdr.memory._CONTAINER", (tmp_path / "memory.max",))
+    assert memory_limit() == min(whole, limit or whole)
+
+
 @dataclass
 class Wide:
     """Six users with long rows, 1.2 MB in all."""

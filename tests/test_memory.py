@@ -126,7 +126,7 @@ def test_the_limit_is_what_the_environment_says_or_half_of_the_machine(monkeypat
         require_memory(3 * 10**9 + 1, "a matrix")
     monkeypatch.delenv("PRICDR_MEMORY")
     assert 10**8 < memory_limit() < 10**14
-    with pytest.raises(InputError, match="half of this machine's memory"):
+    with pytest.raises(InputError, match="half of what this machine or container has"):
         require_memory(10**18, "a matrix")
 
 

@@ -94,7 +94,8 @@ def _encode(value: Value) -> bytes:
     if value.type == STRUCT:
         # Every field number in full: decoders take it as well as the difference to the one before.
         return b"".join(bytes([v.type]) + _zigzag(n) + _encode(v) for n, v in value.content) + b"\0"
-    return (_varint(len(value.content)) if value.type == BINARY else b"") + value.content
+    content = value.content or b""  # nothing where a truth value was made something else
+    return (_varint(len(content)) if value.type == BINARY else b"") + content
 
 
 def _inside(value: Value) -> list[Value]:

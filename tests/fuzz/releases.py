@@ -208,7 +208,7 @@ def _reseal(rng: Random, files: dict[str, Any]) -> None:
         content["signed_by"] = public_text(_FORGERS_KEY.public_key()) if content.get("signed_by") else None
         if rng.random() < 0.97:
             files[README] = readme(Certificate.model_validate(content)).encode()
-    except (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, PriCDRError):
+    except (ValueError, TypeError, AttributeError, KeyError, ArithmeticError, RecursionError, PriCDRError):
         content = None  # not a certificate any more; hash what there is
     try:
         content = json.loads(files[CERTIFICATE]) if content is None else content

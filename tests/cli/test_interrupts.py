@@ -50,7 +50,7 @@ ON_A_TERMINAL = """
 import os, pty, sys
 child, terminal = pty.fork()
 if child == 0:
-    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--strategy", "jlt", "--dim", "800"]
+    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--strategy", "jlt", "--dim", "1600"]
     os.execv(sys.executable, [sys.executable, "-m", "pricdr", "publish", "many.parquet", *fixed])
 seen, pressed = b"", False
 try:

@@ -47,10 +47,11 @@ json.dump(step, sys.__stdout__)
 """
 
 ON_A_TERMINAL = """
-import os, pty, sys
+import os, pty, signal, sys
 child, terminal = pty.fork()
 if child == 0:
-    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--strategy", "jlt", "--dim", "1600"]
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where the tests themselves run in the background
+    fixed = ["--epsilon", "4", "--delta", "1e-6", "--out", "release", "--strategy", "jlt", "--dim", "800"]
     os.execv(sys.executable, [sys.executable, "-m", "pricdr", "publish", "many.parquet", *fixed])
 seen, pressed = b"", False
 try:

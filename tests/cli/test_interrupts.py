@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,8 +137,13 @@ def test_a_signal_while_noise_is_drawn_leaves_nothing_behind(here, many, start, 
 
 
 def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind(here, many):
-    done = subprocess.run([sys.executable, "-c", ON_A_TERMINAL], cwd=here, capture_output=True, timeout=60, check=True)
-    code, _, seen = done.stdout.partition(b"\n")
+    for _ in range(4):  # a busy machine may be done before the key is pressed
+        run = [sys.executable, "-c", ON_A_TERMINAL]
+        done = subprocess.run(run, cwd=here, capture_output=True, timeout=60, check=True)
+        code, _, seen = done.stdout.partition(b"\n")
+        if code == b"130":
+            break
+        shutil.rmtree(here / "release")
     assert code == b"130"
     assert seen.endswith(b"error: interrupted; no output was left half-written\r\n")
     assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l") > 0, "the cursor is shown again"

@@ -41,7 +41,7 @@ format: setup
 	$(BIN)/ruff format .
 
 schema: setup
-	$(BIN)/python -c 'import sys; from pricdr.certificate import schema_text; sys.stdout.write(schema_text())' \
+	$(BIN)/python -c 'import sys; from pricdr.release.certificate import schema_text; sys.stdout.write(schema_text())' \
 		> docs/certificate.schema.json
 
 bench: setup

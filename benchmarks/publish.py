@@ -20,7 +20,7 @@ import psutil
 import scipy.sparse as sp
 
 from pricdr import JLT, SJLT, Guarantee, Ratings, Release, publish
-from pricdr.data.readers import write_ratings
+from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.testing.algorithm_one import svd_form

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from pricdr.data.ratings import Ratings
-from pricdr.models.history import HistoryConfig, HistoryRun
-from pricdr.models.networks import HistoryNetwork, TwoTowers
+from pricdr.models.pricdr._networks import HistoryNetwork, TwoTowers
+from pricdr.models.pricdr._target_stage import HistoryConfig, HistoryRun
 from pricdr.training.loop import TrainingOptions, train
 
 PAPER = (924, 4_228, 48_309)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pricdr import Guarantee, Ratings, cli, publish
-from pricdr.blocks import silent
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.mechanism import on_grid
 from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Features
+from pricdr.progress import silent
 from pricdr.randomness import Simulation
 
 PROMISE = Guarantee(epsilon=1, delta=1e-6)

@@ -20,21 +20,21 @@ from pricdr import (
     publish,
     verify,
 )
-from pricdr.certificate import Certificate, _canonical, _digest
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
-from pricdr.data.parquet import write_ratings
 from pricdr.data.ratings import LONGEST_FILTER
-from pricdr.data.readers import read_ratings
-from pricdr.disclosure import readme, statement
+from pricdr.data.reading.parquet import write_ratings
+from pricdr.data.reading.readers import read_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.issuing import check
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import MAX_REFINEMENT
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.dims import MOST
+from pricdr.release.certificate import Certificate, _canonical, _digest
+from pricdr.release.issue import check
+from pricdr.release.statement import readme, statement
 
 RATINGS = Ratings.from_triples(["a", "b", "c"], ["x", "x", "y"])
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

@@ -15,10 +15,10 @@ import polars as pl
 import pytest
 
 from pricdr import JLT, Guarantee, Ratings, publish, verify
-from pricdr.certificate import _digest
 from pricdr.errors import VerificationError
 from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Spectral
+from pricdr.release.certificate import _digest
 from pricdr.untrusted.footers import LayoutError
 from pricdr.untrusted.layout import Weight, _require_runs, require_fitting
 from pricdr.untrusted.thrift import read_struct

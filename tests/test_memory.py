@@ -12,14 +12,14 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.memory import memory_limit, require_memory
-from pricdr.models.bpr import BPR, BPRConfig
-from pricdr.models.dmf import DMF
-from pricdr.models.ease import EASE
-from pricdr.models.ease_release import EASERelease
-from pricdr.models.hetero import HeteroCDR
-from pricdr.models.paper import PaperCDR
-from pricdr.models.ridge_release import RidgeRelease
-from pricdr.models.symmetric import SymmetricCDR
+from pricdr.models.factorisation.bpr import BPR, BPRConfig
+from pricdr.models.linear.ease import EASE
+from pricdr.models.linear.ease_release import EASERelease
+from pricdr.models.linear.ridge_release import RidgeRelease
+from pricdr.models.pricdr.dmf import DMF
+from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.models.pricdr.paper import PaperCDR
+from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Rows
 from pricdr.training.loop import TrainingOptions
 
@@ -103,8 +103,8 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
-    from pricdr.models.closed_form import Side, ease
     from pricdr.models.inputs import Inputs
+    from pricdr.models.linear._closed_form import Side, ease
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
     target = ratings(10, 20)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import pricdr
 from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Unit, publish
 from pricdr.errors import BudgetError, InputError, ParameterError, PriCDRError
-from pricdr.issuing import check
 from pricdr.privacy.calibration import epsilon_for, paper_sigma
+from pricdr.release.issue import check
 
 USERS = tuple(f"u{i}" for i in range(30))
 ITEMS = tuple(f"i{i}" for i in range(20))

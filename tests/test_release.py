@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import pricdr
 from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
-from pricdr.certificate import Certificate, _digest, rounded_up, schema_text
-from pricdr.disclosure import readme, statement
 from pricdr.errors import InputError, OutputError, VerificationError
-from pricdr.issuing import check
-from pricdr.signing import create_keys
+from pricdr.release.certificate import Certificate, _digest, rounded_up, schema_text
+from pricdr.release.issue import check
+from pricdr.release.signing import create_keys
+from pricdr.release.statement import readme, statement
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
 
@@ -337,7 +337,7 @@ def test_a_copy_of_the_folder_verifies(folder, tmp_path):
 def test_the_package_function_is_not_hidden_by_its_module():
     import importlib
 
-    importlib.import_module("pricdr.publish")
+    importlib.import_module("pricdr._publish")
     assert callable(pricdr.publish)
 
 

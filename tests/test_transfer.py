@@ -7,9 +7,9 @@ import pytest
 
 from pricdr import JLT, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.data.synthetic import SyntheticConfig
-from pricdr.models.bpr import BPR
-from pricdr.models.dmf import DMF
-from pricdr.models.ease import EASE
+from pricdr.models.factorisation.bpr import BPR
+from pricdr.models.linear.ease import EASE
+from pricdr.models.pricdr.dmf import DMF
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import Choices, Recording, TrainingOptions
 

@@ -18,12 +18,12 @@ from safetensors.numpy import load, save_file
 
 from pricdr.data.csr import checked_csr
 from pricdr.data.ids import Ids, require_ids
-from pricdr.data.parquet import write_frame
 from pricdr.data.ratings import CSR
+from pricdr.data.reading.parquet import write_frame
 from pricdr.errors import InputError, VerificationError
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import METHODS
-from pricdr.models.factors import Factors, HistorySummary, Vectors
+from pricdr.models.fitted import Factors, HistorySummary, Vectors
 from pricdr.models.interaction import Interaction
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
@@ -99,7 +99,7 @@ def load_model(folder: Path) -> tuple[Factors, About]:
 
 def require_signed_by(about: About, folder: Path, public_key: Path | None) -> None:
     """Refuse a model trained on a release that this key (a PEM file) did not sign; without a key, refuse none."""
-    from pricdr.signing import public_text, read_public_key
+    from pricdr.release.signing import public_text, read_public_key
 
     if public_key is None:
         return

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, publish
-from pricdr.data.readers import read_ratings
+from pricdr.data.reading.readers import read_ratings
 from pricdr.randomness import Simulation
 from pricdr.testing import flawed
 from pricdr.testing.attacks import remove_lift, undo_constant_seed

@@ -143,11 +143,11 @@ def test_its_page_stands_alone_and_says_how_to_repeat_it(played, pricdr, monkeyp
 
 def test_without_a_gain_it_says_so(tmp_path, monkeypatch, capsys):
     """With a model that ignores the release, every difference is exactly zero."""
-    from pricdr.models.hetero import HeteroCDR
-    from pricdr.models.popularity import Popularity
+    from pricdr.models.linear.popularity import Popularity
+    from pricdr.models.pricdr.hetero import HeteroCDR
 
     monkeypatch.setattr(HeteroCDR, "fit", lambda self, target, release, **told: Popularity().fit(target))
-    monkeypatch.setattr("pricdr.models.dmf.DMF.fit", lambda self, target, **told: Popularity().fit(target))
+    monkeypatch.setattr("pricdr.models.pricdr.dmf.DMF.fit", lambda self, target, **told: Popularity().fit(target))
     demo.play(tmp_path / "demo", SMALL, QUICK)
     said, page = " ".join(capsys.readouterr().out.split()), (tmp_path / "demo" / "report.html").read_text()
     for text in (said, page):

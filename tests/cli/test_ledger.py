@@ -84,7 +84,7 @@ def test_an_overspend_is_refused_before_anything_is_drawn(here, ratings, ledger,
     def drawn(*_, **__):
         raise AssertionError("something was drawn")
 
-    module = sys.modules["pricdr.publish"]
+    module = sys.modules["pricdr._publish"]
     for name in ("Secret", "Simulation", "Run"):
         monkeypatch.setattr(module, name, drawn)
     monkeypatch.setattr("secrets.token_bytes", drawn)

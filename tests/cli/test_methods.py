@@ -9,7 +9,7 @@ import pytest
 from pricdr import JLT, Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.ratings import Ratings
-from pricdr.data.readers import write_ratings
+from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.models.catalogue import METHODS, Sees
 

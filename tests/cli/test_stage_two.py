@@ -10,7 +10,7 @@ import pytest
 
 from pricdr import JLT, Guarantee, publish, synthetic_pair
 from pricdr.cli import run
-from pricdr.data.readers import write_ratings
+from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 
 QUICK = ["--epochs", "3", "--device", "cpu"]

@@ -1,6 +1,6 @@
 import pytest
 
-from pricdr.data.readers import AMAZON_2014, AMAZON_2018, Columns, read
+from pricdr.data.reading.readers import AMAZON_2014, AMAZON_2018, Columns, read
 from pricdr.errors import InputError, ParameterError
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pricdr.data import delimited, survey
-from pricdr.data.readers import Columns, read
+from pricdr.data.reading import delimited, survey
+from pricdr.data.reading.readers import Columns, read
 from pricdr.errors import InputError
 
 PIECES = st.lists(st.sampled_from(["a", "b", ",", '"', "\n", "\r\n", "\r", '""', 'a,"b"\n', "a,b\n", '"x,y",z\n']))

@@ -13,7 +13,7 @@ from pricdr.data.pairs import (
     save_pair,
 )
 from pricdr.data.ratings import Ratings
-from pricdr.data.readers import read, read_ids
+from pricdr.data.reading.readers import read, read_ids
 from pricdr.errors import InputError, OutputError, ParameterError
 
 Cells = dict[tuple[str, str], float]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.data.pairs import DomainPair, overlap, prepare
-from pricdr.data.readers import read, read_ratings
+from pricdr.data.reading.readers import read, read_ratings
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PRICDR_DATA", ROOT / "../shared/data"))

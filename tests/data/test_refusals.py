@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr.data import contents
-from pricdr.data.readers import AMAZON_2018, Columns, read, read_ids, read_ratings
+from pricdr.data.reading import contents
+from pricdr.data.reading.readers import AMAZON_2018, Columns, read, read_ids, read_ratings
 from pricdr.errors import ParameterError
 
 TEXT_CASES = {

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pricdr.experiments.report import (
+from pricdr.demo.page import (
     Dot,
     Html,
     bullets,
@@ -148,5 +148,5 @@ def test_intervals_move_to_the_next_line_as_a_whole():
 
 def test_pages_are_built_where_nothing_heavy_is_installed():
     blocked = "import sys\nfor name in ('polars', 'pydantic', 'torch', 'numpy', 'scipy'): sys.modules[name] = None\n"
-    code = f"{blocked}from pricdr.experiments.report import page; page('t', [])"
+    code = f"{blocked}from pricdr.demo.page import page; page('t', [])"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,8 +5,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from pricdr import publish
 from pricdr.data.ratings import Ratings
-from pricdr.data.readers import read_ratings, write_ratings
+from pricdr.data.reading.readers import read_ratings, write_ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError, ParameterError
@@ -24,7 +25,6 @@ from pricdr.models.catalogue import METHODS
 from pricdr.privacy.calibration import sigma_for
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.publish import publish
 
 DATA = DataSpec(folder="toy", source="source.parquet", target="target.parquet", core=1, cold=0.25)
 SMALL = {"hidden": 8, "width": 4, "epochs": 2, "batch": 64}

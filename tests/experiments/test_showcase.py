@@ -5,8 +5,7 @@ import pytest
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import Split, leave_one_out
-from pricdr.evaluation.compare import Difference
-from pricdr.experiments.showcase import (
+from pricdr.demo.outcome import (
     ALONE,
     NOT_FOR_REAL,
     PLAINTEXT,
@@ -19,6 +18,7 @@ from pricdr.experiments.showcase import (
     lines,
     report,
 )
+from pricdr.evaluation.compare import Difference
 
 GAIN, NONE, LOSS = (Difference(m, m - 0.02, m + 0.02, 0.5) for m in (0.05, 0.001, -0.05))
 METHODS = (POPULARITY, ALONE, RELEASE, PLAINTEXT)

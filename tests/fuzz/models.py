@@ -12,7 +12,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from pricdr.model_files import About, load_model, save_model
-from pricdr.models.factors import Factors
+from pricdr.models.fitted import Factors
 from pricdr.models.interaction import Interaction
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json

@@ -38,16 +38,16 @@ from pricdr import (
     publish,
     verify,
 )
-from pricdr.certificate import Certificate
 from pricdr.cli.inspect import inspect
 from pricdr.data.features import ItemFeatures
-from pricdr.disclosure import readme
 from pricdr.errors import PriCDRError
-from pricdr.issuing import issue
 from pricdr.randomness import Simulation
-from pricdr.release import CERTIFICATE, MATRIX, README, SIGNATURE
-from pricdr.signing import public_text, sign
-from pricdr.terms import Terms
+from pricdr.release.certificate import Certificate
+from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE
+from pricdr.release.issue import issue
+from pricdr.release.signing import public_text, sign
+from pricdr.release.statement import readme
+from pricdr.release.terms import Terms
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.ledgers import repeatable
 from tests.fuzz.matrices import mutate_matrix
@@ -95,7 +95,7 @@ _TESTS = Path(__file__).parents[1]
 
 def _seeded_noise() -> AbstractContextManager[Any]:
     """Let the noise of private releases be drawn from a seed: every run has the same ones."""
-    return patch.object(sys.modules["pricdr.publish"], "Secret", lambda: nullcontext(Simulation(7)))
+    return patch.object(sys.modules["pricdr._publish"], "Secret", lambda: nullcontext(Simulation(7)))
 
 
 def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
-from pricdr.certificate import Certificate, _digest
 from pricdr.errors import PriCDRError, VerificationError
-from pricdr.issuing import check
+from pricdr.release.certificate import Certificate, _digest
+from pricdr.release.issue import check
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 

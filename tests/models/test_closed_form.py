@@ -4,9 +4,9 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from pricdr.errors import ParameterError
-from pricdr.models import closed_form
-from pricdr.models.closed_form import Side, ease, popularity_tie_break
 from pricdr.models.inputs import Inputs
+from pricdr.models.linear import _closed_form as closed_form
+from pricdr.models.linear._closed_form import Side, ease, popularity_tie_break
 
 USERS, ITEMS, OTHERS = 30, 20, 25
 

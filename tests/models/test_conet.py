@@ -4,7 +4,7 @@ import torch
 
 from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.conet import CoNet, CoNetConfig, _Run
+from pricdr.models.crossdomain.conet import CoNet, CoNetConfig, _Run
 from pricdr.testing.contracts import PlaintextContract, Planted
 from pricdr.training.loop import TrainingOptions
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.darec import DARec, DARecConfig, _Run
+from pricdr.models.crossdomain.darec import DARec, DARecConfig, _Run
 from pricdr.testing.contracts import PlaintextContract, Planted, trained
 from pricdr.training.loop import TrainingOptions
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.ddtcdr import DDTCDR, DDTCDRConfig, _Run
+from pricdr.models.crossdomain.ddtcdr import DDTCDR, DDTCDRConfig, _Run
 from pricdr.testing.contracts import PlaintextContract, Planted, trained
 from pricdr.training.loop import TrainingOptions
 

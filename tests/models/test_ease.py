@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from pricdr.errors import ParameterError
-from pricdr.models.ease import EASE, EASEConfig
-from pricdr.models.popularity import Popularity
+from pricdr.models.linear.ease import EASE, EASEConfig
+from pricdr.models.linear.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
 METHOD = EASE(config=EASEConfig(regularisation=5.0))

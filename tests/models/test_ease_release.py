@@ -5,10 +5,10 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
-from pricdr.models.ease import EASE, EASEConfig
-from pricdr.models.ease_release import EASERelease, EASEReleaseConfig
-from pricdr.models.factors import Basis
-from pricdr.models.popularity import Popularity
+from pricdr.models.fitted import Basis
+from pricdr.models.linear.ease import EASE, EASEConfig
+from pricdr.models.linear.ease_release import EASERelease, EASEReleaseConfig
+from pricdr.models.linear.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract, Rows
 
 METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))

@@ -5,10 +5,10 @@ from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
-from pricdr.models.ease import EASE, EASEConfig
-from pricdr.models.ease_source import EASESource, EASESourceConfig
-from pricdr.models.factors import Basis
-from pricdr.models.popularity import Popularity
+from pricdr.models.fitted import Basis
+from pricdr.models.linear.ease import EASE, EASEConfig
+from pricdr.models.linear.ease_source import EASESource, EASESourceConfig
+from pricdr.models.linear.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
 METHOD = EASESource(config=EASESourceConfig(regularisation=5.0, weight=0.5))

@@ -11,16 +11,16 @@ from safetensors.numpy import load_file
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
 from pricdr.model_files import About, export_model, load_model, save_model
-from pricdr.models.bpr import BPR, BPRConfig
-from pricdr.models.dmf import DMF
-from pricdr.models.ease import EASE
-from pricdr.models.ease_release import EASERelease
-from pricdr.models.ease_source import EASESource
-from pricdr.models.hetero import HeteroCDR
-from pricdr.models.itemknn import ItemKNN
-from pricdr.models.neumf import NeuMF, NeuMFConfig
-from pricdr.models.popularity import Popularity
-from pricdr.models.ridge_release import RidgeRelease
+from pricdr.models.factorisation.bpr import BPR, BPRConfig
+from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models.linear.ease import EASE
+from pricdr.models.linear.ease_release import EASERelease
+from pricdr.models.linear.ease_source import EASESource
+from pricdr.models.linear.itemknn import ItemKNN
+from pricdr.models.linear.popularity import Popularity
+from pricdr.models.linear.ridge_release import RidgeRelease
+from pricdr.models.pricdr.dmf import DMF
+from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 

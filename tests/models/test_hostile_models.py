@@ -13,10 +13,10 @@ from safetensors.numpy import load_file, save_file
 from pricdr.data.csr import checked_csr
 from pricdr.errors import InputError
 from pricdr.model_files import About, load_model, save_model
-from pricdr.models.bpr import BPR, BPRConfig
-from pricdr.models.ease import EASE
-from pricdr.models.itemknn import ItemKNN
-from pricdr.models.neumf import NeuMF, NeuMFConfig
+from pricdr.models.factorisation.bpr import BPR, BPRConfig
+from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models.linear.ease import EASE
+from pricdr.models.linear.itemknn import ItemKNN
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 

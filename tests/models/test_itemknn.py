@@ -3,9 +3,9 @@ import pytest
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
-from pricdr.models import itemknn
-from pricdr.models.itemknn import ItemKNN, ItemKNNConfig
-from pricdr.models.popularity import Popularity
+from pricdr.models.linear import itemknn
+from pricdr.models.linear.itemknn import ItemKNN, ItemKNNConfig
+from pricdr.models.linear.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
 METHOD = ItemKNN(config=ItemKNNConfig(neighbours=10, shrinkage=1.0))

@@ -6,17 +6,17 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
-from pricdr.models.dmf import DMF
-from pricdr.models.factors import Basis, Factors
-from pricdr.models.hetero import HeteroCDR
-from pricdr.models.history import HistoryConfig, HistoryRun
+from pricdr.models.fitted import Basis, Factors
 from pricdr.models.inputs import Inputs
-from pricdr.models.networks import AutoEncoder, TwoTowers
-from pricdr.models.paper import PaperCDR, PaperConfig
-from pricdr.models.paper import _Run as PaperRun
-from pricdr.models.popularity import Popularity
-from pricdr.models.source import NARROW, SourceConfig, SourceRun
-from pricdr.models.symmetric import SymmetricCDR
+from pricdr.models.linear.popularity import Popularity
+from pricdr.models.pricdr._networks import AutoEncoder, TwoTowers
+from pricdr.models.pricdr._source_stage import NARROW, SourceConfig, SourceRun
+from pricdr.models.pricdr._target_stage import HistoryConfig, HistoryRun
+from pricdr.models.pricdr.dmf import DMF
+from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.models.pricdr.paper import PaperCDR, PaperConfig
+from pricdr.models.pricdr.paper import _Run as PaperRun
+from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Planted, RecommenderContract, Rows
 from pricdr.training.loop import Choices, Recording, TrainingOptions
 
@@ -175,7 +175,7 @@ def test_shuffled_rows_leave_the_target_only_model_with_or_without_validation(pl
 
 
 def test_the_plaintext_source_needs_no_evidence(planted, monkeypatch):
-    monkeypatch.setattr("pricdr.models.source.has_evidence", lambda inputs: False)
+    monkeypatch.setattr("pricdr.models.pricdr._source_stage.has_evidence", lambda inputs: False)
     assert HETERO.fit_plaintext(planted.domains, validation=planted.validation).in_release.any()
     assert not HETERO.fit(planted.target, planted.release, validation=planted.validation).in_release.any()
 

@@ -4,7 +4,7 @@ import torch
 
 from pricdr.errors import ParameterError
 from pricdr.models.base import UNRECORDED
-from pricdr.models.neumf import NeuMF, NeuMFConfig, _Run
+from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig, _Run
 from pricdr.testing.contracts import Planted, TrainedContract
 from pricdr.training.loop import TrainingOptions
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from pricdr.errors import InputError, ParameterError
-from pricdr.models.factors import Basis
-from pricdr.models.popularity import Popularity
-from pricdr.models.ridge_release import REGULARISATIONS, SCALES, RidgeRelease, RidgeReleaseConfig
+from pricdr.models.fitted import Basis
+from pricdr.models.linear.popularity import Popularity
+from pricdr.models.linear.ridge_release import REGULARISATIONS, SCALES, RidgeRelease, RidgeReleaseConfig
 from pricdr.testing.contracts import Planted, RecommenderContract, Rows
 
 METHOD = RidgeRelease()

@@ -4,11 +4,11 @@ import scipy.sparse as sp
 
 from pricdr.errors import InputError
 from pricdr.model_files import About, load_model, save_model
-from pricdr.models.ease import EASE
-from pricdr.models.ease_source import EASESource
-from pricdr.models.itemknn import ItemKNN
-from pricdr.models.neumf import NeuMF, NeuMFConfig
-from pricdr.models.ridge_release import RidgeRelease
+from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models.linear.ease import EASE
+from pricdr.models.linear.ease_source import EASESource
+from pricdr.models.linear.itemknn import ItemKNN
+from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.testing.contracts import Planted
 from pricdr.training.loop import TrainingOptions
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
-from pricdr.certificate import GuideStatement, InputStatement, StrategyStatement
 from pricdr.errors import ParameterError, VerificationError
-from pricdr.issuing import check, issue
 from pricdr.privacy.calibration import Calibration
 from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.privacy.strategies.item_model import ItemModel
-from pricdr.terms import Terms
+from pricdr.release.certificate import GuideStatement, InputStatement, StrategyStatement
+from pricdr.release.issue import check, issue
+from pricdr.release.terms import Terms
 
 KINDS = [
     Spectral(dim=8),
@@ -84,7 +84,7 @@ def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):
     def refuse(_terms):
         raise VerificationError("no")
 
-    monkeypatch.setattr(sys.modules["pricdr.publish"], "issue", refuse)
+    monkeypatch.setattr(sys.modules["pricdr._publish"], "issue", refuse)
     with pytest.raises(VerificationError):
         publish(Ratings.from_triples(["a", "b"], ["x", "x"]), Guarantee(epsilon=4, delta=1e-6), ledger=ledger)
     assert not ledger.read().spends

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from pricdr import Guarantee, Ratings, publish, verify
-from pricdr.certificate import Certificate, _digest
-from pricdr.disclosure import readme
 from pricdr.errors import VerificationError
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
+from pricdr.release.certificate import Certificate, _digest
+from pricdr.release.statement import readme
 
 USERS, ITEMS = (tuple(f"{kind}{at:02d}" for at in range(30)) for kind in "ui")
 OTHERS = tuple(f"x{at}" for at in range(10))

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pricdr import JLT, Guarantee, Ledger, Ratings, Unit, publish, verify
-from pricdr.bookkeeping import check_ledger, lost_line
 from pricdr.errors import BudgetError, InputError, LedgerError, OutputError, VerificationError
 from pricdr.privacy.ledger_lines import Spend, _Budget, _compact, _hash, parse
+from pricdr.release.ledger_check import check_ledger, lost_line
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
 PROMISE = Guarantee(epsilon=1, delta=1e-6)

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
-from pricdr.blocks import silent
 from pricdr.errors import ParameterError
 from pricdr.privacy.strategies import JLT, SJLT
 from pricdr.privacy.strategies.hadamard import _sparse_normals, padded_size, walsh_hadamard
+from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
 
 ITEMS = tuple(f"item {i}" for i in range(300))

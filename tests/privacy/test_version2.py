@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pricdr import Ledger, verify
-from pricdr.disclosure import readme
+from pricdr.release.statement import readme
 
 OLD = Path(__file__).parents[1] / "version2"
 FOLDERS = ["guided", "jlt", "spectral"]

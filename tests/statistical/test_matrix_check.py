@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Spectral, Unit, publish
-from pricdr import matrix_check as checked
 from pricdr.errors import VerificationError
+from pricdr.release import matrix_check as checked
 
 pytestmark = pytest.mark.statistical
 STEPS = 1024

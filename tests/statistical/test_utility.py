@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from pricdr import JLT, SJLT, Guarantee, Ratings, publish
-from pricdr.blocks import silent
 from pricdr.privacy.strategies.hadamard import padded_size, walsh_hadamard
+from pricdr.progress import silent
 from pricdr.randomness import Simulation
 from pricdr.testing.laws import ALPHA, has_scale, mean_p_value
 

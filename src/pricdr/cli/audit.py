@@ -73,7 +73,7 @@ def audit(
 def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.release import verify
-    from pricdr.terms import Terms, described
+    from pricdr.release.terms import Terms, described
 
     certificate = verify(folder, public_key=public_key).certificate
     if certificate.epsilon is None or certificate.mu is None:

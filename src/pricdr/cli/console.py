@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from pricdr.errors import printable
 
 if TYPE_CHECKING:
-    from pricdr.blocks import Progress
+    from pricdr.progress import Progress
 
 
 def say(*lines: str) -> None:
@@ -53,7 +53,7 @@ def working(what: str) -> Iterator[None]:
 @contextmanager
 def progress_bar() -> Iterator["Progress"]:
     """A bar with the time left on a terminal; silent where standard error is a file or a pipe."""
-    from pricdr.blocks import silent
+    from pricdr.progress import silent
 
     if sys.stderr is None or not sys.stderr.isatty():
         yield silent

@@ -14,13 +14,13 @@ import typer
 from pricdr.cli.console import progress_bar, say
 
 if TYPE_CHECKING:
-    from pricdr.blocks import Progress
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import Split
     from pricdr.data.synthetic import SyntheticConfig
-    from pricdr.experiments.showcase import Outcome
-    from pricdr.models.factors import Factors
+    from pricdr.demo.outcome import Outcome
+    from pricdr.models.fitted import Factors
     from pricdr.privacy.strategies import Strategy
+    from pricdr.progress import Progress
     from pricdr.release import Release
     from pricdr.training.loop import Recording
 
@@ -90,7 +90,7 @@ def play(out: Path, data: "SyntheticConfig | None" = None, settings: Mapping[str
 
 def set_up(folder: Path, data: "SyntheticConfig") -> tuple[Path, Path]:
     """A folder for each party, with its own ratings and the user list they agreed on."""
-    from pricdr.data.readers import write_ratings
+    from pricdr.data.reading.readers import write_ratings
     from pricdr.data.synthetic import synthetic_pair
 
     pair = synthetic_pair(data)
@@ -112,7 +112,7 @@ def publish_as_target(folder: Path, split: "Split") -> None:
 
 def publish_as_source(folder: Path) -> None:
     """Stage one: all it sees is the source's folder, the target's guide in it."""
-    from pricdr.data.readers import read_ratings
+    from pricdr.data.reading.readers import read_ratings
     from pricdr.privacy.strategies import Guided
     from pricdr.release import verify
 
@@ -121,11 +121,11 @@ def publish_as_source(folder: Path) -> None:
 
 
 def _publish(folder: Path, ratings: "Ratings", strategy: "Strategy", name: str) -> None:
-    from pricdr.data.readers import read_ids
+    from pricdr._publish import publish
+    from pricdr.data.reading.readers import read_ids
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Ledger
-    from pricdr.publish import publish
-    from pricdr.signing import create_keys
+    from pricdr.release.signing import create_keys
 
     private, _ = create_keys(folder / "key")
     ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=2 * EPSILON, delta=DELTA))
@@ -152,8 +152,8 @@ def hand_over(release: Path, public_key: Path, *, to: Path) -> None:
 
 def verify_as_target(folder: Path) -> "Release":
     """The release, once everything that can be checked has been; its promise on the screen."""
-    from pricdr.disclosure import statement
     from pricdr.release import verify
+    from pricdr.release.statement import statement
 
     received = verify(folder / RELEASE_FOLDER, public_key=folder / "source.pub")
     for section in statement(received.certificate)[:2]:
@@ -165,7 +165,7 @@ def verify_as_target(folder: Path) -> "Release":
 
 def split_as_target(folder: Path) -> "Split":
     """Something to measure by, from the target's own ratings."""
-    from pricdr.data.readers import read_ratings
+    from pricdr.data.reading.readers import read_ratings
     from pricdr.data.split_files import save_split
     from pricdr.data.splits import leave_one_out
 
@@ -181,8 +181,8 @@ def train_as_target(
     folder: Path, split: "Split", received: "Release", settings: Mapping[str, int | float]
 ) -> "dict[str, Factors]":
     """Stage two: three models, of which one sees the release and none the source's ratings."""
-    from pricdr.experiments.showcase import ALONE, POPULARITY, RELEASE
-    from pricdr.transfer import transfer
+    from pricdr._transfer import transfer
+    from pricdr.demo.outcome import ALONE, POPULARITY, RELEASE
 
     text = "".join(f"{name} = {value}\n" for name, value in settings.items())
     (folder / "settings.toml").write_text(text, encoding="utf-8")
@@ -202,9 +202,9 @@ def train_as_target(
 
 def train_in_plaintext(folder: Path, split: "Split", settings: Mapping[str, int | float]) -> "dict[str, Factors]":
     """NOT PRIVATE: what there would be to gain if the target could read the source's ratings."""
-    from pricdr.data.readers import read_ratings
-    from pricdr.experiments.showcase import PLAINTEXT
-    from pricdr.transfer import transfer_plaintext
+    from pricdr._transfer import transfer_plaintext
+    from pricdr.data.reading.readers import read_ratings
+    from pricdr.demo.outcome import PLAINTEXT
 
     source = read_ratings(folder / "source" / "ratings.parquet").positives()
     method, home = _configured("hetero", settings), _home(folder / "comparison", PLAINTEXT)
@@ -216,9 +216,9 @@ def train_in_plaintext(folder: Path, split: "Split", settings: Mapping[str, int 
 
 def measure(models: "Mapping[str, Factors]", split: "Split") -> "Outcome":
     """Rank every evaluated user's held-out item with every model."""
+    from pricdr.demo.outcome import Outcome
     from pricdr.evaluation.metrics import per_user
     from pricdr.evaluation.ranking import ranks
-    from pricdr.experiments.showcase import Outcome
 
     found = {name: per_user(ranks(model.score, split.test, split.train.matrix)[0]) for name, model in models.items()}
     return Outcome.of(found, split)
@@ -226,8 +226,8 @@ def measure(models: "Mapping[str, Factors]", split: "Split") -> "Outcome":
 
 def show(outcome: "Outcome", received: "Release", folder: Path) -> None:
     """The figures and what they mean, on the screen and as a page."""
-    from pricdr.disclosure import statement
-    from pricdr.experiments.showcase import NOT_FOR_REAL, SYNTHETIC, conclusion, lines, report
+    from pricdr.demo.outcome import NOT_FOR_REAL, SYNTHETIC, conclusion, lines, report
+    from pricdr.release.statement import statement
 
     say("")
     for line in lines(outcome):
@@ -244,7 +244,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _how() -> list[str]:
-    from pricdr.experiments.showcase import ALONE, PLAINTEXT, POPULARITY, RELEASE
+    from pricdr.demo.outcome import ALONE, PLAINTEXT, POPULARITY, RELEASE
 
     target, comparison = Path("target"), Path("comparison")
     models = [*(_home(target, name) for name in (POPULARITY, ALONE, RELEASE)), _home(comparison, PLAINTEXT)]

@@ -15,8 +15,8 @@ def inspect(
     public_key: PublicKeyOption = None,
 ) -> None:
     """Print what a release promises, to whom, and at what cost, in plain words."""
-    from pricdr.disclosure import statement
     from pricdr.release import verify
+    from pricdr.release.statement import statement
 
     certificate = verify(folder, public_key=public_key).certificate
     for section in statement(certificate):

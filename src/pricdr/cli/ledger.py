@@ -59,8 +59,8 @@ def verify(
     A release that the ledger does not hold means that the ledger was rolled back or replaced. What no check can see: a
     ledger forged together with all its releases, or rolled back past releases that are not given here.
     """
-    from pricdr.bookkeeping import check_ledger
     from pricdr.privacy.ledger import Ledger
+    from pricdr.release.ledger_check import check_ledger
 
     folders = releases or []
     balance = check_ledger(Ledger(file), folders)
@@ -85,9 +85,9 @@ def repair(
     Given the release that the line paid for, the line is rebuilt from its certificate and must have the hash stated
     there. Without that release nobody knows what the line cost: --forfeit charges everything that was left.
     """
-    from pricdr.bookkeeping import lost_line
     from pricdr.privacy.ledger import Ledger
     from pricdr.release import verify as verify_release
+    from pricdr.release.ledger_check import lost_line
 
     if (release is None) != forfeit:
         raise ParameterError(

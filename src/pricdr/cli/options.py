@@ -10,7 +10,7 @@ import typer
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.readers import Reading
+    from pricdr.data.reading.readers import Reading
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.strategies import Strategy
 
@@ -97,7 +97,7 @@ def parse_strategy(name: StrategyName, dim: str | None, density: float | None, g
 def read_ratings(path: Path, columns: str | None, threshold: float | None = None) -> "Reading":
     """Read a file of ratings, with a sign of life while that takes."""
     from pricdr.cli.console import working
-    from pricdr.data.readers import read
+    from pricdr.data.reading.readers import read
 
     with working(f"reading {path}"):
         return read(path, columns=columns, threshold=threshold)

@@ -40,7 +40,7 @@ from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ids, Ratings
-    from pricdr.data.readers import Reading
+    from pricdr.data.reading.readers import Reading
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
 
@@ -83,13 +83,13 @@ def publish(
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
-    from pricdr.data.readers import read_ids
+    from pricdr._publish import publish as publish_ratings
+    from pricdr.data.reading.readers import read_ids
     from pricdr.files import new_folder
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
-    from pricdr.publish import publish as publish_ratings
-    from pricdr.signing import read_private_key
+    from pricdr.release.signing import read_private_key
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))

@@ -10,7 +10,7 @@ from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.models.factors import Recommendation
+    from pricdr.models.fitted import Recommendation
 
 
 def recommend(
@@ -36,7 +36,7 @@ def recommend(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
-    from pricdr.data.readers import read_ids
+    from pricdr.data.reading.readers import read_ids
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import export_model, load_model, require_signed_by
 

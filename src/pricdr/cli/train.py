@@ -73,11 +73,11 @@ def train(
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
+    from pricdr._transfer import transfer, transfer_plaintext
     from pricdr.files import new_folder, require_absent
     from pricdr.model_files import About, save_model
     from pricdr.models.base import PlaintextMethod
     from pricdr.training.loop import Choices, Recording
-    from pricdr.transfer import transfer, transfer_plaintext
 
     name = method.value if method else "dmf" if release is None and source is None else "hetero"
     _require_inputs(name, release, source)

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from pricdr.data.contents import read_text, refusal, shorten
 from pricdr.data.features import MOST_COLUMNS, ItemFeatures
-from pricdr.data.parquet import opened, to_series
 from pricdr.data.ratings import Ids
+from pricdr.data.reading.contents import read_text, refusal, shorten
+from pricdr.data.reading.parquet import opened, to_series
 from pricdr.errors import InputError
 from pricdr.untrusted.parquet import As, Column
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pricdr.data.contents import shorten
 from pricdr.data.domains import DomainPair
-from pricdr.data.parquet import write_ratings
 from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
+from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.parquet import write_ratings
 from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from pricdr.data.ids import Ids, require_ids
-from pricdr.data.parquet import read_columns, write_frame, write_ratings
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.data.readers import read
+from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
+from pricdr.data.reading.readers import read
 from pricdr.data.splits import HeldOut, Split, official
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from pricdr.data.contents import reading, refusal, shorten
+from pricdr.data.reading.contents import reading, refusal, shorten
 from pricdr.untrusted.opening import read_bounded
 
 MOST_BYTES: Final = 1 << 18

@@ -9,11 +9,11 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.blocks import Progress, silent
 from pricdr.data.ratings import CSR, IntArray
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, rank_of
+from pricdr.progress import Progress, silent
 
 ScoreArray: TypeAlias = npt.NDArray[np.floating]
 Scorer: TypeAlias = Callable[[IntArray], ScoreArray]

@@ -6,7 +6,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pricdr.blocks import Progress, silent
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Metrics, per_user
@@ -18,7 +17,8 @@ from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import Place, spread
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.catalogue import METHODS
-from pricdr.models.factors import Factors
+from pricdr.models.fitted import Factors
+from pricdr.progress import Progress, silent
 from pricdr.training.loop import Recording
 
 

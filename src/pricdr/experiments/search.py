@@ -12,7 +12,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pricdr.blocks import Progress, silent
 from pricdr.errors import ParameterError, PriCDRError
 from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
@@ -20,7 +19,8 @@ from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import Place, spread
 from pricdr.models.catalogue import METHODS, Sees
-from pricdr.models.source import NARROW
+from pricdr.models.pricdr._source_stage import NARROW
+from pricdr.progress import Progress, silent
 from pricdr.randomness import Simulation
 
 SEED = 0

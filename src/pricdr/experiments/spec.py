@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pricdr.data.contents import shorten
+from pricdr.data.reading.contents import shorten
 from pricdr.data.toml_files import read_toml
 from pricdr.errors import (
     InputError,

@@ -63,7 +63,7 @@ def _digest(spec: DataSpec) -> str:
 def _prepare(spec: DataSpec, root: Path) -> Task:
     # Imported here: where arrays are prepared already, polars need not be installed.
     from pricdr.data.pairs import prepare
-    from pricdr.data.readers import read_ratings
+    from pricdr.data.reading.readers import read_ratings
     from pricdr.data.split_files import read_official
 
     folder = root / spec.folder

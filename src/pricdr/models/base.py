@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.models.factors import Factors
+from pricdr.models.fitted import Factors
 from pricdr.models.inputs import ReleaseRows
 from pricdr.training.loop import Recording
 

@@ -6,7 +6,7 @@ from enum import Enum
 from importlib import import_module
 from typing import Any, Final, TypeAlias, cast
 
-from pricdr.data.contents import shorten
+from pricdr.data.reading.contents import shorten
 from pricdr.errors import ParameterError
 
 Settings: TypeAlias = Mapping[str, Any]
@@ -81,22 +81,26 @@ _ENTRIES = (
         "hetero",
         "HeteroCDR: auto-encoder on the release, DMF towers on the target, aligned users",
         (Sees.RELEASE, Sees.PLAINTEXT),
-        "hetero:HeteroCDR",
-        {"paper": "paper:PaperCDR"},
+        "pricdr.hetero:HeteroCDR",
+        {"paper": "pricdr.paper:PaperCDR"},
     ),
-    Entry("symmetric", "PriCDR-SYM: auto-encoders on both sides", RELEASE, "symmetric:SymmetricCDR"),
-    Entry("dmf", "deep matrix factorisation: user and item towers", TARGET, "dmf:DMF"),
-    Entry("bpr", "matrix factorisation with a pairwise loss", TARGET, "bpr:BPR"),
-    Entry("neumf", "matrix factorisation and a multi-layer perceptron, fused", TARGET, "neumf:NeuMF"),
-    Entry("conet", "two networks with cross connections", PLAINTEXT, "conet:CoNet"),
-    Entry("ddtcdr", "two networks and an orthogonal map between their users", PLAINTEXT, "ddtcdr:DDTCDR"),
-    Entry("darec", "auto-encoders with a domain classifier to be fooled", PLAINTEXT, "darec:DARec"),
-    Entry("etl", "auto-encoders joined by an equivalent transformation", PLAINTEXT, "etl:ETL"),
-    Entry("popularity", "items by how often they were rated: the control", TARGET, "popularity:Popularity"),
-    Entry("itemknn", "items like those a user rated, by cosine", TARGET, "itemknn:ItemKNN"),
-    Entry("ease", "linear item-item model in closed form", TARGET, "ease:EASE"),
-    Entry("ease-source", "EASE on target and source ratings together", PLAINTEXT, "ease_source:EASESource"),
-    Entry("ease-release", "EASE on target ratings and release rows together", RELEASE, "ease_release:EASERelease"),
-    Entry("ridge-release", "linear decoder of release rows in closed form", RELEASE, "ridge_release:RidgeRelease"),
+    Entry("symmetric", "PriCDR-SYM: auto-encoders on both sides", RELEASE, "pricdr.symmetric:SymmetricCDR"),
+    Entry("dmf", "deep matrix factorisation: user and item towers", TARGET, "pricdr.dmf:DMF"),
+    Entry("bpr", "matrix factorisation with a pairwise loss", TARGET, "factorisation.bpr:BPR"),
+    Entry("neumf", "matrix factorisation and a multi-layer perceptron, fused", TARGET, "factorisation.neumf:NeuMF"),
+    Entry("conet", "two networks with cross connections", PLAINTEXT, "crossdomain.conet:CoNet"),
+    Entry("ddtcdr", "two networks and an orthogonal map between their users", PLAINTEXT, "crossdomain.ddtcdr:DDTCDR"),
+    Entry("darec", "auto-encoders with a domain classifier to be fooled", PLAINTEXT, "crossdomain.darec:DARec"),
+    Entry("etl", "auto-encoders joined by an equivalent transformation", PLAINTEXT, "crossdomain.etl:ETL"),
+    Entry("popularity", "items by how often they were rated: the control", TARGET, "linear.popularity:Popularity"),
+    Entry("itemknn", "items like those a user rated, by cosine", TARGET, "linear.itemknn:ItemKNN"),
+    Entry("ease", "linear item-item model in closed form", TARGET, "linear.ease:EASE"),
+    Entry("ease-source", "EASE on target and source ratings together", PLAINTEXT, "linear.ease_source:EASESource"),
+    Entry(
+        "ease-release", "EASE on target ratings and release rows together", RELEASE, "linear.ease_release:EASERelease"
+    ),
+    Entry(
+        "ridge-release", "linear decoder of release rows in closed form", RELEASE, "linear.ridge_release:RidgeRelease"
+    ),
 )
 METHODS: Mapping[str, Entry] = {entry.name: entry for entry in _ENTRIES}

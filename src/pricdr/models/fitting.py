@@ -16,7 +16,7 @@ from pricdr.errors import InputError
 from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
 from pricdr.files import replace_file
 from pricdr.memory import require_memory
-from pricdr.models.factors import Factors
+from pricdr.models.fitted import Factors
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import Epoch, Recording, Step, TrainingError, TrainingOptions, train
 

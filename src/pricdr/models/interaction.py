@@ -15,13 +15,15 @@ from pricdr.data.ratings import IntArray
 from pricdr.errors import InputError
 
 if TYPE_CHECKING:
-    from pricdr.models.pair_network import PairNetwork
+    from torch import Tensor
 
 Float32Array = npt.NDArray[np.float32]
 Layer = tuple[Float32Array, Float32Array]
 """Weights (out x in) and biases, as torch keeps them."""
 LARGEST_SCORE: Final = 1e38
 """Sums up to here fit single precision."""
+_CELLS_ON_GPU: Final = 1 << 27
+"""Numbers in the first layer at once: half a GiB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +64,55 @@ class Interaction:
         return self._network.score_candidates(self.user_parts[users], candidates)
 
     @cached_property
-    def _network(self) -> "PairNetwork":
-        from pricdr.models.pair_network import PairNetwork  # torch takes seconds to load, and most models do without
+    def _network(self) -> "_DeviceNetwork":
+        return _DeviceNetwork(self.item_parts, self.layers)
 
-        return PairNetwork(self.item_parts, self.layers)
+
+class _DeviceNetwork:
+    """The items' parts and the layers, on a GPU where there is one: a pair costs thousands of operations.
+
+    torch is imported here and not above: it takes seconds to load, and most models do without.
+    """
+
+    def __init__(self, item_parts: Float32Array, layers: Sequence[Layer]) -> None:
+        import torch
+
+        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self._items = self._put(item_parts)
+        self._layers = [(self._put(weights), self._put(bias)) for weights, bias in layers]
+
+    def score(self, user_parts: Float32Array) -> Float32Array:
+        """Return the scores of all items; one user at a time on a processor, so memory stays items x width."""
+        import torch
+
+        at_once = 1 if self._device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, self._items.numel()))
+        scores = torch.empty(len(user_parts), len(self._items))
+        for start in range(0, len(user_parts), at_once):
+            users = self._put(user_parts[start : start + at_once])
+            scores[start : start + at_once] = self._output(self._items + users[:, None])
+        return scores.numpy()
+
+    def score_candidates(self, user_parts: Float32Array, candidates: IntArray) -> Float32Array:
+        """Return the scores of a few items for each user."""
+        import torch
+
+        summed = self._items[torch.as_tensor(candidates, device=self._device)] + self._put(user_parts)[:, None]
+        return self._output(summed).cpu().numpy()
+
+    def _put(self, array: Float32Array) -> "Tensor":
+        import torch
+
+        return torch.as_tensor(array, device=self._device)
+
+    def _output(self, hidden: "Tensor") -> "Tensor":
+        """Return scores from sums of parts, which are overwritten."""
+        import torch
+        from torch.nn.functional import linear
+
+        with torch.no_grad():
+            for weights, bias in self._layers:
+                hidden = linear(hidden.relu_(), weights, bias)
+        return hidden[..., 0]
 
 
 def _steps(layers: Sequence[Layer], widths: list[int]) -> list[tuple[Layer, int, int]]:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import bdtrc, betaincinv, expit, ndtr, ndtri
 
-from pricdr.blocks import Progress, silent
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import epsilon_of
@@ -22,6 +21,7 @@ from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.steps import Declared, Settled, settle, total_mu
 from pricdr.privacy.strategies import Strategy
 from pricdr.privacy.worst_case import Shift, worst_case
+from pricdr.progress import Progress, silent
 from pricdr.randomness import Secret
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

@@ -12,12 +12,13 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.blocks import Progress, each_block, silent
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
+from pricdr.parallel import each_block
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.progress import Progress, silent
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 Int32Array: TypeAlias = npt.NDArray[np.int32]

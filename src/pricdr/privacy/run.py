@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.blocks import Progress, silent
 from pricdr.data.ratings import CSR, Ids, Ratings
 from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.steps import Settled, Step
+from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
 

@@ -14,13 +14,14 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.blocks import Progress, each_block, silent
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
+from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Step
+from pricdr.progress import Progress, silent
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntegerArray: TypeAlias = npt.NDArray[Any]

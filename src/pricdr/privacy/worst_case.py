@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.blocks import silent
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import UNITS_PER_STEP
@@ -19,6 +18,7 @@ from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Declared, Kind, Settled
 from pricdr.privacy.strategies import JLT, SJLT, Features, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
+from pricdr.progress import silent
 from pricdr.randomness import Randomness, Secret
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]

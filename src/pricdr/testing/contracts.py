@@ -16,9 +16,9 @@ from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import UNRECORDED, PlaintextMethod
-from pricdr.models.factors import Basis, Factors
+from pricdr.models.fitted import Basis, Factors
 from pricdr.models.fitting import TrainingRun, fit_network
-from pricdr.models.popularity import Popularity
+from pricdr.models.linear.popularity import Popularity
 from pricdr.training.loop import Recording, TrainingOptions
 
 Float32Array = npt.NDArray[np.float32]

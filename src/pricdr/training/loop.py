@@ -12,7 +12,6 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pricdr.blocks import Progress, silent
 from pricdr.errors import (
     ParameterError,
     PriCDRError,
@@ -21,6 +20,7 @@ from pricdr.errors import (
     require_positive,
     require_seed,
 )
+from pricdr.progress import Progress, silent
 from pricdr.training.checkpoints import Checkpoint, State
 
 Step: TypeAlias = Callable[[Tensor], Tensor]

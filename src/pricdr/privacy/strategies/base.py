@@ -5,11 +5,11 @@ from typing import ClassVar, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.blocks import Progress
 from pricdr.data.ratings import Ids
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
+from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from pricdr.blocks import Progress
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
@@ -15,6 +14,7 @@ from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.dims import default_dim, require_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
+from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 
 

@@ -6,14 +6,15 @@ from typing import ClassVar, Final
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.blocks import Progress, each_block
 from pricdr.data.ratings import Ids
+from pricdr.parallel import each_block
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.dims import require_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
+from pricdr.progress import Progress
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 
 _ITEMS_PER_BLOCK: Final = 512

@@ -5,9 +5,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from pricdr.blocks import Progress, each_block
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError
+from pricdr.parallel import each_block
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
@@ -15,6 +15,7 @@ from pricdr.privacy.strategies.base import FloatArray
 from pricdr.privacy.strategies.dims import require_dim
 from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
 from pricdr.privacy.strategies.gaussian import normals_from, unit_rows
+from pricdr.progress import Progress
 from pricdr.randomness import Bytes, Randomness
 
 _COLUMNS_PER_BLOCK: Final = 16

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from pricdr.release import CERTIFICATE, MATRIX, SIGNATURE
+from pricdr.release.folder import CERTIFICATE, MATRIX, SIGNATURE
 
 Contents: TypeAlias = Mapping[str, bytes]
 """The files of a folder, by name."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.blocks import silent
+from pricdr._publish import publish
 from pricdr.data.ratings import CSR, Ids, Ratings
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import LATTICE_FACTOR, sigma_for
@@ -21,7 +21,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import Grid, Int32Array, clip_rows, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.strategies import JLT, SJLT, Projection
-from pricdr.publish import publish
+from pricdr.progress import silent
 from pricdr.randomness import Randomness
 from pricdr.release import Release
 from pricdr.testing.attacks.evidence import FloatArray

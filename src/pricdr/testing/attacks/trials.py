@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.blocks import silent
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
 from pricdr.testing import flawed
 from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, contest

@@ -1,0 +1,1 @@
+"""Files of ratings: every format, column names, and what was wrong in which row."""

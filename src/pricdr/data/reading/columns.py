@@ -1,0 +1,187 @@
+"""Which column holds the user, the item and the rating: found by name, or said by the caller."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from pricdr.data.reading.contents import refusal, shorten
+from pricdr.errors import ParameterError
+
+_ALIASES = {
+    "user": ("user", "userid", "uid", "reviewerid", "customerid", "memberid"),
+    "item": (
+        *("item", "itemid", "iid", "movieid", "asin", "parentasin", "businessid", "productid", "bookid"),
+        *("isbn", "songid", "trackid", "artistid", "gameid", "sku"),
+    ),
+    "rating": ("rating", "ratings", "rate", "score", "stars", "starrating", "overall", "bookrating"),
+}
+"""Header names as :func:`_plain` leaves them."""
+_DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
+_HINT = "say which with --columns user=…,item=…[,rating=…]"
+_HEADERLESS = (
+    "for a file without a header give positions (--columns user=1,item=2,rating=3), "
+    "or amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)"
+)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where user, item and rating stand: header names, or 1-based positions in a file without a header.
+
+    Without ``rating`` no rating column is read, unless a threshold needs one (then it is found by name).
+    """
+
+    user: str | int
+    item: str | int
+    rating: str | int | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in (self.user, self.item, self.rating) if name is not None]
+        for name in given:
+            if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
+                raise ParameterError(f"a column must be a name or a position, got {name!r}")
+            if isinstance(name, int) and name < 1:
+                raise ParameterError(f"positions of columns start at 1, got {name}")
+        if len({type(name) for name in given}) > 1:
+            raise ParameterError(f"columns must all be names or all be positions, got {given}")
+        if len(set(given)) < len(given):
+            raise ParameterError(f"user, item and rating must be different columns, got {given}")
+
+    @property
+    def by_position(self) -> bool:
+        """Whether these are positions, so that the file has no header."""
+        return isinstance(self.user, int)
+
+    @classmethod
+    def parse(cls, text: str) -> "Columns":
+        """Columns as the command line writes them; digits are positions in a file without a header.
+
+        >>> Columns.parse("user=reviewerID,item=asin,rating=overall")
+        Columns(user='reviewerID', item='asin', rating='overall')
+        >>> Columns.parse("user=1,item=2"), Columns.parse("amazon-2018") == AMAZON_2018
+        (Columns(user=1, item=2, rating=None), True)
+        """
+        known = {"amazon-2014": AMAZON_2014, "amazon-2018": AMAZON_2018}
+        if text.strip().lower() in known:
+            return known[text.strip().lower()]
+        found: dict[str, str | int] = {}
+        for part in text.split(","):
+            role, equals, name = (piece.strip() for piece in part.partition("="))
+            if not equals or role not in _ALIASES or role in found or not name:
+                raise ParameterError(
+                    f"columns must read user=…,item=…[,rating=…], {' or '.join(known)}, got {shorten(text)}"
+                )
+            found[role] = int(name) if name.isascii() and name.isdigit() else name
+        if not {"user", "item"} <= found.keys():
+            raise ParameterError(f"columns must name user and item, got {shorten(text)}")
+        return cls(found["user"], found["item"], found.get("rating"))
+
+
+AMAZON_2014 = Columns(user=1, item=2, rating=3)
+"""Amazon's 2014 ratings files: user, item, rating, time, without a header."""
+AMAZON_2018 = Columns(user=2, item=1, rating=3)
+"""Amazon's 2018 ratings files: item, user, rating, time, without a header."""
+
+
+class Found(NamedTuple):
+    """Positions, counted from 0, in one file."""
+
+    user: int
+    item: int
+    rating: int | None
+
+
+def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> Found:
+    """Where the columns stand in ``header``, or a refusal that shows it.
+
+    >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
+    Found(user=0, item=1, rating=2)
+    """
+    if wanted is not None and wanted.by_position:
+        raise refusal(file, f"positions are for files without a header, this one has names: {_shown(header)}")
+    _require_several(file, header)
+    repeated = [name for name, times in Counter(header).items() if times > 1]
+    if repeated:
+        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+    if wanted is not None:
+        user, item = (_position(file, header, name) for name in (wanted.user, wanted.item))
+        if wanted.rating is not None:
+            return Found(user, item, _position(file, header, wanted.rating))
+        return Found(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
+    if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
+        _require_header(file, header)
+    users, items = (_alias(file, header, role, needed=True) for role in ("user", "item"))
+    assert users is not None
+    assert items is not None
+    return Found(users, items, _alias(file, header, "rating", needed=need_rating))
+
+
+def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> Found:
+    """Where positions stand in a file whose first line ``first`` is data already.
+
+    >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
+    Found(user=1, item=0, rating=2)
+    """
+    _require_several(file, first)
+    given = [p for p in (wanted.user, wanted.item, wanted.rating) if isinstance(p, int)]
+    if max(given) > len(first):
+        raise refusal(file, f"line 1 has {len(first)} fields, column {max(given)} is asked for: {_shown(first)}")
+    if need_rating and wanted.rating is None:
+        raise refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
+    at = [position - 1 for position in given]
+    if all(_plain(first[place]) in sum(_ALIASES.values(), ()) for place in at):
+        rule = f"positions are for files without one; {_HINT}"
+        raise refusal(file, f"line 1 looks like a header: {_shown(first)}; {rule}")
+    return Found(at[0], at[1], at[2] if len(at) > 2 else None)
+
+
+def _require_several(file: Path, first: Sequence[str]) -> None:
+    if len(first) > 1:
+        return
+    only = first[0] if first else ""
+    for mark, name in _DELIMITERS.items():
+        if mark in only:
+            rule = ".csv is read with commas, .tsv and .inter with tabs, .dat with ::"
+            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule})"
+            raise refusal(file, f"line 1 is one column, {shorten(only)}: {fault}")
+    raise refusal(file, f"line 1 has one column, {shorten(only)}; a user and an item column are needed")
+
+
+def _require_header(file: Path, header: Sequence[str]) -> None:
+    if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
+        raise refusal(file, f"line 1 looks like data, not like a header: {_shown(header)}; {_HEADERLESS}")
+    raise refusal(file, f"no user or item column in the header {_shown(header)}; {_HINT}; {_HEADERLESS}")
+
+
+def _alias(file: Path, header: Sequence[str], role: str, *, needed: bool) -> int | None:
+    hits = [at for at, name in enumerate(header) if _plain(name) in _ALIASES[role]]
+    if len(hits) > 1:
+        names = " and ".join(shorten(header[at]) for at in hits[:3])
+        raise refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {_HINT}")
+    if not hits and needed:
+        asked = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
+        raise refusal(file, f"{asked} in the header {_shown(header)}; {_HINT}")
+    return hits[0] if hits else None
+
+
+def _position(file: Path, header: Sequence[str], name: str | int) -> int:
+    exact = [at for at, there in enumerate(header) if there == name]
+    loose = [at for at, there in enumerate(header) if there.strip().casefold() == str(name).casefold()]
+    for hits in (exact, loose):
+        if len(hits) == 1:
+            return hits[0]
+    fault = "more than one column" if loose else "no column"
+    raise refusal(file, f"{fault} {shorten(name)} in the header {_shown(header)}")
+
+
+def _plain(name: str) -> str:
+    """A header name without case, blanks and punctuation, so that ``User-ID`` and ``user_id`` are one."""
+    return re.sub(r"[\s_.-]", "", name).casefold()
+
+
+def _shown(header: Sequence[str]) -> str:
+    names = ", ".join(shorten(name, 24) for name in header[:8])
+    return f"[{names}, … {len(header) - 8} more]" if len(header) > 8 else f"[{names}]"

@@ -1,0 +1,184 @@
+"""From files to ``Ratings``: every accepted format, one summary, one line for every refusal."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+
+from pricdr.data.ids import id_fault
+from pricdr.data.ratings import Ratings
+from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
+from pricdr.data.reading.contents import read_text, refusal, shorten
+from pricdr.data.reading.delimited import CSV, INTER, MOVIELENS, TSV, read_delimited
+from pricdr.data.reading.jsonlines import read_json_lines
+from pricdr.data.reading.parquet import read_parquet, write_ratings
+from pricdr.data.reading.tables import Encoded, Table, encode
+from pricdr.errors import InputError, printable
+
+__all__ = [
+    "AMAZON_2014",
+    "AMAZON_2018",
+    "Columns",
+    "Reading",
+    "read",
+    "read_ids",
+    "read_ratings",
+    "write_ratings",
+]
+
+AnyPath: TypeAlias = str | os.PathLike[str]
+_DELIMITED = {".csv": CSV, ".tsv": TSV, ".inter": INTER, ".dat": MOVIELENS}
+_JSON = (".jsonl", ".ndjson", ".json")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Ratings and how they were read: for the screen of the party that owns it, never for a release."""
+
+    ratings: Ratings
+    file: Path
+    rows: int
+    duplicates: int
+    """Rows that repeat a (user, item) pair and were merged into one."""
+    dropped: tuple[tuple[str, int], ...]
+    """Why rows were left out, and how many."""
+    rating_range: tuple[float, float] | None
+    """Smallest and largest rating in the file, before any threshold."""
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there was a rating column; otherwise every value is 1."""
+        return self.ratings.has_values
+
+    def summary(self) -> str:
+        """A few lines for people.
+
+        >>> r = Ratings.from_triples(["a"], ["x"], [4.0])
+        >>> print(Reading(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
+        r.csv: 3 rows, 1 users, 1 items, 1 ratings
+          duplicates: 1 rows repeat a (user, item) pair; the largest value counts
+          dropped: 1 rated below 3
+          ratings range from 2 to 4
+        """
+        counts = f"{self.rows:,} rows, {len(self.ratings.users):,} users, {len(self.ratings.items):,} items"
+        lines = [f"{printable(str(self.file))}: {counts}, {len(self.ratings):,} ratings"]
+        if self.duplicates:
+            rule = "the largest value counts" if self.has_values else "they count once"
+            lines.append(f"duplicates: {self.duplicates:,} rows repeat a (user, item) pair; {rule}")
+        if self.dropped:
+            lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped))
+        if self.rating_range is None:
+            lines.append("no rating column read: each row counts as 1")
+        else:
+            lines.append("ratings range from {:g} to {:g}".format(*self.rating_range))
+        return "\n  ".join(lines)
+
+
+def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Reading:
+    r"""Read one file of ratings; its name says its format.
+
+    Args:
+        path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
+            ``.gz``), or ``.parquet``.
+        columns: Which columns to read; found by name when not given.
+        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
+            is all of them. The rating column is then required.
+
+    Raises:
+        InputError: The file cannot be used; the message names the file, the place, the value and the rule.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "r.csv"
+    ...     _ = file.write_text("user,item,rating\nbob,x,5\nal,y,2\nbob,x,1\n")
+    ...     reading = read(file, threshold=3)
+    >>> reading.ratings.users, reading.duplicates, reading.dropped, reading.rating_range
+    (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
+    """
+    named = Columns.parse(columns) if isinstance(columns, str) else columns
+    table = _table(Path(path), named, need_rating=threshold is not None)
+    dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
+    encoded = encode(table)
+    ratings = _ratings(encoded, table)
+    if threshold is not None:
+        everything = len(ratings)
+        ratings = ratings.at_least(threshold)
+        dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
+    return Reading(
+        ratings=ratings,
+        file=table.file,
+        rows=table.rows,
+        duplicates=encoded.duplicates,
+        dropped=tuple(dropped),
+        rating_range=encoded.range,
+    )
+
+
+def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Ratings:
+    r"""The ratings of :func:`read`, without the account of how they were read.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "r.csv"
+    ...     _ = file.write_text("user,item\n007,x\n")
+    ...     read_ratings(file).users
+    ('007',)
+    """
+    return read(path, columns=columns, threshold=threshold).ratings
+
+
+def read_ids(path: AnyPath) -> tuple[str, ...]:
+    r"""The ids of ``users.txt`` or ``items.txt``: one a line, byte for byte, in the order of the file.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "users.txt"
+    ...     _ = file.write_bytes(b"007\r\n bob\n")
+    ...     read_ids(file)
+    ('007', ' bob')
+    """
+    file = Path(path)
+    ids = read_text(file).rstrip(b"\r\n").decode().split("\n")
+    at: dict[str, int] = {}
+    for line, raw in enumerate(ids, start=1):
+        name = raw.removesuffix("\r")
+        if name == "":
+            raise refusal(file, f"line {line} is blank; every line must hold one id")
+        if fault := id_fault(name):
+            raise refusal(file, f"line {line}: the id {fault}")
+        if at.setdefault(name, line) != line:
+            raise refusal(file, f"line {line} repeats the id {shorten(name)} of line {at[name]}")
+    return tuple(at)
+
+
+def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
+    kinds = [suffix.lower() for suffix in file.suffixes[-2:]]
+    kind = kinds[-2] if len(kinds) == 2 and kinds[-1] == ".gz" else "".join(kinds[-1:])
+    if kind == ".parquet" and kinds[-1] == kind:
+        return read_parquet(file, columns, need_rating=need_rating)
+    if kind in _DELIMITED:
+        return read_delimited(file, read_text(file), _DELIMITED[kind], columns, need_rating=need_rating)
+    if kind in _JSON:
+        return read_json_lines(file, read_text(file), columns, need_rating=need_rating)
+    accepted = ", ".join((*_DELIMITED, *_JSON))
+    raise refusal(file, f"unknown kind of file; accepted are {accepted} (each also with .gz) and .parquet")
+
+
+def _ratings(encoded: Encoded, table: Table) -> Ratings:
+    values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
+    ratings = Ratings.from_codes(
+        encoded.rows,
+        encoded.columns,
+        values,
+        tuple(encoded.users.to_list()),
+        tuple(encoded.items.to_list()),
+        has_values=encoded.values is not None,
+    )
+    if table.filtered_by is None:
+        return ratings
+    try:
+        return ratings.disclosing(table.filtered_by)
+    except InputError as error:
+        raise refusal(table.file, str(error)) from error

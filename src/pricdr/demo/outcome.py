@@ -1,0 +1,185 @@
+"""What the demo measured, in figures and in words. The words follow from the figures, whatever those turn out to be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pricdr.data.splits import Split
+from pricdr.demo.page import Dot, Html, bullets, commands, dot_plot, page, paragraphs, table, together
+from pricdr.evaluation.compare import Difference, compare, standard_error
+from pricdr.evaluation.metrics import FloatArray, Metrics
+
+POPULARITY: Final = "popularity"
+ALONE: Final = "target only"
+RELEASE: Final = "with release"
+PLAINTEXT: Final = "plaintext source"
+
+METRICS: Final = ("NDCG@10", "HR@10")
+STRATA: Final = {"warm": "own history", "cold": "no history"}
+_PAIRS: Final = ((RELEASE, POPULARITY), (RELEASE, ALONE), (PLAINTEXT, RELEASE))
+
+NOT_FOR_REAL: Final = (
+    "The plaintext source is there for comparison only: it needs both companies' ratings on one desk, which no real "
+    "target has. It shows what there would be to gain without privacy."
+)
+SYNTHETIC: Final = (
+    "The data are made up, with taste that the two domains share more than real ones do. Expect less from your own, "
+    "and measure it: pricdr split, train and evaluate."
+)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over users with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: FloatArray) -> "Estimate":
+        """Mean ± 1.96 standard errors."""
+        mean, half = float(values.mean()), 1.96 * standard_error(values)
+        return cls(mean, mean - half, mean + half)
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} ± {self.high - self.mean:.3f}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything the demo measured, by kind of user."""
+
+    users: Mapping[str, int]
+    figures: Mapping[tuple[str, str, str], Estimate]
+    """By method, kind of user and metric."""
+    differences: Mapping[tuple[str, str, str], Difference]
+    """In NDCG@10: of one method over another, by kind of user."""
+
+    @classmethod
+    def of(cls, found: Mapping[str, Metrics], split: Split) -> "Outcome":
+        """From every method's values of every evaluated user."""
+        parts = {name: keep for name, keep in split.strata().items() if name in STRATA}
+        return cls(
+            users={name: int(keep.sum()) for name, keep in parts.items()},
+            figures={
+                (method, name, metric): Estimate.of(values[metric][keep])
+                for method, values in found.items()
+                for name, keep in parts.items()
+                for metric in METRICS
+            },
+            differences={
+                (left, right, name): compare(found[left]["NDCG@10"][keep], found[right]["NDCG@10"][keep])
+                for left, right in _PAIRS
+                for name, keep in parts.items()
+            },
+        )
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """In the order they were measured."""
+        return tuple(dict.fromkeys(method for method, _, _ in self.figures))
+
+
+def conclusion(outcome: Outcome) -> tuple[str, str]:
+    """What the figures show, in words, for cold and for warm users: a gain only where intervals lie above zero."""
+    return _verdict(outcome, "cold"), _verdict(outcome, "warm")
+
+
+def _verdict(outcome: Outcome, stratum: str) -> str:
+    over = [outcome.differences[RELEASE, rival, stratum] for rival in (POPULARITY, ALONE)]
+    verdict = "the release helps" if all(d.low > 0 for d in over) else "no gain shown"
+    told = [_told(d, rival) for d, rival in zip(over, (POPULARITY, "the target alone"), strict=True)]
+    price = _price(outcome.differences[PLAINTEXT, RELEASE, stratum])
+    return f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {told[0]} and {told[1]}. {price}"
+
+
+def _told(d: Difference, rival: str) -> str:
+    interval = f"(95 % interval {d.low:+.3f} to {d.high:+.3f})"
+    if d.low > 0:
+        return f"is {d.mean:.3f} above {rival} {interval}"
+    if d.high < 0:
+        return f"is {-d.mean:.3f} below {rival} {interval}"
+    return f"cannot be told from {rival} {interval}"
+
+
+def _price(d: Difference) -> str:
+    interval = f"(95 % interval {d.low:+.3f} to {d.high:+.3f})"
+    if d.low > 0:
+        return f"The plaintext source would give {d.mean:.3f} more {interval}: that is the price of privacy."
+    if d.high < 0:
+        return f"The plaintext source gave {-d.mean:.3f} less {interval}: here it is no upper limit."
+    return f"No difference from the plaintext source is shown {interval}."
+
+
+def lines(outcome: Outcome) -> list[str]:
+    """The figures for a screen of eighty columns."""
+    wide = 15 * len(METRICS)
+    found = [
+        "One held-out item of each user among 99 unrated ones; mean ± 1.96 standard errors over users:",
+        "",
+        " " * 18 + "".join(f"{f'{outcome.users[stratum]:,} {stratum} users':<{wide}}" for stratum in STRATA),
+        " " * 18 + "".join(f"{metric:<15}" for _ in STRATA for metric in METRICS),
+        *(f"{row[0]:<18}" + "".join(f"{cell:<15}" for cell in row[1:]) for row in _rows(outcome)),
+        "",
+        "Differences in NDCG@10, user by user, with 95 % intervals:",
+        "",
+        " " * 34 + "".join(f"{stratum + ' users':<26}" for stratum in STRATA),
+        *(f"{row[0]:<34}" + "".join(f"{cell:<26}" for cell in row[1:]) for row in _differences(outcome)),
+    ]
+    return [line.rstrip() for line in found]
+
+
+def report(outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequence[str]]], how: Sequence[str]) -> str:
+    """The same as a page: figures, plot, conclusion, ``promise`` (headings and sentences), and ``how`` to repeat it."""
+    story = (
+        f"A source company published its ratings under differential privacy (epsilon {epsilon:g} for one rating). A "
+        "target company, which shares its users and nothing else, trained a recommender with that release and without."
+    )
+    dots = [
+        Dot(method, _group(outcome, stratum), figure.mean, figure.low, figure.high)
+        for stratum in STRATA
+        for method in outcome.methods
+        for figure in [outcome.figures[method, stratum, "NDCG@10"]]
+    ]
+    above = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
+    figures = table(["", *(metric for _ in STRATA for metric in METRICS)], _rows(outcome), above=above, strong=RELEASE)
+    differences = table(["", *(f"{stratum} users" for stratum in STRATA)], _differences(outcome))
+    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
+    return page(
+        "PriCDR demo: what a private release is worth",
+        [
+            ("", paragraphs(story, *conclusion(outcome), SYNTHETIC)),
+            ("Figures", together(paragraphs(ranked), dot_plot(dots, label="NDCG@10", strong=RELEASE), figures)),
+            ("", NOT_FOR_REAL),
+            ("Differences, user by user", together(paragraphs("In NDCG@10, with 95 % intervals."), differences)),
+            *((title, bullets(sentences)) for title, sentences in promise),
+            ("How to repeat it", _repeated(how)),
+        ],
+    )
+
+
+def _repeated(how: Sequence[str]) -> Html:
+    before = (
+        "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
+    )
+    return together(paragraphs(before), commands(how))
+
+
+def _group(outcome: Outcome, stratum: str) -> str:
+    return f"{outcome.users[stratum]:,} {stratum} users ({STRATA[stratum]})"
+
+
+def _rows(outcome: Outcome) -> list[list[str]]:
+    return [
+        [method, *(str(outcome.figures[method, stratum, metric]) for stratum in STRATA for metric in METRICS)]
+        for method in outcome.methods
+    ]
+
+
+def _differences(outcome: Outcome) -> list[list[str]]:
+    rows = []
+    for left, right in _PAIRS:
+        found = (outcome.differences[left, right, stratum] for stratum in STRATA)
+        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
+    return rows

@@ -1,0 +1,1 @@
+"""Rivals that read the source's ratings. NOT PRIVATE: for comparison only."""

@@ -1,0 +1,1 @@
+"""Factorisations of the target's ratings alone."""

@@ -1,0 +1,110 @@
+"""BPR: matrix factorisation that learns which of two items a user would rather have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding, softplus
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import require_count, require_not_negative
+from pricdr.models._examples import Pairs
+from pricdr.models.base import UNRECORDED, TargetMethod
+from pricdr.models.fitted import Factors
+from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.training.loop import Recording, TrainingOptions, seeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class BPRConfig:
+    """What is factorised and what it is compared with."""
+
+    width: int = 64
+    negatives: int = 4
+    """Unrated items drawn for each rating, in every batch anew."""
+    regularisation: float = 0.05
+    """Half of it weighs the squared length of everything a triple touches."""
+
+    def __post_init__(self) -> None:
+        require_count(width=self.width, negatives=self.negatives)
+        require_not_negative(regularisation=self.regularisation)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BPR(TargetMethod):
+    """−ln σ(s_ui − s_uj) over rated i and unrated j, with s = ⟨P_u, Q_i⟩ + b_i (Rendle et al., UAI 2009).
+
+    Adam on batches of ratings in place of single SGD steps. The epoch is picked on validation, not on test, and
+    negatives are redrawn until unrated, not skipped. A user without ratings has the mean of the others' vectors.
+    """
+
+    config: BPRConfig = field(default_factory=BPRConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(batch=1024, learning_rate=2e-3, weight_decay=0.0)
+    )
+    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "width": (16, 32, 64, 128),
+        "negatives": (1, 4, 16),
+        "regularisation": (0.0, 0.01, 0.03, 0.05, 0.1),
+        "learning_rate": (5e-4, 1e-3, 2e-3, 5e-3),
+        "batch": (512, 1024, 4096),
+    }
+
+    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
+        """Fit to ``target``; ``validation`` picks the epoch."""
+        run = _Run(target, self.config, self.options)
+        identity = f"bpr {self.config!r} {target.fingerprint()}"
+        return fit_run(run, run.pairs.numbers, self.options, identity, validation, recording)
+
+
+class _Network(nn.Module):
+    def __init__(self, n_users: int, n_items: int, width: int) -> None:
+        super().__init__()
+        self.users = nn.Parameter(0.1 / width**0.5 * torch.randn(n_users, width))
+        self.items = nn.Parameter(0.1 / width**0.5 * torch.randn(n_items, width))
+        self.item_bias = nn.Parameter(torch.zeros(n_items, 1))
+
+    def loss(self, users: Tensor, rated: Tensor, unrated: Tensor, regularisation: float) -> Tensor:
+        """Mean over triples: users (b,), rated items (b,) and unrated ones (b, c)."""
+        own = embedding(users, self.users)[:, None]
+        better, worse = embedding(rated, self.items)[:, None], embedding(unrated, self.items)
+        better_bias, worse_bias = embedding(rated, self.item_bias), embedding(unrated, self.item_bias)[..., 0]
+        margin = (own * (better - worse)).sum(2) + better_bias - worse_bias
+        lengths = sum((part**2).sum(2) for part in (own, better, worse)) + better_bias**2 + worse_bias**2
+        return (softplus(-margin) + regularisation / 2 * lengths).mean()
+
+
+class _Run:
+    def __init__(self, target: Ratings, config: BPRConfig, options: TrainingOptions) -> None:
+        self.target, self.config, self.device = target, config, options.torch_device()
+        self.pairs = Pairs(target, self.device)
+        with seeded(options.seed, self.device):
+            self.network = _Network(len(target.users), len(target.items), config.width).to(self.device)
+
+    def step(self, ratings: Tensor) -> Tensor:
+        """The loss of a batch of ratings, given by number."""
+        pairs, users = self.pairs, self.pairs.user_of[ratings]
+        unrated = pairs.negatives.draw(users, self.config.negatives)
+        return self.network.loss(users, pairs.item_of[ratings], unrated, self.config.regularisation)
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        vectors, items, bias = self.pairs.filled(self.network.users), self.network.items, self.network.item_bias[:, 0]
+        return lambda users, chosen: (vectors[users][:, None] * items[chosen]).sum(2) + bias[chosen]
+
+    @torch.no_grad()
+    def factors(self) -> Factors:
+        return Factors(
+            method="bpr",
+            users=self.target.users,
+            items=self.target.items,
+            user_vectors=self.pairs.filled(self.network.users).cpu().numpy(),
+            item_vectors=self.network.items.cpu().numpy(),
+            item_bias=self.network.item_bias[:, 0].cpu().numpy(),
+            seen=self.target.matrix,
+            in_release=np.zeros(len(self.target.users), dtype=bool),
+        )

@@ -1,0 +1,166 @@
+"""NeuMF: a weighted product of two vectors and a network over two others, added up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, embedding, relu
+
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import HeldOut
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
+from pricdr.models._examples import Pairs
+from pricdr.models.base import UNRECORDED, TargetMethod
+from pricdr.models.fitted import Factors
+from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.models.interaction import Interaction
+from pricdr.training.loop import Recording, TrainingOptions, seeded
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuMFConfig:
+    """Sizes of the two branches, and what a rating is compared with."""
+
+    product_width: int = 32
+    """Of GMF's vectors."""
+    width: int = 32
+    """Of the MLP's vectors, a user's and an item's each; its layers are 2 · width, then half of that and so on."""
+    layers: int = 3
+    dropout: float = 0.5
+    """After each layer of the MLP but the last."""
+    negatives: int = 4
+    """Unrated items drawn for each rating, in every batch anew."""
+    regularisation: float = 0.06
+    """Half of it weighs the squared length of the four vectors of a pair."""
+
+    def __post_init__(self) -> None:
+        require_count(product_width=self.product_width, width=self.width, layers=self.layers, negatives=self.negatives)
+        require_share(dropout=self.dropout)
+        require_not_negative(regularisation=self.regularisation)
+        if 2 * self.width < 2 ** (self.layers - 1):
+            raise ParameterError(
+                f"layers must leave a width of 1 or more after halving {2 * self.width}: {self.layers}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuMF(TargetMethod):
+    """σ(h · [p_u ∘ q_i ; MLP([u; i])] + c), binary cross-entropy with sampled negatives (He et al., WWW 2017).
+
+    Trained at once, without pre-training the branches. The epoch is picked on validation, where the released code
+    takes the best one on test. The MLP's layers are twice as wide and have dropout, and vectors are regularised. A user
+    without ratings has the mean of the others' vectors.
+    """
+
+    config: NeuMFConfig = field(default_factory=NeuMFConfig)
+    options: TrainingOptions = field(
+        default_factory=lambda: TrainingOptions(batch=1024, learning_rate=3e-3, weight_decay=1e-2)
+    )
+    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+        "product_width": (8, 16, 32, 64),
+        "width": (16, 32, 64),
+        "dropout": (0.0, 0.2, 0.5),
+        "negatives": (1, 4, 10),
+        "regularisation": (0.0, 0.01, 0.03, 0.06, 0.1),
+        "learning_rate": (1e-3, 3e-3, 5e-3),
+        "weight_decay": (0.01, 0.3, 1.0),
+    }
+
+    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
+        """Fit to ``target``; ``validation`` picks the epoch."""
+        run = _Run(target, self.config, self.options)
+        identity = f"neumf {self.config!r} {target.fingerprint()}"
+        return fit_run(run, run.pairs.numbers, self.options, identity, validation, recording)
+
+
+class _Network(nn.Module):
+    """The MLP's first layer is a user's part plus an item's part: what a pair shares is computed once for each."""
+
+    def __init__(self, n_users: int, n_items: int, config: NeuMFConfig) -> None:
+        super().__init__()
+        product, width = config.product_width, config.width
+        self.product_users = nn.Parameter(0.1 * torch.randn(n_users, product))
+        self.product_items = nn.Parameter(0.1 * torch.randn(n_items, product))
+        self.mlp_users = nn.Parameter(0.1 * torch.randn(n_users, width))
+        self.mlp_items = nn.Parameter(0.1 * torch.randn(n_items, width))
+        sizes = [2 * width >> depth for depth in range(config.layers)]
+        self.from_user = nn.Linear(width, sizes[0])
+        self.from_item = nn.Linear(width, sizes[0], bias=False)
+        self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in pairwise(sizes)])
+        self.dropout = nn.Dropout(config.dropout)
+        self.product_output = nn.Parameter(torch.ones(product))
+        self.mlp_output = nn.Linear(sizes[-1], 1)
+        """Its bias is the c of the whole."""
+
+    def forward(self, products: Tensor, sums: Tensor) -> Tensor:
+        """Logits from p_u ∘ q_i and from the sum of the two parts."""
+        hidden = relu(sums)
+        for layer in self.hidden:
+            hidden = relu(layer(self.dropout(hidden)))
+        logits: Tensor = products @ self.product_output + self.mlp_output(hidden)[..., 0]
+        return logits
+
+
+class _Run:
+    def __init__(self, target: Ratings, config: NeuMFConfig, options: TrainingOptions) -> None:
+        self.target, self.config, self.device = target, config, options.torch_device()
+        self.pairs = Pairs(target, self.device)
+        with seeded(options.seed, self.device):
+            self.network = _Network(len(target.users), len(target.items), config).to(self.device)
+
+    def step(self, ratings: Tensor) -> Tensor:
+        """The loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
+        network, pairs = self.network, self.pairs
+        users = pairs.user_of[ratings]
+        items = torch.cat([pairs.item_of[ratings][:, None], pairs.negatives.draw(users, self.config.negatives)], dim=1)
+        own, other = (embedding(users, table)[:, None] for table in (network.product_users, network.mlp_users))
+        product, part = (embedding(items, table) for table in (network.product_items, network.mlp_items))
+        logits = network(own * product, network.from_user(other) + network.from_item(part))
+        labels = torch.zeros_like(logits)
+        labels[:, 0] = 1
+        lengths = sum((vectors**2).sum(2).mean() for vectors in (own, other, product, part))
+        return binary_cross_entropy_with_logits(logits, labels) + self.config.regularisation / 2 * lengths
+
+    @torch.no_grad()
+    def _users(self) -> tuple[Tensor, Tensor]:
+        """Everyone's vectors of both branches."""
+        return self.pairs.filled(self.network.product_users), self.pairs.filled(self.network.mlp_users)
+
+    @torch.no_grad()
+    def scorer(self) -> ScorePairs:
+        network = self.network
+        product_users, mlp_users = self._users()
+        user_parts, item_parts = network.from_user(mlp_users), network.from_item(network.mlp_items)
+
+        def score(users: Tensor, items: Tensor) -> Tensor:
+            products = product_users[users][:, None] * network.product_items[items]
+            logits: Tensor = network(products, user_parts[users][:, None] + item_parts[items])
+            return logits
+
+        return score
+
+    @torch.no_grad()
+    def factors(self) -> Factors:
+        """GMF as vectors, its output weights in the users'; the MLP, and c, as an interaction."""
+        network = self.network
+        product_users, mlp_users = self._users()
+        layers = (*network.hidden, network.mlp_output)
+        return Factors(
+            method="neumf",
+            users=self.target.users,
+            items=self.target.items,
+            user_vectors=(product_users * network.product_output).cpu().numpy(),
+            item_vectors=network.product_items.cpu().numpy(),
+            item_bias=np.zeros(len(self.target.items), dtype=np.float32),
+            seen=self.target.matrix,
+            in_release=np.zeros(len(self.target.users), dtype=bool),
+            interaction=Interaction(
+                network.from_user(mlp_users).cpu().numpy(),
+                network.from_item(network.mlp_items).cpu().numpy(),
+                tuple((layer.weight.cpu().numpy(), layer.bias.cpu().numpy()) for layer in layers),
+            ),
+        )

@@ -1,0 +1,196 @@
+"""EASE in closed form, from the side of the columns or of the users, whichever is smaller.
+
+With X = [target | weight · source], P = (XᵀX + λI)⁻¹ and j an item of the target, EASE (Steck, WWW 2019) scores
+
+    X B = X − X P / diag(P),    so    score(u, j) = X_uj − (X P)_uj / P_jj.
+
+Primal: P is inverted, columns x columns. Dual, where there are fewer users than columns, with C = (X Xᵀ + λI)⁻¹:
+
+    X P = C X    and    P_jj = (1 − x_jᵀ C x_j) / λ.
+
+Vectors hold the second part only. The first, a user's own row, adds 1 to what the user has already rated, and that is
+neither recommended nor ranked: it is the one part the dual has no room for.
+
+Memory is one square float64 matrix of the smaller side and a float32 copy; products are made in blocks.
+"""
+
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotrf
+
+from pricdr.data.ratings import CSR
+from pricdr.errors import ParameterError
+from pricdr.memory import require_memory
+from pricdr.models.fitted import Factors, Float32Array, Vectors
+from pricdr.models.inputs import Inputs
+
+Square: TypeAlias = npt.NDArray[np.float64]
+"""In Fortran order, so that a block of columns is one piece of memory."""
+Matrix: TypeAlias = Any
+"""Sparse (the target, a plaintext source) or dense (a release): both multiply and slice alike."""
+
+_BLOCK: Final = 1024
+_SMALLEST: Final = 1e-9
+"""Of λ beside the most rated column or the longest row: below it rounding has the say."""
+
+
+class Side(Enum):
+    """From which side to solve; both give the same scores."""
+
+    COLUMNS = "primal"
+    USERS = "dual"
+
+
+def ease(
+    method: str, inputs: Inputs, *, regularisation: float, weight: float = 1.0, side: Side | None = None
+) -> Factors:
+    """EASE on [target | weight · source], scoring the target's items; every rating counts as 1.
+
+    A user with a row of the source is scored by it too, history or not. Where nothing is known of one, what is popular.
+    """
+    n_users, n_items = inputs.ratings.shape
+    columns = n_items + (0 if inputs.source is None else inputs.source.shape[1])
+    if side is None:
+        side = Side.USERS if n_users < columns else Side.COLUMNS
+    _require_memory(side, n_users, n_items, columns, inputs.source)
+    target = ones(inputs.ratings)
+    source = _weighted(inputs.source, weight)
+    solve = _dual if side is Side.USERS else _primal
+    user_vectors, item_vectors = solve(target, source, regularisation)
+    return Factors(
+        method=method,
+        users=inputs.users,
+        items=inputs.items,
+        user_vectors=user_vectors,
+        item_vectors=item_vectors,
+        item_bias=popularity_tie_break(inputs.ratings, 1e-4 / (1 + regularisation)),
+        seen=inputs.ratings,
+        in_release=inputs.present,
+    )
+
+
+def ones(ratings: CSR) -> CSR:
+    """The same entries, each a 1."""
+    return sp.csr_array((np.ones(ratings.nnz), ratings.indices, ratings.indptr), shape=ratings.shape)
+
+
+def popularity_tie_break(ratings: CSR, most: float) -> Float32Array:
+    """A bias that orders items by popularity where nothing else does: ``most`` for the most rated one."""
+    counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
+    return (most * counts / max(int(counts.max(initial=0)), 1)).astype(np.float32)
+
+
+def _require_memory(side: Side, n_users: int, n_items: int, columns: int, source: Matrix | None) -> None:
+    """Refuse what is too large before any of it is there: square matrix, vectors, and copies of a dense source."""
+    square, vectors = (n_users, n_users) if side is Side.USERS else (columns, n_items)
+    copies = 0 if source is None or sp.issparse(source) else 32 * n_users * (columns - n_items)
+    need = 8 * square * square + 4 * square * vectors + copies
+    require_memory(need, f"EASE on {n_users:,} users and {columns:,} columns")
+
+
+def _weighted(source: Matrix | None, weight: float) -> Matrix | None:
+    if source is None:
+        return None
+    return weight * (ones(source) if sp.issparse(source) else source.astype(np.float64))
+
+
+def _primal(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
+    """Rows of X, sparse, against −P_·j / P_jj."""
+    n_items = target.shape[1]
+    parts = [target] if source is None else [target, sp.csr_array(source)]
+    rows = sp.hstack(parts, format="csr", dtype=np.float32)
+    gram = np.zeros((rows.shape[1], rows.shape[1]), order="F")
+    items = target.T.tocsr()
+    _add_product(gram[:n_items, :n_items], items, items)
+    if source is not None:
+        others = source.T.tocsr() if sp.issparse(source) else source.T
+        _add_product(gram[n_items:, :n_items], others, items)
+        _add_product(gram[n_items:, n_items:], others, others)
+    inverse = _inverse(gram, regularisation)
+    scale = -1 / np.diagonal(inverse)[:n_items]
+    # Kept by columns: that is how a sparse row times these vectors reads them.
+    weights = np.empty((len(inverse), n_items), dtype=np.float32)
+    for part in _blocks(len(inverse)):
+        weights[part] = inverse[:n_items, part].T * scale
+    return rows, weights.T
+
+
+def _dual(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
+    """Rows of C against −x_j / P_jj, sparse; only over users with a history, since no other has an entry in any x_j."""
+    n_users = target.shape[0]
+    gram = np.zeros((n_users, n_users), order="F")
+    _add_product(gram, target, target)
+    if source is not None:
+        _add_product(gram, source, source)
+    inverse = _inverse(gram, regularisation).T  # symmetric: the same, with contiguous rows
+    warm = np.flatnonzero(np.diff(target.indptr))
+    items = target.T.tocsr()
+    explained = np.concatenate(
+        [items[part].multiply(items[part] @ inverse).sum(axis=1) for part in _blocks(items.shape[0])]
+    )
+    diagonal = (1 - explained) / regularisation
+    items = items[:, warm]
+    items.data /= -np.repeat(diagonal, np.diff(items.indptr))
+    users = np.empty((n_users, len(warm)), dtype=np.float32)
+    for part in _blocks(n_users):
+        users[part] = inverse[part, warm]
+    return users, items.astype(np.float32)
+
+
+def _add_product(out: Square, left: Matrix, right: Matrix) -> None:
+    """``out += left · rightᵀ``, a block of columns at a time: no sparse product is ever held whole."""
+    for part in _blocks(right.shape[0]):
+        product = left @ right[part].T
+        out[:, part] += product.toarray() if sp.issparse(product) else product
+
+
+def _inverse(gram: Square, regularisation: float) -> Square:
+    """(gram + λI)⁻¹ from the lower triangle, in gram's own memory."""
+    diagonal = np.einsum("ii->i", gram)
+    enough = regularisation >= _SMALLEST * diagonal.max(initial=0.0)
+    diagonal += regularisation
+    blocks = _blocks(len(gram))
+    if not enough or not _factor(gram, blocks):
+        raise ParameterError(f"regularisation {regularisation!r} is too small for these ratings: use a larger one")
+    _invert(gram, blocks)
+    for block in blocks:  # (L⁻¹)ᵀ L⁻¹, a row of blocks at a time: what is below is still L⁻¹
+        gram[block, : block.stop] = gram[block.start :, block].T @ gram[block.start :, : block.stop]
+    for block in blocks:
+        gram[block, block.stop :] = gram[block.stop :, block].T
+    return gram
+
+
+def _factor(lower: Square, blocks: list[slice]) -> bool:
+    """The L of L Lᵀ, in the place of the lower triangle; false where rounding left none.
+
+    LAPACK alone would do, but the one that comes with scipy (OpenBLAS 0.3.30) crashes on large matrices with several
+    threads: n = 16,000 with two. Here it never sees more than a block, and the work is in matrix products all the same.
+    """
+    for at, block in enumerate(blocks):
+        corner, failed = dpotrf(lower[block, block], lower=1)
+        if failed:
+            return False
+        lower[block, block] = corner
+        lower[block.stop :, block] = solve_triangular(corner, lower[block.stop :, block].T, lower=True).T
+        for part in blocks[at + 1 :]:
+            lower[part.start :, part] -= lower[part.start :, block] @ lower[part, block].T
+    return True
+
+
+def _invert(lower: Square, blocks: list[slice]) -> None:
+    """L⁻¹ in the place of L: block columns from the right, and in each from the bottom, so nothing is read too late."""
+    for at, block in reversed(list(enumerate(blocks))):
+        corner = solve_triangular(lower[block, block], np.eye(block.stop - block.start), lower=True)
+        for row in reversed(blocks[at + 1 :]):
+            between = slice(block.stop, row.stop)
+            lower[row, block] = -(lower[row, between] @ lower[between, block]) @ corner
+        lower[block, block] = corner
+
+
+def _blocks(total: int) -> list[slice]:
+    return [slice(start, min(start + _BLOCK, total)) for start in range(0, total, _BLOCK)]

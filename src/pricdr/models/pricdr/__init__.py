@@ -1,0 +1,1 @@
+"""The paper's method, its ablation and its target network: a stage for the target, then one for the source."""

@@ -1,0 +1,113 @@
+"""The networks of HeteroCDR and its ablation: two ways of scoring items, and the source's encoder."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize, relu
+
+from pricdr.models.networks import SparseTower, dense_tower, log_odds
+from pricdr.training.rows import Bags
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a network is built for."""
+
+    users: int
+    items: int
+    hidden: int
+    width: int
+    dropout: float
+
+
+class HistoryNetwork(nn.Module, ABC):
+    """A user's history to a vector, and that vector to scores of all items.
+
+    How the vector meets the items, and where item vectors come from, is what the two subclasses differ in.
+    """
+
+    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
+        super().__init__()
+        self.user_tower = SparseTower(sizes.items, sizes.hidden, sizes.width, sizes.dropout)
+        self.item_bias = nn.Parameter(log_odds(popularity, sizes.users))
+
+    @abstractmethod
+    def items(self, columns: Bags) -> Tensor:
+        """Vectors of all items; ``columns`` are their columns of ratings."""
+
+    @abstractmethod
+    def users(self, vectors: Tensor) -> Tensor:
+        """What item vectors are multiplied by."""
+
+    def logits(self, vectors: Tensor, items: Tensor) -> Tensor:
+        """Scores of all items."""
+        return self.users(vectors) @ items.T + self.item_bias
+
+
+class TwoTowers(HistoryNetwork):
+    """DMF: item towers, cosines, a learnt logit scale.
+
+    A bare cosine confines probabilities to 0.27 … 0.73 and cannot learn as a logit; the scale and an item bias let it.
+    """
+
+    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
+        super().__init__(sizes, popularity)
+        self.item_tower = SparseTower(sizes.users, sizes.hidden, sizes.width, sizes.dropout)
+        self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
+
+    def items(self, columns: Bags) -> Tensor:
+        """Unit vectors, from the columns of ratings."""
+        return normalize(self.item_tower(columns), dim=1)
+
+    def users(self, vectors: Tensor) -> Tensor:
+        """Vectors of the learnt length."""
+        return self.log_scale.exp() * normalize(vectors, dim=1)
+
+
+class AutoEncoder(HistoryNetwork):
+    """A target row to a vector and back: the decoder scores the items."""
+
+    def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
+        super().__init__(sizes, popularity)
+        self.first = nn.Sequential(nn.Linear(sizes.width, sizes.hidden), nn.ReLU(), nn.Dropout(sizes.dropout))
+        self.last = nn.Parameter(torch.empty(sizes.items, sizes.hidden).uniform_(-1, 1) / math.sqrt(sizes.hidden))
+
+    def items(self, columns: Bags) -> Tensor:
+        """The decoder's last layer."""
+        return self.last
+
+    def users(self, vectors: Tensor) -> Tensor:
+        """The decoder's hidden layer."""
+        hidden: Tensor = self.first(relu(vectors))
+        return hidden
+
+
+class SourceNetwork(nn.Module):
+    """A row of the source to a user vector; a release's row also back, which is its auto-encoder."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module | None) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    @classmethod
+    def of_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
+        """For dense rows."""
+        return cls(dense_tower(dim, hidden, width, dropout), dense_tower(width, hidden, dim, 0.0))
+
+    @classmethod
+    def of_narrow_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
+        """For dense rows of few numbers: nothing is restored."""
+        return cls(dense_tower(dim, hidden, width, dropout), None)
+
+    @classmethod
+    def of_ratings(cls, n: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
+        """For plaintext ratings: nothing is restored."""
+        return cls(SparseTower(n, hidden, width, dropout), None)
+
+    def forward(self, rows: Tensor | Bags) -> Tensor:
+        """One user vector per row."""
+        vectors: Tensor = self.encoder(rows)
+        return vectors

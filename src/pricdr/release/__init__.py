@@ -1,0 +1,4 @@
+"""What crosses between the parties: a folder, its certificate, and how both are checked."""
+
+from pricdr.release.folder import Release as Release
+from pricdr.release.folder import verify as verify

@@ -1,0 +1,119 @@
+"""A ledger checked against the releases it paid for.
+
+Every certificate names its line in the ledger and that line's hash, which covers everything before it. So a ledger
+that was rolled back, replaced or rewritten contradicts a release that exists, and a line that was cut off can be
+rebuilt from the release it paid for. What no check can see: a ledger forged together with all of its releases, or
+rolled back past releases that nobody presents.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from pricdr.errors import LedgerError, VerificationError
+from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.ledger import Balance, Ledger
+from pricdr.privacy.ledger_lines import Spend
+from pricdr.release.certificate import Certificate, LedgerStatement
+from pricdr.release.folder import Release, verify
+
+_TOLERANCE = 1e-9
+"""Relative: another machine may compute the last bits of a total differently."""
+
+
+def ledger_statement(balance: Balance) -> LedgerStatement:
+    """Return what a certificate says about the ledger whose last line records its release."""
+    line = balance.spends[-1]
+    return LedgerStatement(
+        releases=len(balance.spends),
+        mu_total=balance.mu,
+        epsilon_total=balance.epsilon,
+        budget_epsilon=balance.budget.epsilon,
+        budget_delta=balance.budget.delta,
+        numbers=line.dim,
+        recorded=line.recorded,
+        nonce=line.nonce,
+        opening=balance.opening,
+        head=line.hash,
+    )
+
+
+def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
+    """Check a ledger, and that it holds every one of these releases; return its balance.
+
+    :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
+    """
+    try:
+        balance = ledger.read()
+    except LedgerError as error:
+        raise VerificationError(str(error)) from error
+    paid: dict[int, tuple[Path, str]] = {}
+    for folder in folders:
+        release = _verified(folder)
+        number = _number_of(release.certificate, balance, folder, ledger)
+        other, matrix = paid.setdefault(number, (folder, release.sha256()))
+        if matrix != release.sha256():
+            both = f"{folder} and {other} both claim to be release {number}"
+            raise VerificationError(f"{both} of {ledger.path}: it paid for one")
+    return balance
+
+
+def _verified(folder: Path) -> Release:
+    """The release, with its folder's name in front of what is wrong with it: several are checked at a time."""
+    try:
+        return verify(folder)
+    except VerificationError as error:
+        raise VerificationError(f"{folder}: {error}") from error
+
+
+def lost_line(certificate: Certificate) -> Spend:
+    """Rebuild a release's line from its certificate; the hash tells whether it is the line that was written."""
+    account = certificate.ledger
+    if account is None or account.head is None or certificate.mu is None:
+        raise LedgerError(
+            "the release does not name its line in a ledger: it was made without one, or before ledgers had hashes"
+        )
+    asked = certificate.epsilon if certificate.nominal_epsilon is None else certificate.nominal_epsilon
+    assert asked is not None, "where there is a mu there is an epsilon"
+    assert account.numbers is not None, "checked with the head"
+    assert account.recorded is not None, "checked with the head"
+    return Spend(
+        mu=certificate.mu,
+        dim=account.numbers,
+        strategy=certificate.strategy.name,
+        promise=str(Guarantee(epsilon=asked, delta=certificate.delta, unit=Unit(certificate.unit))),
+        recorded=account.recorded,
+        nonce=account.nonce,
+        number=account.releases,
+        hash=account.head,
+    )
+
+
+def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger: Ledger) -> int:
+    """Return the release's number in the ledger, once everything its certificate says about the ledger holds."""
+    account = certificate.ledger
+    if account is None:
+        raise VerificationError(f"{folder} was made without a ledger: {ledger.path} does not count it")
+    budget = Guarantee(epsilon=account.budget_epsilon, delta=account.budget_delta, unit=Unit(certificate.unit))
+    if budget != balance.budget or account.opening not in (None, balance.opening):
+        raise VerificationError(
+            f"{folder} was made with a ledger other than {ledger.path}, or the ledger was replaced: "
+            "their first lines differ"
+        )
+    until = balance.until(account.releases)
+    if len(until.spends) < account.releases or not _agrees(certificate, account, until):
+        raise VerificationError(
+            f"{ledger.path} does not hold release {account.releases} as {folder} states it: the ledger was rolled back "
+            "or rewritten, and what it shows as left may have been spent already"
+        )
+    return account.releases
+
+
+def _agrees(certificate: Certificate, account: LedgerStatement, until: Balance) -> bool:
+    line = until.spends[-1]
+    if account.head is not None:
+        named = (account.head, account.numbers, account.recorded, account.nonce)
+        if named != (line.hash, line.dim, line.recorded, line.nonce):
+            return False
+    stated = (certificate.mu or 0.0, account.mu_total, account.epsilon_total)
+    held = (line.mu, until.mu, until.epsilon)
+    return all(abs(one - other) <= _TOLERANCE * other for one, other in zip(stated, held, strict=True))

@@ -1,0 +1,156 @@
+"""Refuses a released matrix that certified noise makes impossible.
+
+Every number carries independent noise of a known σ. Whatever the signal under it, sums of squares then have floors: a
+signal makes ‖signal + noise‖² stochastically larger, so the chi-square quantiles of noise alone bound it from below,
+for rows, for columns and for differences of either. Where something declared bounds the signal, there are ceilings
+too. An honest release fails any of these checks once in 10^10 times (docs/mathematics.md, section 12).
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import betainc, gammainccinv, gammaincinv
+
+from pricdr.errors import VerificationError
+from pricdr.privacy.mechanism import MOST_ITEMS
+from pricdr.release.certificate import Certificate
+
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+
+_ALPHA: Final = 1e-12
+"""The probability that a single check refuses an honest release."""
+_LEVELS: Final = (0.5, 0.1, 1e-3)
+"""Quantiles of noise alone below which short rows or columns are counted."""
+_ROWS_AT_ONCE: Final = 1 << 14
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The columns of one published step."""
+
+    values: Float32Array
+    grid: float
+    sigma: float
+    longest: float
+    """The largest norm of a row of the signal."""
+
+
+def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
+    """Refuse a matrix with values off the grid, too little noise somewhere, or rows longer than anything declared."""
+    c = certificate
+    longest = longest_signal(c)
+    steps = [(step.numbers, step.grid, step.sigma) for step in c.steps if step.published]
+    at = 0
+    for width, grid, sigma in steps or [(c.dim, c.grid, c.sigma)]:
+        block = _Block(matrix[:, at : at + width], grid, sigma, longest)
+        _check_grid(block)
+        _check_ceiling(block)
+        if sigma > 0:
+            _check_floors(block)
+        at += width
+    if at != c.dim:
+        raise VerificationError(f"the published steps have {at} columns, the certificate states {c.dim}")
+
+
+def longest_signal(certificate: Certificate) -> float:
+    """Return the largest norm of a row without noise: items add up along directions of norm at most 1."""
+    if certificate.bounds.clip is not None:
+        return certificate.bounds.clip
+    return (certificate.items or MOST_ITEMS) * certificate.bounds.rating_bound
+
+
+def _stretches(values: Float32Array) -> Iterator[Float64Array]:
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        yield values[start : start + _ROWS_AT_ONCE].astype(np.float64)
+
+
+def _check_grid(block: _Block) -> None:
+    if not np.isfinite(block.values).all():  # before any conversion: a signalling nan would warn there
+        raise VerificationError("the matrix holds a value that is not a finite number")
+    for rows in _stretches(block.values):
+        steps = rows / block.grid
+        # float32 keeps 24 bits: a multiple of the grid stays within 2^-23 of a whole number, relatively
+        if (np.abs(steps - np.rint(steps)) > np.abs(steps) * 2.0**-22).any():
+            raise VerificationError("the matrix holds a value that is not a multiple of the grid")
+
+
+def _check_ceiling(block: _Block) -> None:
+    rows, width = block.values.shape
+    noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, _ALPHA / rows)))
+    most = (block.longest + noise) * (1 + 1e-6) + block.grid * width
+    longest = max(float(np.einsum("ij,ij->i", part, part).max()) for part in _stretches(block.values)) ** 0.5
+    if longest > most:
+        raise VerificationError(
+            f"the matrix has a row of norm {longest:.4g}: the declared bounds and this noise allow {most:.4g}"
+        )
+
+
+def _check_floors(block: _Block) -> None:
+    values = block.values
+    _check_floor(values, block, "some values are")
+    # Disjoint pairs: their differences over √2 carry noise of the same σ, again independent.
+    half = len(values) // 2
+    _check_floor((values[0 : 2 * half : 2] - values[1 : 2 * half : 2]) / np.sqrt(2), block, "differences of rows are")
+    _check_floor((values[:half] - values[half : 2 * half]) / np.sqrt(2), block, "differences of rows are")
+    half = values.shape[1] // 2
+    _check_floor((values[:, :half] - values[:, half : 2 * half]) / np.sqrt(2), block, "differences of columns are")
+    _check_repeats(block)
+
+
+def _check_floor(values: Float32Array, block: _Block, what: str) -> None:
+    if not values.size:
+        return
+    of_rows, of_columns = np.zeros(len(values)), np.zeros(values.shape[1])
+    at = 0
+    for part in _stretches(values):
+        squares = (part / block.sigma) ** 2
+        of_rows[at : at + len(part)] = squares.sum(axis=1)
+        of_columns += squares.sum(axis=0)
+        at += len(part)
+    # On the grid a vector of noise can be shorter than a continuous one by half a cell's diagonal.
+    cell = block.grid / block.sigma / 2
+    for sums, count in (
+        (np.array([of_rows.sum()]), values.size),
+        (of_rows, values.shape[1]),
+        (of_columns, len(values)),
+    ):
+        if _too_short(sums, count, cell * math.sqrt(count)):
+            raise VerificationError(f"the matrix holds less noise than sigma states: {what} too small")
+
+
+def _too_short(sums: Float64Array, count: int, slack: float) -> bool:
+    """Return whether more of these sums of ``count`` squares are small than noise alone could make small."""
+    lengths = np.sqrt(sums)
+    for level in (*_LEVELS, _ALPHA / len(sums)):
+        floor = math.sqrt(2 * float(gammaincinv(count / 2, level))) - slack
+        if np.count_nonzero(lengths < floor) > _most_often(len(sums), level):
+            return True
+    return False
+
+
+def _most_often(trials: int, chance: float) -> int:
+    """Return how many successes in so many trials are exceeded with a probability of at most 10^-12."""
+    low, high = 0, trials
+    while low < high:
+        middle = (low + high) // 2
+        if float(betainc(middle + 1, trials - middle, chance)) <= _ALPHA:  # the probability of more than ``middle``
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _check_repeats(block: _Block) -> None:
+    """Refuse a row that occurs twice, unless the grid is so coarse that it can happen by chance."""
+    rows, width = block.values.shape
+    likeliest = math.log(block.grid / block.sigma / math.sqrt(2 * math.pi))  # of any single value
+    if rows < 2 or width * likeliest + 2 * math.log(rows) > math.log(_ALPHA):
+        return
+    whole = np.ascontiguousarray(block.values).view(np.dtype((np.void, width * 4))).ravel()
+    if len(np.unique(whole)) != rows:
+        raise VerificationError("the matrix has the same row twice, which independent noise makes impossible")

@@ -1,0 +1,139 @@
+"""``Terms``: what a certificate is derived from. Everything else in it follows (``issuing``)."""
+
+from dataclasses import dataclass, replace
+
+from pricdr.errors import ParameterError, VerificationError
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import MAX_REFINEMENT, Calibration, composed_epsilon
+from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.steps import Declared, Settled, Step, total_mu, total_numbers
+from pricdr.privacy.strategies import BY_NAME, Strategy
+from pricdr.release.certificate import (
+    SCHEMA_VERSION,
+    Certificate,
+    DimStatement,
+    GuideStatement,
+    InputStatement,
+    LedgerStatement,
+    NoiseSource,
+    SchemaVersion,
+    StrategyStatement,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What was declared or drawn: everything else in a certificate follows from it."""
+
+    epsilon: float | None
+    """As asked for (nominal under the paper's calibration); None where there is no noise."""
+    delta: float
+    calibration: Calibration
+    declared: Declared
+    settled: tuple[Settled, ...]
+    source: NoiseSource
+    strategy: StrategyStatement
+    dim: int
+    input: InputStatement
+    guide: GuideStatement | None
+    ledger: LedgerStatement | None
+    chosen: DimStatement | None
+    software: str
+    schema_version: SchemaVersion = SCHEMA_VERSION
+
+    @classmethod
+    def of(cls, certificate: Certificate) -> "Terms":
+        """The terms behind a certificate: its strategy lays out the steps again, each with the noise it states."""
+        c = certificate
+        declared = Declared(
+            bounds=Bounds(
+                rating_bound=c.bounds.rating_bound if c.bounds.counts == "values" else None,
+                rating_step=c.bounds.rating_step,
+                clip=c.bounds.clip,
+            ),
+            unit=Unit(c.unit),
+            users=c.users,
+            items=c.items,
+        )
+        layout = _layout(described(c), declared, chosen=c.dim_chosen_by is not None)
+        return cls(
+            epsilon=c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon,
+            delta=c.delta,
+            calibration=Calibration(c.calibration),
+            declared=declared,
+            settled=tuple(map(Settled, layout, _grids(c, layout))),
+            source=c.noise.source,
+            strategy=c.strategy,
+            dim=c.dim,
+            input=c.input,
+            guide=c.guide,
+            ledger=c.ledger,
+            chosen=c.dim_chosen_by,
+            software=c.software,
+            schema_version=c.schema_version,
+        )
+
+    @property
+    def noisy(self) -> bool:
+        """Whether any noise was added."""
+        return self.source != "none"
+
+    @property
+    def bounds(self) -> Bounds:
+        """What was declared about the ratings."""
+        return self.declared.bounds
+
+    @property
+    def unit(self) -> Unit:
+        """What is protected."""
+        return self.declared.unit
+
+    @property
+    def grid(self) -> Grid:
+        """Of the last step, whose rows are published."""
+        return self.settled[-1].grid
+
+    def epsilon_at(self, delta: float, *, mu: float | None = None) -> float:
+        """ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
+        return composed_epsilon([(total_mu(self.settled) if mu is None else mu, total_numbers(self.settled))], delta)
+
+
+def described(certificate: Certificate) -> Strategy:
+    """The strategy that a certificate names, with its parameters."""
+    stated = certificate.strategy
+    kind = BY_NAME.get(stated.name)
+    if kind is None:
+        raise VerificationError(f"strategy {stated.name!r:.40} is not one this software knows")
+    try:
+        strategy = kind.described(certificate.dim, stated.parameters)
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
+        raise VerificationError(f"strategy {kind.name} has no such parameters: {error!s:.80}") from error
+    if strategy.parameters() != stated.parameters:
+        raise VerificationError(f"strategy {kind.name} cannot have the parameters {stated.parameters!s:.80}")
+    return strategy
+
+
+def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[Step, ...]:
+    """The steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
+    if not chosen:
+        return strategy.steps(declared)
+    assert strategy.dim is not None
+    if not strategy.rows_cancel:
+        raise VerificationError(f"strategy {strategy.name} does not choose its dimension by the ratings")
+    mean, rows = strategy.with_dim(None).steps(declared)
+    return mean, replace(rows, numbers=strategy.dim, moved=strategy.dim)
+
+
+def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
+    """How much noise each step had, as the certificate states it."""
+    if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
+        raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
+    if c.schema_version == 1:
+        rows = Grid(c.sigma, c.grid, c.noise.refinement)
+        if c.dim_chosen_by is None:
+            return [rows]
+        return [Grid(layout[0].sensitivity / c.dim_chosen_by.mu if c.sigma else 0.0, c.grid), rows]
+    if len(c.steps) != len(layout):
+        raise VerificationError(f"strategy {c.strategy.name} has {len(layout)} steps, the certificate {len(c.steps)}")
+    return [Grid(step.sigma, step.grid, step.refinement) for step in c.steps]

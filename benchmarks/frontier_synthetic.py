@@ -36,12 +36,12 @@ from benchmarks.frontier_table import (
 )
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
 from pricdr.data.features import ItemFeatures
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, leave_one_out
 from pricdr.evaluation.compare import standard_error
 from pricdr.evaluation.metrics import FloatArray, per_user
 from pricdr.evaluation.ranking import sampled_ranks
-from pricdr.experiments.releases import GUIDE_DIM, SimulatedRelease
+from pricdr.experiments.releases import GUIDE_DIM
 from pricdr.experiments.results import append_line, whole_lines
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee
@@ -145,6 +145,15 @@ class Task:
         return ItemFeatures.of_tags(items, found)
 
 
+class SimulatedRelease(NamedTuple):
+    """Rows as a target would receive them; drawn from a seed, so never private."""
+
+    matrix: npt.NDArray[np.float32]
+    users: Ids
+    sigma: float
+    """Standard deviation of the noise in it."""
+
+
 def publish(
     ratings: Ratings,
     strategy: Strategy,
@@ -155,7 +164,7 @@ def publish(
     rated: bool = True,
     share: float = 1.0,
 ) -> SimulatedRelease:
-    """What ``pricdr publish`` computes, with bits that repeat: as in :mod:`pricdr.experiments.releases`.
+    """Return what ``pricdr publish`` computes, with bits that repeat, and with less than the whole budget if asked to.
 
     ``share`` is what a strategy of one step may use of μ²; the rest goes to a step that is never run.
     """

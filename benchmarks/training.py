@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from pricdr.data.ratings import Ratings
-from pricdr.models.pricdr._networks import HistoryNetwork, TwoTowers
-from pricdr.models.pricdr._target_stage import HistoryConfig, HistoryRun
-from pricdr.training.loop import TrainingOptions, train
+from pricdr.models.pricdr._networks import TargetNetwork, TwoTowers
+from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
+from pricdr.training.loop import train
+from pricdr.training.options import TrainingOptions
 
 PAPER = (924, 4_228, 48_309)
 LARGEST = (29_476, 41_884, 579_131)
@@ -129,9 +130,9 @@ def measure(plan: dict[str, object]) -> dict[str, float]:
         torch.zeros(1, device=device)
     else:
         users, items, ratings = (int(part) for part in np.array(plan["size"]))
-        network: type[HistoryNetwork] = TwoTowers if plan["kind"] == "matmul" else Elementwise
+        network: type[TargetNetwork] = TwoTowers if plan["kind"] == "matmul" else Elementwise
         options = TrainingOptions(epochs=1, batch=int(str(plan["batch"])), device=device, bf16=bool(plan.get("bf16")))
-        run = HistoryRun(network, random_ratings(users, items, ratings), HistoryConfig(), options)
+        run = TargetStage(network, random_ratings(users, items, ratings), TargetStageConfig(), options)
         everyone = torch.nonzero(run.rows.counts > 0).squeeze(1)
         few = everyone[: 2 * options.batch]
         train(run.network, run.step, few, replace(options, seed=1))

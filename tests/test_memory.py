@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from pricdr.models.linear.ease_release import EASERelease
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import leave_one_out
@@ -14,14 +15,13 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
 from pricdr.models.linear.ease import EASE
-from pricdr.models.linear.ease_release import EASERelease
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.dmf import DMF
 from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.models.pricdr.paper import PaperCDR
 from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Rows
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, device="cpu")
 WIDE = 50_000
@@ -104,7 +104,7 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
     from pricdr.models.inputs import Inputs
-    from pricdr.models.linear._closed_form import Side, ease
+    from pricdr.models.linear.closed_form import Side, ease
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
     target = ratings(10, 20)

@@ -1,19 +1,25 @@
-"""Training on everything: what validation chose on items set aside is followed."""
+"""``fit``, the safe call: what it refuses, what it chooses by, and what it says was chosen."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import pricdr.models.base
 from pricdr import JLT, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
+from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
-from pricdr.models.factorisation.bpr import BPR
-from pricdr.models.linear.ease import EASE
-from pricdr.models.pricdr.dmf import DMF
+from pricdr.errors import InputError, ParameterError
+from pricdr.experiments.networks import SharedNetworks
+from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
+from pricdr.release.signing import create_keys
 from pricdr.testing.contracts import Planted
-from pricdr.training.loop import Choices, Recording, TrainingOptions
+from pricdr.training.checkpoints import CheckpointFiles
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
+METHOD = HeteroCDR(options=OPTIONS)
+PROMISE = Guarantee(epsilon=8, delta=1e-6)
 
 
 @pytest.fixture(scope="module")
@@ -23,90 +29,154 @@ def pair():
 
 @pytest.fixture(scope="module")
 def release(pair):
-    return publish(pair.source, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=16), users=pair.users)
+    return publish(pair.source, PROMISE, strategy=JLT(dim=16), users=pair.users)
 
 
 def epochs(log):
-    found = {}
+    parts = {}
     for line in log.read_text().splitlines():
-        found.setdefault(json.loads(line)["part"], []).append(json.loads(line))
-    return found
+        parts.setdefault(json.loads(line)["part"], []).append(json.loads(line))
+    return parts
 
 
 def test_everything_is_trained_on_for_as_long_as_items_set_aside_say(pair, release, tmp_path):
-    log, choices = tmp_path / "log.jsonl", Choices()
-    model = transfer(
-        pair.target, release, method=HeteroCDR(options=OPTIONS), recording=Recording(log=log, choices=choices)
-    )
+    log = tmp_path / "log.jsonl"
+    model = METHOD.fit(pair.target, release, log=RunLog(file=log))
     parts = epochs(log)
-    assert list(parts) == ["choosing history", "choosing source", "history", "source"]
-    for part in ("history", "source"):
+    assert list(parts) == ["choosing target", "choosing source", "target", "source"]
+    for part in ("target", "source"):
         tried = [line["metric"] for line in parts[f"choosing {part}"]]
-        assert choices.epochs[part] == 1 + int(np.argmax(tried)) == len(parts[part])
+        assert model.chosen.epochs[part] == 1 + int(np.argmax(tried)) == len(parts[part])
         assert {line["metric"] for line in parts[part]} == {None}
-    assert choices.gates is not None
-    again = HeteroCDR(options=OPTIONS).fit(pair.target, release, recording=Recording(choices=choices))
+    assert model.chosen.trust is not None
+    again = METHOD.fit(pair.target, release, chosen=model.chosen)
     np.testing.assert_array_equal(model.user_vectors, again.user_vectors)
+    assert again.chosen == model.chosen
     assert (model.seen != pair.target.matrix).nnz == 0
 
 
-def test_gates_that_were_closed_stay_closed_on_everything(pair, release):
-    closed = Choices(epochs={"history": 2, "source": 2}, gates=(0.0, 0.0))
-    method, told = HeteroCDR(options=OPTIONS), Recording(choices=closed)
-    alone = DMF(options=OPTIONS).fit(pair.target, recording=Recording(choices=Choices(epochs={"training": 2})))
-    model = method.fit(pair.target, release, recording=told)
+def test_what_was_chosen_on_a_split_is_followed_on_everything_and_nothing_is_set_aside(pair, release, tmp_path):
+    log = tmp_path / "log.jsonl"
+    chosen = Chosen(epochs={"target": 3, "source": 2}, trust=Trust(0.25, 0.5))
+    model = METHOD.fit(pair.target, release, chosen=chosen, log=RunLog(file=log))
+    assert {part: len(lines) for part, lines in epochs(log).items()} == chosen.epochs
+    assert model.chosen == chosen
+
+
+def test_a_release_that_was_not_trusted_stays_so_on_everything(pair, release):
+    closed = Chosen(epochs={"target": 2, "source": 2}, trust=Trust(0.0, 0.0))
+    alone = DMF(options=OPTIONS).fit(pair.target, chosen=Chosen(epochs={"training": 2}))
+    model = METHOD.fit(pair.target, release, chosen=closed)
     np.testing.assert_array_equal(model.score(np.arange(150)), alone.score(np.arange(150)))
-    open_ = Choices(epochs=closed.epochs, gates=(1.0, 1.0))
-    trusting = method.fit(pair.target, release, recording=Recording(choices=open_))
+    trusting = METHOD.fit(pair.target, release, chosen=replace(closed, trust=Trust(1.0, 1.0)))
     assert (trusting.score(np.arange(150)) != model.score(np.arange(150))).any()
 
 
-def test_one_part_methods_and_closed_forms(pair, tmp_path):
+def test_methods_of_one_part_and_closed_forms(pair, tmp_path):
     log = tmp_path / "log.jsonl"
-    transfer(pair.target, method=BPR(options=OPTIONS), recording=Recording(log=log))
+    transfer(pair.target, method=BPR(options=OPTIONS), log=RunLog(file=log))
     assert list(epochs(log)) == ["choosing training", "training"]
-    choices = Choices()
-    transfer(pair.target, method=EASE(), recording=Recording(choices=choices))
-    assert choices == Choices()
+    assert transfer(pair.target, method=EASE()).chosen == Chosen()
 
 
-def test_a_finished_network_is_trained_again_where_its_epoch_has_to_be_known(pair, tmp_path):
-    models = []
-    for _ in range(2):
-        choices = Choices()
-        told = Recording(finished=tmp_path, choices=choices)
-        models.append(transfer(pair.target, method=DMF(options=OPTIONS), recording=told))
-        assert choices.epochs["training"] < 12
-    np.testing.assert_array_equal(models[0].user_vectors, models[1].user_vectors)
+def test_a_finished_network_tells_its_epoch_and_is_not_trained_again(pair, tmp_path):
+    parts = []
+    log = RunLog(checkpoints=SharedNetworks(tmp_path), progress=lambda what, *_: parts.append(what))
+    first, again = (DMF(options=OPTIONS).fit(pair.target, log=log) for _ in range(2))
+    assert parts.count("training") == first.chosen.epochs["training"] < 12
+    assert again.chosen == first.chosen
+    np.testing.assert_array_equal(first.user_vectors, again.user_vectors)
 
 
-def test_a_release_that_knows_few_users_is_judged_by_those(pair):
-    few = pair.users[:30]
-    release = publish(pair.source, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=16), users=few)
-    choices = Choices()
-    transfer(pair.target, release, method=HeteroCDR(options=OPTIONS), recording=Recording(choices=choices))
-    assert set(choices.epochs) == {"history", "source"}
+@pytest.mark.parametrize("kind", ["release", "plaintext"])
+def test_only_users_with_source_data_stand_in_for_cold_ones(pair, monkeypatch, kind):
+    """Whoever the source knows nothing about would say nothing about how far to trust it for cold users."""
+    known = pair.users[:40]
+    hidden = []
+
+    def watched(ratings, **options):
+        kept, held_out = set_aside(ratings, **options)
+        emptied = (np.diff(ratings.matrix.indptr) > 0) & (np.diff(kept.matrix.indptr) == 0)
+        several = np.diff(ratings.matrix.indptr) > 1  # a user with one rating loses it by being held out
+        hidden.append({ratings.users[at] for at in np.flatnonzero(emptied & several)})
+        return kept, held_out
+
+    monkeypatch.setattr(pricdr.models.base, "set_aside", watched)
+    if kind == "release":
+        few = publish(pair.source, PROMISE, strategy=JLT(dim=16), users=known)
+        METHOD.fit(pair.target, few)
+    else:
+        METHOD.fit_plaintext(pair.target, pair.source.select(users=known))
+    assert hidden[0]
+    assert hidden[0] <= set(known)
 
 
 def test_too_few_items_to_set_any_aside_are_trained_on_to_the_last_epoch(tmp_path):
     log = tmp_path / "log.jsonl"
-    choices = Choices()
-    transfer(Planted.pair().target, method=DMF(options=OPTIONS), recording=Recording(log=log, choices=choices))
-    assert "items are too few" in choices.not_made
+    model = DMF(options=OPTIONS).fit(Planted.pair().target, log=RunLog(file=log))
+    assert "items are too few" in model.chosen.not_chosen
     assert [line["epoch"] for line in epochs(log)["training"]] == list(range(1, 13))
 
 
+@pytest.mark.parametrize("method", [METHOD, RidgeRelease(), EASERelease()], ids=lambda method: method.name)
+def test_a_release_that_is_not_private_is_refused_by_every_method(pair, method):
+    seeded = publish(pair.source, PROMISE, strategy=JLT(dim=16), users=pair.users, insecure_seed=1)
+    with pytest.raises(InputError, match="NOT PRIVATE"):
+        method.fit(pair.target, seeded)
+    with pytest.raises(InputError, match="NOT PRIVATE"):
+        transfer(pair.target, seeded, method=method)
+    assert method.fit(pair.target, seeded, allow_not_private=True).method == method.name
+
+
+@pytest.mark.parametrize("method", [RidgeRelease(), EASERelease()], ids=lambda method: method.name)
+def test_closed_forms_choose_by_items_set_aside_too(pair, release, method):
+    """A release of noise says nothing, so cold users are left with what is popular, without any validation given."""
+    noise = np.random.default_rng(1).standard_normal(release.matrix.shape).astype(np.float32)
+    model = method.fit(pair.target, replace(release, matrix=noise))
+    assert model.chosen.trust.cold == 0
+    assert not model.in_release[np.diff(model.seen.indptr) == 0].any()
+
+
+def test_each_kind_of_method_is_given_what_it_may_see_and_nothing_else(pair, release):
+    quick = TrainingOptions(epochs=1, device="cpu")
+    with pytest.raises(ParameterError, match="EASE takes no release"):
+        transfer(pair.target, release, method=EASE())
+    with pytest.raises(ParameterError, match="HeteroCDR needs a release or the source's ratings"):
+        transfer(pair.target, method=METHOD)
+    with pytest.raises(ParameterError, match="CoNet needs the source's ratings"):
+        transfer(pair.target, method=CoNet(options=quick))
+    with pytest.raises(ParameterError, match="does not read the source's ratings"):
+        transfer(pair.target, plaintext_source=pair.source, method=RidgeRelease())
+    with pytest.raises(ParameterError, match="not both"):
+        transfer(pair.target, release, plaintext_source=pair.source, method=METHOD)
+    assert transfer(pair.target, plaintext_source=pair.source, method=CoNet(options=quick)).origin.plaintext_source
+
+
+def test_a_model_records_what_it_was_trained_on_and_who_signed_it(pair, release, tmp_path):
+    private, public = create_keys(tmp_path / "key")
+    folder = release.save(tmp_path / "release", signing_key=private)
+    loaded, unchecked = (pricdr.Release.load(folder, **how) for how in ({}, {"allow_unverified": True}))
+    chosen = Chosen(epochs={"target": 1, "source": 1}, trust=Trust(0.0, 1.0))
+    model = METHOD.fit(pair.target, loaded, chosen=chosen)
+    assert model.origin.trained_on == pair.target.fingerprint()
+    assert model.origin.release == loaded.sha256()
+    assert model.origin.release_signed_by == loaded.certificate.signed_by is not None
+    assert model.origin.settings["options"]["epochs"] == 12
+    # a signature that nobody checked says nothing
+    assert METHOD.fit(pair.target, unchecked, chosen=chosen).origin.release_signed_by is None
+    saved = model.save(tmp_path / "model")
+    assert pricdr.models.FittedModel.load(saved, public_key=public).origin == model.origin
+
+
 def test_a_run_on_everything_that_is_killed_anywhere_resumes_to_the_same_model(pair, release, tmp_path):
-    method = HeteroCDR(options=OPTIONS)
-    straight = transfer(pair.target, release, method=method)
     total = []
-    transfer(pair.target, release, method=method, recording=Recording(progress=lambda *_: total.append(1)))
+    straight = METHOD.fit(pair.target, release, log=RunLog(progress=lambda *_: total.append(1)))
 
     class KilledError(Exception):
         pass
 
     for after in (1, len(total) // 2, len(total) - 1):
-        seen, checkpoint = [], tmp_path / f"after{after}"
+        seen, checkpoints = [], CheckpointFiles(tmp_path / f"after{after}")
 
         def die(*_, seen=seen, after=after):
             seen.append(1)
@@ -114,6 +184,6 @@ def test_a_run_on_everything_that_is_killed_anywhere_resumes_to_the_same_model(p
                 raise KilledError
 
         with pytest.raises(KilledError):
-            transfer(pair.target, release, method=method, recording=Recording(checkpoint=checkpoint, progress=die))
-        resumed = transfer(pair.target, release, method=method, recording=Recording(checkpoint=checkpoint))
+            METHOD.fit(pair.target, release, log=RunLog(checkpoints=checkpoints, progress=die))
+        resumed = METHOD.fit(pair.target, release, log=RunLog(checkpoints=checkpoints))
         np.testing.assert_array_equal(straight.user_vectors, resumed.user_vectors)

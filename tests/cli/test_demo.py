@@ -17,7 +17,7 @@ from pricdr.data.split_files import load_split
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
-from pricdr.model_files import load_model
+from pricdr.models.fitted import FittedModel
 
 SMALL = SyntheticConfig(
     users=240, source_items=60, target_items=320, tastes=4, source_ratings_per_user=12, activity_spread=0.5
@@ -193,6 +193,6 @@ def shuffled_gain(target) -> float:
     cold = split.test.only(split.cold[split.test.users])
     found = [
         per_user(ranks(fitted.score, cold, split.train.matrix)[0])["NDCG@10"].mean()
-        for fitted in (model, load_model(target / "popularity")[0])
+        for fitted in (model, FittedModel.load(target / "popularity"))
     ]
     return float(found[0] - found[1])

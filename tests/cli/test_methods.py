@@ -11,9 +11,10 @@ from pricdr.cli import run
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
-from pricdr.models.catalogue import METHODS, Sees
+from pricdr.models.base import DataAccess
+from pricdr.models.catalogue import METHODS, method_class
 
-TRAINED = {"hetero", "symmetric", "dmf", "bpr", "neumf", "conet", "ddtcdr", "darec", "etl"}
+TRAINED = {"hetero", "hetero-paper", "symmetric", "dmf", "bpr", "neumf", "conet", "ddtcdr", "darec", "etl"}
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,10 @@ def here(tmp_path_factory):
 
 
 def inputs(here, name):
-    sees = METHODS[name].sees
-    if Sees.RELEASE in sees:
+    access = method_class(name).data_access()
+    if DataAccess.RELEASE in access:
         return ["--release", str(here / "release")]
-    return ["--source", str(here / "source.parquet")] if Sees.PLAINTEXT in sees else []
+    return ["--source", str(here / "source.parquet")] if DataAccess.PLAINTEXT in access else []
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -79,6 +80,7 @@ def test_the_list_of_methods_says_which_are_not_private(capsys):
     assert {line.split()[0] for line in lines if "NOT PRIVATE" in line} == plaintext
     assert {line.split()[0] for line in lines if "as the release" in line} == {
         "hetero",
+        "hetero-paper",
         "symmetric",
         "ease-release",
         "ridge-release",
@@ -100,7 +102,7 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(here, tmp_path):
     assert config["config"] == {"hidden": 12, "width": 6, "alignment": 100.0}
     assert config["options"]["epochs"] == 1
     assert config["options"]["batch"] == 128
-    assert json.loads((tmp_path / "m" / "model.json").read_text())["preset"] == "paper"
+    assert json.loads((tmp_path / "m" / "model.json").read_text())["method"] == "hetero-paper"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(here, tmp_path):
         ("", ["--method", "conet"], "takes --source"),
         ("", ["--method", "conet", "--release", "release"], "takes --source"),
         ("", ["--release", "release", "--source", "source.parquet"], "not both"),
-        ("", ["--source", "source.parquet", "--preset", "paper"], "takes a release"),
+        ("", ["--source", "source.parquet", "--preset", "paper"], "hetero-paper takes --release"),
         ("", ["--source", "strangers.parquet"], "same people"),
     ],
 )
@@ -160,16 +162,16 @@ def test_a_mistake_costs_no_checkpoint_and_an_interrupt_says_how_to_go_on(here, 
     assert "go on with --resume" in capsys.readouterr().err
     monkeypatch.undo()
     kept = sorted(path.name for path in (tmp_path / ".m.training").iterdir())
-    assert "checkpoint.history" in kept
+    assert "checkpoint.target" in kept
     assert run([*fixed, "--release", str(here / "no such release")]) == 2
     assert run([*fixed, "--method", "bpr", "--resume"]) == 2
     error = capsys.readouterr().err
-    assert "was left by hetero (default) on a split" in error
-    assert "not by bpr (default) on a split" in error
+    assert "was left by hetero on a split" in error
+    assert "not by bpr on a split" in error
     assert (
         run(["train", str(here / "ratings.parquet"), *fixed[2:], "--release", str(here / "release"), "--resume"]) == 2
     )
-    assert "not by hetero (default) on all ratings" in capsys.readouterr().err
+    assert "not by hetero on all ratings" in capsys.readouterr().err
     assert sorted(path.name for path in (tmp_path / ".m.training").iterdir()) == kept
     assert run([*fixed, "--release", str(here / "release"), "--resume"]) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -205,12 +207,12 @@ def test_a_model_that_cannot_be_written_is_refused_before_it_is_trained(here, tm
 
 
 def test_a_full_disk_leaves_nothing_behind(here, tmp_path, monkeypatch, capsys):
-    import pricdr.model_files
+    import pricdr.models.folder
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device", "model.safetensors")
 
-    monkeypatch.setattr(pricdr.model_files, "save_file", full)
+    monkeypatch.setattr(pricdr.models.folder, "save_file", full)
     assert run(["train", str(here / "split"), "--method", "popularity", "--out", str(tmp_path / "m")]) == 2
     assert "No space left" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

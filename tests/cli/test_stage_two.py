@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import numpy as np
@@ -51,7 +52,7 @@ def test_models_hold_what_the_design_says(models):
         expected = {"model.safetensors", "model.json", "items.parquet", "users.parquet", "log.jsonl"}
         assert {p.name for p in (models / name).iterdir()} == expected
     lines = [json.loads(line) for line in (models / "hetero" / "log.jsonl").read_text().splitlines()]
-    expected = [(part, epoch) for part in ("history", "source") for epoch in (1, 2, 3)]
+    expected = [(part, epoch) for part in ("target", "source") for epoch in (1, 2, 3)]
     assert [(line["part"], line["epoch"]) for line in lines] == expected
     assert not [p for p in models.iterdir() if p.name.startswith(".")]
 
@@ -74,9 +75,24 @@ def test_evaluating_reports_both_rankings_and_strata(models, capsys, tmp_path):
     assert "cold" in capsys.readouterr().out
 
 
-def test_evaluating_two_models_compares_them(models, capsys):
-    assert run(["evaluate", str(models / "popularity"), str(models / "dmf"), str(models / "split")]) == 0
-    assert "p = " in capsys.readouterr().out
+def test_evaluating_two_models_compares_them_user_by_user(models, tmp_path, capsys):
+    users = tmp_path / "users.parquet"
+    arguments = [str(models / "popularity"), str(models / "dmf"), str(models / "split"), "--per-user", str(users)]
+    assert run(["evaluate", *arguments]) == 0
+    shown = re.findall(
+        r"dmf − popularity, (\w+): NDCG@10 ([+-]\.?[\d.]+) \[([+-][\d.]+), ([+-][\d.]+)\], p = ([\d.]+)",
+        capsys.readouterr().out,
+    )
+    assert [stratum for stratum, *_ in shown] == ["all", "warm", "few", "cold"] * 2  # sampled, then full
+    sampled = pl.read_parquet(users).filter(pl.col("ranking") == "sampled")
+    by_model = {name: sampled.filter(pl.col("model").str.ends_with(name)) for name in ("popularity", "dmf")}
+    for stratum, mean, low, high, p_value in shown[:4]:
+        kept = {"all": pl.lit(True), "warm": ~pl.col("cold"), "cold": pl.col("cold")}.get(stratum)
+        if kept is not None:  # few are not marked in the per-user file
+            left, right = (by_model[name].filter(kept)["NDCG@10"].mean() for name in ("dmf", "popularity"))
+            assert float(mean) == pytest.approx(left - right, abs=1e-4)
+        assert float(low) <= float(mean) <= float(high)
+        assert 0 < float(p_value) <= 1
 
 
 def test_a_model_trained_on_everything_is_refused_on_a_split(models, capsys):
@@ -91,7 +107,7 @@ def test_training_on_everything_says_what_was_chosen(models, tmp_path, capsys):
     arguments = ["train", str(models / "ratings.parquet"), "--release", str(models / "release"), *QUICK]
     assert run([*arguments, "--out", str(tmp_path / "whole")]) == 0
     told = capsys.readouterr().out
-    assert "epochs chosen by validation: history" in told
+    assert "epochs chosen by validation: target" in told
     assert "% for warm users" in told
     assert [path.name for path in tmp_path.iterdir()] == ["whole"]
 

@@ -38,6 +38,8 @@ PAPER = {  # table 2 of the paper, Douban Book→Music: HR@10, NDCG@10, MRR@10
     "PriCDR-J, ε = 8": (0.4675, 0.2643, 0.2034),
     "PriCDR-S, ε = 8": (0.5097, 0.3032, 0.2397),
 }
+WEAKER = {"PriCDR-SYM, jlt, ε = 8": (0.4535, 0.2517, 0.2002)}
+"""Weaker here than in the paper, and we do not know why: the day it is not, this says so."""
 REFERENCE = {
     "EASE, λ = 300 (reference)": (0.4665, 0.2923, 0.2384),
     "EASE with the source, λ = 300, weight 0.3 (reference)": (0.4719, 0.2951, 0.2402),
@@ -52,9 +54,9 @@ def douban(arm: str) -> list[float]:
     return [fmean(found[metric] for found in figures) for metric in ("HR@10", "NDCG@10", "MRR@10")]
 
 
-@pytest.mark.parametrize("arm", PAPER)
-def test_no_rival_is_weaker_here_than_in_the_paper(arm):
-    assert all(ours >= theirs for ours, theirs in zip(douban(arm), PAPER[arm], strict=True))
+@pytest.mark.parametrize("arm", [*PAPER, *(pytest.param(arm, marks=pytest.mark.xfail(strict=True)) for arm in WEAKER)])
+def test_no_method_is_weaker_here_than_in_the_paper(arm):
+    assert all(ours >= theirs for ours, theirs in zip(douban(arm), (PAPER | WEAKER)[arm], strict=True))
 
 
 @pytest.mark.parametrize("arm", REFERENCE)

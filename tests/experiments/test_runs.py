@@ -13,7 +13,7 @@ from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
-from pricdr.experiments.releases import simulate
+from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, mean, read
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
@@ -21,7 +21,7 @@ from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec, Rows, Spec
 from pricdr.experiments.tables import report, tables
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.experiments.workers import Place
-from pricdr.models.catalogue import METHODS
+from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.calibration import sigma_for
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.strategies import BY_NAME
@@ -244,7 +244,7 @@ def test_narrow_releases_are_searched_by_their_own_settings():
         assert all("release_dropout" in drawn and "narrow_dropout" not in drawn for drawn in wide[1:])
         assert all("release_dropout" not in drawn and "narrow_dropout" in drawn for drawn in narrow[1:])
         for drawn in narrow:
-            METHODS[method].configure(drawn)
+            configure(method, drawn)
     assert draws("dmf", 4, dim=8) == draws("dmf", 4)
 
 
@@ -276,19 +276,19 @@ def test_a_simulated_release_is_the_one_publish_makes_from_the_same_seed(strateg
     spec = ReleaseSpec(strategy=strategy, dim=16, epsilon=2, delta=1e-5)
     promise = Guarantee(epsilon=2, delta=1e-5)
     expected = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5)
-    assert np.array_equal(simulate(source, spec, 5).matrix, expected.matrix)
+    assert np.array_equal(seeded_release(source, spec, 5).matrix, expected.matrix)
     clean = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5, insecure_no_noise=True)
-    assert np.array_equal(simulate(source, replace(spec, rows=Rows.NOISELESS), 5).matrix, clean.matrix)
+    assert np.array_equal(seeded_release(source, replace(spec, rows=Rows.NOISELESS), 5).matrix, clean.matrix)
 
 
 def test_controls_hold_nothing_of_the_users():
     source = Ratings.from_triples([f"u{u}" for u in range(200) for _ in range(3)], [f"i{i}" for i in range(600)])
     spec = ReleaseSpec(dim=32, epsilon=1, delta=1e-5)
-    clean = simulate(source, replace(spec, rows=Rows.NOISELESS), 1).matrix
-    shuffled = simulate(source, replace(spec, rows=Rows.SHUFFLED), 1).matrix
+    clean = seeded_release(source, replace(spec, rows=Rows.NOISELESS), 1).matrix
+    shuffled = seeded_release(source, replace(spec, rows=Rows.SHUFFLED), 1).matrix
     assert sorted(map(tuple, clean.tolist())) == sorted(map(tuple, shuffled.tolist()))
     assert (clean != shuffled).any(axis=1).all()  # nobody keeps a row
-    noise = simulate(source, replace(spec, rows=Rows.NOISE), 1).matrix
+    noise = seeded_release(source, replace(spec, rows=Rows.NOISE), 1).matrix
     sigma = sigma_for(1, 1e-5, sensitivity=1.0, dim=32)
     assert noise.std() == pytest.approx(sigma, rel=0.05)
     assert abs((noise * clean).sum() / (np.linalg.norm(clean) * sigma)) < 5
@@ -306,7 +306,7 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
         assert draws(method, 6) == draws(method, 6)
         assert draws(method, 9)[:6] == draws(method, 6)
         for drawn in draws(method, 6):
-            METHODS[method].configure(drawn)
+            configure(method, drawn)
     kept = draws("conet", 6, {"batch": 512})
     assert kept == [{**drawn, "batch": 512} for drawn in draws("conet", 6)]
     monkeypatch.setattr(

@@ -6,7 +6,7 @@ import pytest
 
 from pricdr.errors import InputError
 from pricdr.experiments.spec import ReleaseSpec, Rows, read_search, read_spec
-from pricdr.models.catalogue import METHODS
+from pricdr.models.catalogue import configure
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
 GOOD = """
@@ -40,7 +40,7 @@ def write(tmp_path, text):
 def test_every_committed_spec_can_be_read_and_configured(path):
     spec = read_spec(path, path.parent / "tuned")
     for arm in spec.arms:
-        METHODS[arm.method].configure(arm.settings, preset=arm.preset)
+        configure(arm.method_name, arm.settings)
     assert len(spec.seeds) == 5
 
 

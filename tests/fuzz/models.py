@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
-from pricdr.model_files import About, load_model, save_model
-from pricdr.models.fitted import Factors
+from pricdr.models.chosen import Chosen, Trust
+from pricdr.models.fitted import FittedModel, Origin
+from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json
@@ -22,7 +23,8 @@ from tests.fuzz.tensor_files import mutate_tensors
 _USERS = tuple(f"u{at}" for at in range(9))
 _ITEMS = tuple(f"i{at}" for at in range(7))
 _TENSORS = "model.safetensors"
-_ABOUT = About("dmf", {"width": 4, "options": {"seed": 1}}, "0" * 64, "1" * 64)
+_ORIGIN = Origin({"config": {"width": 4}, "options": {"seed": 1}}, "0" * 64, "1" * 64)
+_CHOSEN = Chosen(epochs={"target": 3}, trust=Trust(0.25, 1.0), settings={"scale": 0.4})
 
 
 def make_seeds(folder: Path) -> list[Seed]:
@@ -55,7 +57,8 @@ def make_seeds(folder: Path) -> list[Seed]:
         fixed = {"item_bias": dense(1, n_items)[0], "seen": seen, "in_release": rng.random(n_users) < 0.5}
         path = folder / name
         path.mkdir()
-        save_model(path, Factors(method="dmf", users=_USERS, items=_ITEMS, **fixed, **parts), _ABOUT)
+        recorded = {"origin": _ORIGIN, "chosen": _CHOSEN}
+        write_model(path, FittedModel(method="dmf", users=_USERS, items=_ITEMS, **recorded, **fixed, **parts))
         seeds.append(Seed(name, {file.name: file.read_bytes() for file in sorted(path.iterdir())}))
     return seeds
 
@@ -101,8 +104,10 @@ def _changed_ids(rng: Random, content: bytes) -> bytes:
 
 def judge(folder: Path, seed: Seed, files: Files) -> None:
     """Load the model and recommend to a few of its users and to a stranger."""
-    model, about = load_model(folder)
-    require(isinstance(about.method, str), "a method that is no text")
+    model = read_model(folder)
+    require(isinstance(model.method, str), "a method that is no text")
+    require(all(isinstance(epoch, int) for epoch in model.chosen.epochs.values()), "an epoch that is no number")
+    require(model.chosen.trust is None or all(0 <= level <= 1 for level in model.chosen.trust), "an impossible trust")
     require_ids("user", model.users)
     require_ids("item", model.items)
     own = set(model.items)

@@ -2,11 +2,12 @@ import numpy as np
 import pytest
 import torch
 
+from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
-from pricdr.models.base import UNRECORDED
-from pricdr.models.factorisation.bpr import BPR, BPRConfig, _Network, _Run
+from pricdr.models.factorisation.bpr import BPR, BPRConfig
 from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG
 
 SMALL = BPRConfig(width=8, negatives=2, regularisation=0.001)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=2e-2, weight_decay=0.0, device="cpu")
@@ -14,10 +15,8 @@ METHOD = BPR(config=SMALL, options=QUICK)
 
 
 class TestContract(TrainedContract):
-    fit = staticmethod(
-        lambda p, recording=UNRECORDED: METHOD.fit(p.target, validation=p.validation, recording=recording)
-    )
-    run = staticmethod(lambda p: _Run(p.target, SMALL, QUICK))
+    fit = staticmethod(lambda p, log=NO_LOG: METHOD.fit(p.target, validation=p.validation, log=log))
+    run = staticmethod(lambda p: BPR(config=SMALL, options=QUICK).training_run(p.target))
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +27,8 @@ def planted():
 def test_one_step_of_gradient_descent_is_the_printed_one():
     """P_u += lr (z (Q_i - Q_j) - reg P_u) and so on, with z = sigma(-(s_ui - s_uj)) and the old P_u for both items."""
     rate, reg = 0.1, 0.3
-    network = _Network(2, 3, 2)
+    two = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=("x", "y", "z"))
+    network = BPR(config=BPRConfig(width=2), options=QUICK).training_run(two).network
     P, Q = np.array([[0.5, -1.0], [2.0, 3.0]]), np.array([[1.0, 0.2], [-0.3, 0.8], [4.0, 5.0]])
     b = np.array([0.4, -0.6, 7.0])
     with torch.no_grad():
@@ -51,7 +51,9 @@ def test_one_step_of_gradient_descent_is_the_printed_one():
 
 
 def test_the_loss_is_the_mean_over_triples():
-    network = _Network(3, 6, 4)
+    users, items = tuple("abc"), tuple("uvwxyz")
+    ratings = Ratings.from_triples(list(users), list(items[:3])).select(items=items)
+    network = BPR(config=BPRConfig(width=4), options=QUICK).training_run(ratings).network
     users, rated, unrated = torch.tensor([0, 2]), torch.tensor([1, 4]), torch.tensor([[0, 3, 5], [2, 0, 1]])
     single = [
         network.loss(users[[k]], rated[[k]], unrated[[k]][:, [c]], 0.2).item() for k in range(2) for c in range(3)
@@ -60,7 +62,7 @@ def test_the_loss_is_the_mean_over_triples():
 
 
 def test_negatives_are_drawn_anew_in_every_batch(planted):
-    run = _Run(planted.target, SMALL, QUICK)
+    run = BPR(config=SMALL, options=QUICK).training_run(planted.target)
     assert run.step(torch.arange(40)).item() != run.step(torch.arange(40)).item()
 
 

@@ -5,8 +5,8 @@ from scipy.linalg.lapack import dpotrf
 
 from pricdr.errors import ParameterError
 from pricdr.models.inputs import Inputs
-from pricdr.models.linear import _closed_form as closed_form
-from pricdr.models.linear._closed_form import Side, ease, popularity_tie_break
+from pricdr.models.linear import closed_form
+from pricdr.models.linear.closed_form import Side, popularity_tie_break, solve_ease
 
 USERS, ITEMS, OTHERS = 30, 20, 25
 
@@ -47,11 +47,10 @@ def regressions(X, regularisation):
 @pytest.mark.parametrize("block", [7, 1024])
 @pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
-def test_it_is_one_ridge_regression_per_item(monkeypatch, kind, side, block):
-    monkeypatch.setattr(closed_form, "_BLOCK", block)
+def test_it_is_one_ridge_regression_per_item(kind, side, block):
     given = inputs(kind)
     X = stacked(given, 0.4)
-    model = ease("ease", given, regularisation=2.0, weight=0.4, side=side)
+    model = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=side, block=block)
     own = X[:, :ITEMS]  # vectors leave a user's own row out
     np.testing.assert_allclose(model.score(np.arange(USERS)) + own, X @ regressions(X, 2.0), atol=1e-4)
 
@@ -60,7 +59,7 @@ def test_it_is_one_ridge_regression_per_item(monkeypatch, kind, side, block):
 @pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
 def test_both_sides_agree(kind, regularisation):
     primal, dual = (
-        ease("ease", inputs(kind), regularisation=regularisation, weight=0.7, side=side).score(np.arange(USERS))
+        solve_ease("ease", inputs(kind), regularisation=regularisation, weight=0.7, side=side).score(np.arange(USERS))
         for side in Side
     )
     assert np.abs(primal).max() > 1e-3
@@ -69,7 +68,7 @@ def test_both_sides_agree(kind, regularisation):
 
 def test_the_smaller_side_is_solved():
     """30 users: 20 columns are fewer, 45 are more. A dual has dense vectors for users, a primal for items."""
-    few, many = (ease("ease", inputs(kind), regularisation=1.0) for kind in ("nothing", "plaintext"))
+    few, many = (solve_ease("ease", inputs(kind), regularisation=1.0) for kind in ("nothing", "plaintext"))
     assert (sp.issparse(few.user_vectors), sp.issparse(few.item_vectors)) == (True, False)
     assert (sp.issparse(many.user_vectors), sp.issparse(many.item_vectors)) == (False, True)
     with_history = int((np.diff(inputs("plaintext").ratings.indptr) > 0).sum())
@@ -83,7 +82,7 @@ def test_the_inverse_takes_no_memory_of_its_own():
     root = rng.standard_normal((40, 40))
     gram = np.asfortranarray(np.tril(root @ root.T))
     wanted = np.linalg.inv(root @ root.T + 0.5 * np.eye(40))
-    inverse = closed_form._inverse(gram, 0.5)
+    inverse = closed_form.invert(gram, 0.5)
     assert np.shares_memory(inverse, gram)
     np.testing.assert_allclose(inverse, wanted, atol=1e-10)
 
@@ -97,31 +96,34 @@ def test_the_inverse_never_hands_lapack_more_than_a_block(monkeypatch, size):
         seen.append(matrix.shape)
         return dpotrf(matrix, **options)
 
-    monkeypatch.setattr(closed_form, "_BLOCK", 7)
     monkeypatch.setattr(closed_form, "dpotrf", watched)
     root = np.random.default_rng(2).standard_normal((size, size))
     whole = root @ root.T
-    inverse = closed_form._inverse(np.asfortranarray(np.tril(whole)), 0.5)
+    inverse = closed_form.invert(np.asfortranarray(np.tril(whole)), 0.5, block=7)
     np.testing.assert_allclose(inverse, np.linalg.inv(whole + 0.5 * np.eye(size)), atol=1e-10)
     assert len(seen) == -(-size // 7)
     assert max(seen) <= (7, 7)
 
 
-def test_the_inverse_is_exact_at_the_smallest_regularisation(monkeypatch):
+def test_the_inverse_is_exact_at_the_smallest_regularisation():
     """Where most eigenvalues are λ alone: an inverse by elimination loses all digits there."""
-    monkeypatch.setattr(closed_form, "_BLOCK", 64)
     vectors, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((300, 60)))
     gram = vectors @ vectors.T
-    ridge = 2 * closed_form._SMALLEST * gram.diagonal().max()
+    ridge = 2 * closed_form.SMALLEST_REGULARISATION * gram.diagonal().max()
     wanted = (np.eye(300) - gram / (1 + ridge)) / ridge
-    inverse = closed_form._inverse(np.asfortranarray(np.tril(gram)), ridge)
+    inverse = closed_form.invert(np.asfortranarray(np.tril(gram)), ridge, block=64)
     np.testing.assert_allclose(inverse, wanted, atol=1e-5 * np.abs(wanted).max())
 
 
-def test_what_rounding_leaves_without_an_inverse_is_refused(monkeypatch):
-    monkeypatch.setattr(closed_form, "_SMALLEST", 0.0)
+def test_a_regularisation_that_rounding_swallows_is_refused():
     with pytest.raises(ParameterError, match="regularisation 1e-30 is too small"):
-        closed_form._inverse(np.asfortranarray(np.ones((40, 40))), 1e-30)
+        closed_form.invert(np.asfortranarray(np.ones((40, 40))), 1e-30)
+
+
+def test_a_matrix_without_a_cholesky_factor_is_refused():
+    """As rounding may leave one: large enough a λ by its size, and still not positive definite."""
+    with pytest.raises(ParameterError, match=r"regularisation 0\.5 is too small"):
+        closed_form.invert(np.asfortranarray(np.diag([1.0, -1.0])), 0.5, block=1)
 
 
 def test_the_own_row_only_shifts_what_was_rated():
@@ -130,7 +132,7 @@ def test_the_own_row_only_shifts_what_was_rated():
     X = stacked(given, 1.0)
     full = X @ regressions(X, 2.0)
     unrated = X[:, :ITEMS] == 0
-    found = ease("ease", given, regularisation=2.0).score(np.arange(USERS))
+    found = solve_ease("ease", given, regularisation=2.0).score(np.arange(USERS))
     np.testing.assert_allclose(found[unrated], full[unrated], atol=1e-4)
 
 
@@ -147,4 +149,4 @@ def test_popularity_breaks_ties_and_nothing_else():
 def test_a_hopeless_regularisation_is_refused(regularisation):
     twins = Inputs(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
     with pytest.raises(ParameterError, match="too small"):
-        ease("ease", twins, regularisation=regularisation)
+        solve_ease("ease", twins, regularisation=regularisation)

@@ -4,9 +4,9 @@ import torch
 
 from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
-from pricdr.models.crossdomain.conet import CoNet, CoNetConfig, _Run
+from pricdr.models.crossdomain.conet import CoNet, CoNetConfig
 from pricdr.testing.contracts import PlaintextContract, Planted
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 SMALL = CoNetConfig(width=16, dropout=0.0, negatives=3)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, weight_decay=1e-2, device="cpu")
@@ -16,7 +16,7 @@ EVERYONE = np.arange(60)
 
 class TestContract(PlaintextContract):
     method = METHOD
-    run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
+    run = staticmethod(lambda p: CoNet(config=SMALL, options=QUICK).training_run(p.domains))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def planted():
 
 def test_the_layers_are_the_printed_ones(planted):
     """One pair written out: both towers over [user; item], and the same H from either to the other."""
-    run = _Run(planted.domains, SMALL, QUICK)
+    run = CoNet(config=SMALL, options=QUICK).training_run(planted.domains)
     p = {name: value.detach().double().numpy() for name, value in run.network.named_parameters()}
     user, item = 3, 7
     rated = planted.source.matrix.indices[planted.source.matrix.indptr[user] : planted.source.matrix.indptr[user + 1]]
@@ -41,7 +41,7 @@ def test_the_layers_are_the_printed_ones(planted):
     b = np.maximum(p["target.third.weight"] @ b + p["target.third.bias"], 0)
     counts = np.bincount(planted.target.matrix.indices, minlength=40) + 0.5
     wanted = p["target.last.weight"] @ b + p["target.last.bias"] + np.log(counts[item] / counts.mean() / 3)
-    assert run.factors().score(np.array([user]))[0, item] == pytest.approx(wanted[0], abs=1e-5)
+    assert run.fitted_model().score(np.array([user]))[0, item] == pytest.approx(wanted[0], abs=1e-5)
 
 
 def test_both_sides_of_an_example_belong_to_one_user(planted):
@@ -49,14 +49,17 @@ def test_both_sides_of_an_example_belong_to_one_user(planted):
     matrix = planted.source.matrix
     others = np.repeat(EVERYONE, np.diff(matrix.indptr)) != 5
     without = DomainPair(planted.source.only(others), planted.target)
-    scores = [_Run(pair, SMALL, QUICK).factors().score(EVERYONE) for pair in (planted.domains, without)]
+    scores = [
+        CoNet(config=SMALL, options=QUICK).training_run(pair).fitted_model().score(EVERYONE)
+        for pair in (planted.domains, without)
+    ]
     changed = np.flatnonzero((scores[0] != scores[1]).any(axis=1))
     assert changed.tolist() == [5]
 
 
 @pytest.mark.parametrize("name", ["cross_first", "cross_second"])
 def test_the_cross_connections_learn_and_matter_at_prediction(planted, name):
-    run = _Run(planted.domains, SMALL, QUICK)
+    run = CoNet(config=SMALL, options=QUICK).training_run(planted.domains)
     run.network.train()
     # of the target's loss alone: the other side's own loss is no proof
     users = torch.arange(48)
@@ -65,15 +68,17 @@ def test_the_cross_connections_learn_and_matter_at_prediction(planted, name):
     run._loss(run.network.target, run.target, users, rated, parts).backward()
     cross = getattr(run.network, name)
     assert cross.grad.abs().sum() > 0
-    before = run.factors().score(EVERYONE)
+    before = run.fitted_model().score(EVERYONE)
     with torch.no_grad():
         cross.zero_()
-    assert np.abs(run.factors().score(EVERYONE) - before).max() > 1e-3
+    assert np.abs(run.fitted_model().score(EVERYONE) - before).max() > 1e-3
 
 
 def test_sparsity_thins_the_cross_connections(planted):
     def total(sparsity):
-        run = _Run(planted.domains, CoNetConfig(width=8, dropout=0.0, sparsity=sparsity), QUICK)
+        run = CoNet(config=CoNetConfig(width=8, dropout=0.0, sparsity=sparsity), options=QUICK).training_run(
+            planted.domains
+        )
         optimizer = torch.optim.Adam(run.network.parameters(), lr=1e-2)
         torch.manual_seed(0)
         for _ in range(30):

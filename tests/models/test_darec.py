@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.crossdomain.darec import DARec, DARecConfig, _Run
+from pricdr.models.crossdomain.darec import DARec, DARecConfig
 from pricdr.testing.contracts import PlaintextContract, Planted, trained
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 SMALL = DARecConfig(hidden=16, width=16, dropout=0.0, entry_dropout=0.2)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
@@ -17,7 +17,7 @@ EVERYONE = np.arange(60)
 
 class TestContract(PlaintextContract):
     method = METHOD
-    run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
+    run = staticmethod(lambda p: DARec(config=SMALL, options=QUICK).training_run(p.domains))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def planted():
 
 
 def trained_with(planted, config, options):
-    return trained(_Run(planted.domains, config, options), planted, options)
+    return trained(DARec(config=config, options=options).training_run(planted.domains), options)
 
 
 @torch.no_grad()
@@ -54,7 +54,7 @@ def test_the_reversal_leaves_the_domain_classifier_guessing():
 
 def test_warm_users_are_scored_from_their_target_row_and_cold_ones_from_their_source_row(planted):
     run = trained_with(planted, SMALL, QUICK)
-    scores = run.factors().score(EVERYONE)
+    scores = run.fitted_model().score(EVERYONE)
     network, users = run.network, torch.arange(60)
     with torch.no_grad():
         from_a, from_b = (
@@ -67,7 +67,7 @@ def test_warm_users_are_scored_from_their_target_row_and_cold_ones_from_their_so
 
 def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
     """A cold user's empty target row is no row of zeros: nothing that only the target reads learns from it."""
-    run = _Run(planted.domains, SMALL, QUICK)
+    run = DARec(config=SMALL, options=QUICK).training_run(planted.domains)
     run.step(torch.arange(48, 60)).backward()
     for name, parameter in run.network.target.named_parameters():
         assert parameter.grad.abs().sum() == 0, name

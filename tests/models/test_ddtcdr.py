@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.crossdomain.ddtcdr import DDTCDR, DDTCDRConfig, _Run
+from pricdr.models.crossdomain.ddtcdr import DDTCDR, DDTCDRConfig
 from pricdr.testing.contracts import PlaintextContract, Planted, trained
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 SMALL = DDTCDRConfig(width=8, hidden=16, dropout=0.0, entry_dropout=0.2, negatives=3, hide=0.3)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
@@ -17,7 +17,7 @@ EVERYONE = np.arange(60)
 
 class TestContract(PlaintextContract):
     method = METHOD
-    run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
+    run = staticmethod(lambda p: DDTCDR(config=SMALL, options=QUICK).training_run(p.domains))
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +26,13 @@ def planted():
 
 
 def trained_with(planted, **changed):
-    return trained(_Run(planted.domains, replace(SMALL, **changed), QUICK), planted, QUICK)
+    return trained(DDTCDR(config=replace(SMALL, **changed), options=QUICK).training_run(planted.domains), QUICK)
 
 
 def test_the_map_is_learnt_and_stays_orthogonal(planted):
     before, after = (
-        run.network.rotation().detach() for run in (_Run(planted.domains, SMALL, QUICK), trained_with(planted))
+        run.network.rotation().detach()
+        for run in (DDTCDR(config=SMALL, options=QUICK).training_run(planted.domains), trained_with(planted))
     )
     assert (after - before).abs().max() > 0.1
     assert (after @ after.T - torch.eye(8)).abs().max() < 1e-5
@@ -40,16 +41,16 @@ def test_the_map_is_learnt_and_stays_orthogonal(planted):
 @pytest.mark.parametrize("hide", [0.0, 0.3])
 def test_the_gradient_goes_through_the_map(planted, hide):
     """Through the other network's share of the loss too, which the public code cuts off."""
-    run = _Run(planted.domains, replace(SMALL, hide=hide), QUICK)
+    run = DDTCDR(config=replace(SMALL, hide=hide), options=QUICK).training_run(planted.domains)
     run.step(torch.arange(60)).backward()
     assert run.network.skew.grad.abs().max() > 1e-6
 
 
 def test_the_score_is_the_printed_mixture(planted):
     """(1 − α) B(u, i) + α A(Xᵀ u, i), both networks written out; a cold user's u is X times its source vector."""
-    run = _Run(planted.domains, replace(SMALL, share=0.3), QUICK)
+    run = DDTCDR(config=replace(SMALL, share=0.3), options=QUICK).training_run(planted.domains)
     run.network.eval()
-    scores = run.factors().score(EVERYONE)
+    scores = run.fitted_model().score(EVERYONE)
     network, log_odds = run.network, run.target.log_odds
     with torch.no_grad():
         rotation = network.rotation()
@@ -68,9 +69,9 @@ def test_the_score_is_the_printed_mixture(planted):
 
 
 def test_dropout_is_off_at_prediction(planted):
-    run = _Run(planted.domains, replace(SMALL, dropout=0.5), QUICK)
+    run = DDTCDR(config=replace(SMALL, dropout=0.5), options=QUICK).training_run(planted.domains)
     run.network.eval()
-    assert np.array_equal(run.factors().score(EVERYONE), run.factors().score(EVERYONE))
+    assert np.array_equal(run.fitted_model().score(EVERYONE), run.fitted_model().score(EVERYONE))
 
 
 @pytest.mark.parametrize(

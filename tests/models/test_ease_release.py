@@ -6,10 +6,10 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import Basis
-from pricdr.models.linear.ease import EASE, EASEConfig
-from pricdr.models.linear.ease_release import EASERelease, EASEReleaseConfig
+from pricdr.models.linear.ease import EASE, EASEConfig, EASERelease, EASEReleaseConfig
 from pricdr.models.linear.popularity import Popularity
-from pricdr.testing.contracts import Planted, RecommenderContract, Rows
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.testing.releases import release_with_rows
 
 METHOD = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=1.0))
 
@@ -43,7 +43,7 @@ def test_it_is_the_printed_closed_form_on_target_and_centred_scaled_release(plan
     X = np.hstack([planted.target.matrix.toarray(), 2.0 * rows])
     P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
     B = np.eye(X.shape[1]) - P / np.diag(P)
-    moved = Rows((scale * planted.release.matrix + shift).astype(np.float32), planted.release.users)
+    moved = release_with_rows((scale * planted.release.matrix + shift).astype(np.float32), planted.release.users)
     method = EASERelease(config=EASEReleaseConfig(regularisation=5.0, weight=2.0))
     model = method.fit(planted.target, moved)
     np.testing.assert_allclose(model.score(np.arange(60)) + X[:, :40], (X @ B)[:, :40], atol=1e-4)
@@ -59,7 +59,7 @@ def test_users_of_the_release_alone_are_served_from_it(planted):
 
 def test_a_worthless_release_leaves_ease_on_the_target(planted):
     order = np.random.default_rng(3).permutation(60)
-    model = METHOD.fit(planted.target, Rows(planted.release.matrix[order], planted.release.users))
+    model = METHOD.fit(planted.target, release_with_rows(planted.release.matrix[order], planted.release.users))
     alone = EASE(config=EASEConfig(regularisation=5.0)).fit(planted.target)
     np.testing.assert_array_equal(model.score(np.arange(60)), alone.score(np.arange(60)))
     assert not model.in_release.any()
@@ -71,7 +71,7 @@ def test_cold_users_get_what_is_popular_where_their_rows_mislead(planted, side):
     spoilt = planted.release.matrix.copy()
     spoilt[48:] = -spoilt[48:]
     target = planted.target if side == "dense" else planted.target.select(items=planted.target.items[:30])
-    release = Rows(spoilt, planted.release.users)
+    release = release_with_rows(spoilt, planted.release.users)
     good = planted.validation.negatives[:, :10] < 30
     assert side == "dense" or good.all()
     held_out = HeldOut(planted.validation.users, planted.validation.items, planted.validation.negatives[:, :10])
@@ -87,7 +87,7 @@ def test_cold_users_get_what_is_popular_where_their_rows_mislead(planted, side):
 
 def test_a_release_over_other_users_is_refused(planted):
     with pytest.raises(InputError, match="another user list"):
-        METHOD.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
+        METHOD.fit(planted.target, release_with_rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
 
 
 @pytest.mark.parametrize("name", ["regularisation", "weight"])

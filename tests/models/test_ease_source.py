@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
 
-from pricdr.data.domains import DomainPair
 from pricdr.errors import ParameterError
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import Basis
-from pricdr.models.linear.ease import EASE, EASEConfig
-from pricdr.models.linear.ease_source import EASESource, EASESourceConfig
+from pricdr.models.linear.ease import EASE, EASEConfig, EASESource, EASESourceConfig
 from pricdr.models.linear.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
@@ -15,7 +13,7 @@ METHOD = EASESource(config=EASESourceConfig(regularisation=5.0, weight=0.5))
 
 
 class TestContract(RecommenderContract):
-    fit = staticmethod(lambda p: METHOD.fit_plaintext(p.domains))
+    fit = staticmethod(lambda p: METHOD.fit_plaintext(p.target, p.source))
     serves_cold_users = True
 
 
@@ -32,19 +30,23 @@ def ndcg(model, planted, cold):
 @pytest.mark.parametrize("cold", [False, True])
 def test_it_beats_popularity_by_far(planted, cold):
     popular = Popularity().fit(planted.target)
-    assert ndcg(METHOD.fit_plaintext(planted.domains), planted, cold) > ndcg(popular, planted, cold) + 0.3
+    assert (
+        ndcg(METHOD.fit_plaintext(planted.target, planted.source), planted, cold) > ndcg(popular, planted, cold) + 0.3
+    )
 
 
 def test_it_is_the_printed_closed_form_on_both_domains_side_by_side(planted):
     X = np.hstack([planted.target.matrix.toarray(), 0.5 * planted.source.matrix.toarray()])
     P = np.linalg.inv(X.T @ X + 5.0 * np.eye(X.shape[1]))
     B = np.eye(X.shape[1]) - P / np.diag(P)
-    model = METHOD.fit_plaintext(planted.domains)
+    model = METHOD.fit_plaintext(planted.target, planted.source)
     np.testing.assert_allclose(model.score(np.arange(60)) + X[:, :40], (X @ B)[:, :40], atol=1e-4)
 
 
 def test_a_source_that_weighs_nothing_leaves_ease(planted):
-    light = EASESource(config=EASESourceConfig(regularisation=5.0, weight=1e-6)).fit_plaintext(planted.domains)
+    light = EASESource(config=EASESourceConfig(regularisation=5.0, weight=1e-6)).fit_plaintext(
+        planted.target, planted.source
+    )
     alone = EASE(config=EASEConfig(regularisation=5.0)).fit(planted.target)
     np.testing.assert_allclose(light.score(np.arange(60)), alone.score(np.arange(60)), atol=1e-4)
 
@@ -52,8 +54,7 @@ def test_a_source_that_weighs_nothing_leaves_ease(planted):
 def test_it_says_what_a_recommendation_rests_on(planted):
     """User 0 has a history only, user 50 a source row only, user 51 nothing."""
     coo = planted.source.matrix.tocoo()
-    pair = DomainPair(planted.source.only(~np.isin(coo.row, [0, 51])), planted.target)
-    model = METHOD.fit_plaintext(pair)
+    model = METHOD.fit_plaintext(planted.target, planted.source.only(~np.isin(coo.row, [0, 51])))
     users = [planted.target.users[at] for at in (0, 1, 50, 51)]
     found = [model.recommend([user], k=5) for user in users]
     assert [r[0].basis for r in found] == [Basis.HISTORY, Basis.BOTH, Basis.RELEASE, Basis.POPULARITY]

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.crossdomain.etl import ETL, ETLConfig, _Run
+from pricdr.models.crossdomain.etl import ETL, ETLConfig
 from pricdr.testing.contracts import PlaintextContract, Planted, trained
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 SMALL = ETLConfig(width=16, entry_dropout=0.2, dropout=0.5, source=1.0)
 QUICK = TrainingOptions(epochs=40, patience=40, batch=16, learning_rate=1e-2, device="cpu")
@@ -17,7 +17,7 @@ EVERYONE = np.arange(60)
 
 class TestContract(PlaintextContract):
     method = METHOD
-    run = staticmethod(lambda p: _Run(p.domains, SMALL, QUICK))
+    run = staticmethod(lambda p: ETL(config=SMALL, options=QUICK).training_run(p.domains))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def planted():
 
 
 def trained_with(planted, **changed):
-    return trained(_Run(planted.domains, replace(SMALL, **changed), QUICK), planted, QUICK)
+    return trained(ETL(config=replace(SMALL, **changed), options=QUICK).training_run(planted.domains), QUICK)
 
 
 @torch.no_grad()
@@ -42,13 +42,13 @@ def astray(run):
 def test_the_transform_leads_there_and_back(planted):
     run = trained_with(planted)
     assert astray(run) < 0.15
-    assert astray(_Run(planted.domains, SMALL, QUICK)) > 0.5
+    assert astray(ETL(config=SMALL, options=QUICK).training_run(planted.domains)) > 0.5
     assert astray(trained_with(planted, equivalence=0.0)) > 0.5
 
 
 def test_the_discriminators_and_the_encoders_pull_against_each_other(planted):
     """Down the same gradient the discriminator gets better and the encoder makes it worse."""
-    run = _Run(planted.domains, SMALL, QUICK)
+    run = ETL(config=SMALL, options=QUICK).training_run(planted.domains)
     run.network.eval()
     users, side = torch.arange(48), run.network.target
 
@@ -69,7 +69,7 @@ def test_the_discriminators_and_the_encoders_pull_against_each_other(planted):
 
 def test_warm_users_are_reconstructed_and_cold_ones_transformed(planted):
     run = trained_with(planted)
-    scores = run.factors().score(EVERYONE)
+    scores = run.fitted_model().score(EVERYONE)
     network, users = run.network, torch.arange(60)
     with torch.no_grad():
         code_a = torch.relu(network.features(network.source, run.source.batch(users), users))
@@ -80,7 +80,7 @@ def test_warm_users_are_reconstructed_and_cold_ones_transformed(planted):
 
 def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
     """A cold user's empty target row is no row of zeros: nothing that only the target reads learns from it."""
-    run = _Run(planted.domains, SMALL, QUICK)
+    run = ETL(config=SMALL, options=QUICK).training_run(planted.domains)
     run.step(torch.arange(48, 60)).backward()
     side = run.network.target
     for parameter in (*side.encoder.parameters(), *side.hidden.parameters(), *side.last.parameters()):
@@ -90,7 +90,7 @@ def test_a_domain_without_ratings_of_a_user_teaches_nothing(planted):
 
 def test_the_weight_is_on_what_is_restored_of_the_source(planted):
     """At 0 its decoder learns nothing, its encoder still does: it leads to the target."""
-    run = _Run(planted.domains, replace(SMALL, source=0.0), QUICK)
+    run = ETL(config=replace(SMALL, source=0.0), options=QUICK).training_run(planted.domains)
     run.step(torch.arange(48)).backward()
     side = run.network.source
     assert side.last.weight.grad.abs().sum() == 0

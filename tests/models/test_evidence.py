@@ -6,7 +6,8 @@ import pytest
 from pricdr.data.ratings import Ratings
 from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE, has_evidence, p_value
 from pricdr.models.inputs import Inputs
-from pricdr.testing.contracts import Planted, Rows
+from pricdr.testing.contracts import Planted
+from pricdr.testing.releases import release_with_rows
 
 USERS, ITEMS, TASTES = 200, 80, 3
 
@@ -28,7 +29,7 @@ def target(tastes):
 
 
 def inputs(target, matrix):
-    return Inputs.of(target, Rows(matrix.astype(np.float32), target.users))
+    return Inputs.of(target, release_with_rows(matrix.astype(np.float32), target.users))
 
 
 def released(tastes, rng, *, noise, dim=6):
@@ -82,9 +83,9 @@ def test_rows_without_content_are_no_evidence(target):
 def test_too_few_users_are_no_evidence():
     """Three users have six pairings: none can be rare."""
     planted = Planted.pair()
-    few = Rows(planted.release.matrix[:3], planted.release.users[:3])
+    few = release_with_rows(planted.release.matrix[:3], planted.release.users[:3])
     assert not has_evidence(Inputs.of(planted.target, few))
-    nobody = Rows(planted.release.matrix[48:], planted.release.users[48:])
+    nobody = release_with_rows(planted.release.matrix[48:], planted.release.users[48:])
     assert p_value(Inputs.of(planted.target, nobody)) == 1
 
 

@@ -10,19 +10,17 @@ from safetensors.numpy import load_file
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError
-from pricdr.model_files import About, export_model, load_model, save_model
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
 from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
-from pricdr.models.linear.ease import EASE
-from pricdr.models.linear.ease_release import EASERelease
-from pricdr.models.linear.ease_source import EASESource
+from pricdr.models.fitted import FittedModel
+from pricdr.models.linear.ease import EASE, EASERelease, EASESource
 from pricdr.models.linear.itemknn import ItemKNN
 from pricdr.models.linear.popularity import Popularity
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.dmf import DMF
 from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.testing.contracts import Planted
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
 PLANTED = Planted.pair()
@@ -37,32 +35,30 @@ SERVING = {
 RATINGS_THEMSELVES = {
     "itemknn": lambda: ItemKNN().fit(PLANTED.target),
     "ease": lambda: EASE().fit(PLANTED.target),
-    "ease-source": lambda: EASESource().fit_plaintext(PLANTED.domains),
+    "ease-source": lambda: EASESource().fit_plaintext(PLANTED.target, PLANTED.source),
     "ease-release": lambda: EASERelease().fit(PLANTED.target, PLANTED.release),
 }
 
 
 def exported(folder, model):
-    folder.mkdir()
-    export_model(folder, model, About(model.method, {}, "fingerprint", None))
-    return load_model(folder)
+    return FittedModel.load(model.without_histories().save(folder))
 
 
 @pytest.mark.parametrize("name", SERVING)
 def test_an_export_with_histories_handed_in_recommends_as_the_full_model(tmp_path, name):
     full = SERVING[name]()
-    served, about = exported(tmp_path / "export", full)
+    served = exported(tmp_path / "export", full)
     everyone = [*full.users, "never heard of"]
     assert served.recommend(everyone, k=7, seen=PLANTED.target) == full.recommend(everyone, k=7)
     assert [served.basis(at) for at in range(len(full.users))] == [full.basis(at) for at in range(len(full.users))]
-    assert about.trained_on is None
-    again, _ = exported(tmp_path / "again", served)
+    assert served.origin.trained_on is None
+    again = exported(tmp_path / "again", served)
     assert again.recommend(everyone, k=7, seen=PLANTED.target) == full.recommend(everyone, k=7)
 
 
 def test_without_histories_rated_items_come_back(tmp_path):
     full = SERVING["dmf"]()
-    served, _ = exported(tmp_path / "export", full)
+    served = exported(tmp_path / "export", full)
     items = len(full.items)
     assert len(served.recommend(full.users[:1], k=items)) == items > len(full.recommend(full.users[:1], k=items))
 
@@ -132,6 +128,5 @@ def test_models_that_score_by_the_ratings_are_not_exported(tmp_path, name):
 def test_the_full_folder_does_hold_every_rating(tmp_path):
     """What the documentation warns of."""
     model = SERVING["dmf"]()
-    save_model(tmp_path, model, About("dmf", {}, "fingerprint", None))
-    loaded, _ = load_model(tmp_path)
+    loaded = FittedModel.load(model.save(tmp_path / "model"))
     assert (loaded.seen != PLANTED.target.matrix).nnz == 0

@@ -3,7 +3,6 @@
 import json
 import os
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -12,16 +11,16 @@ from safetensors.numpy import load_file, save_file
 
 from pricdr.data.csr import checked_csr
 from pricdr.errors import InputError
-from pricdr.model_files import About, load_model, save_model
+from pricdr.models.chosen import NOTHING_CHOSEN
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
 from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models.folder import read_model, write_model
 from pricdr.models.linear.ease import EASE
 from pricdr.models.linear.itemknn import ItemKNN
 from pricdr.testing.contracts import Planted
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
-ABOUT = About("itemknn", {}, "fingerprint", None)
 FAR = 2**62
 
 
@@ -42,7 +41,7 @@ def folder(fitted, tmp_path):
     """Write a model, with its arrays changed."""
 
     def write(name="itemknn", change=lambda arrays: None):
-        save_model(tmp_path, fitted[name], replace(ABOUT, method=name))
+        write_model(tmp_path, fitted[name])
         arrays = load_file(tmp_path / "model.safetensors")
         change(arrays)
         save_file({key: np.ascontiguousarray(value) for key, value in arrays.items()}, tmp_path / "model.safetensors")
@@ -55,7 +54,7 @@ def refuses(folder, *says):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(InputError) as raised:
-            load_model(folder)
+            read_model(folder)
     message = str(raised.value)
     assert str(folder) in message
     assert message.isprintable()
@@ -189,7 +188,7 @@ def test_large_numbers_that_pass_give_numbers(folder, kind):
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model, _ = load_model(where)
+        model = read_model(where)
         assert np.isfinite(model.score(np.arange(len(model.users)))).all()
         assert all(np.isfinite(found.score) for found in model.recommend(model.users[:3]))
 
@@ -234,6 +233,7 @@ def test_a_file_that_is_none_is_refused(folder, spoil, name):
     refuses(where)
 
 
+CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "not_chosen": ""}
 JSON = {
     "an extra key": {"note": "trust me"},
     "a nested method": {"method": {"a": {"b": 1}}},
@@ -254,7 +254,17 @@ JSON = {
     "version 10^400": {"schema_version": 10**400},
     "version true": {"schema_version": True},
     "version 1.0": {"schema_version": 1.0},
-    "version 3": {"schema_version": 3},
+    "version 4": {"schema_version": 4},
+    "a part trained for -1 epochs": {"chosen": {**CHOSEN, "epochs": {"training": -1}}},
+    "a part trained for 10^9 epochs": {"chosen": {**CHOSEN, "epochs": {"training": 10**9}}},
+    "half an epoch": {"chosen": {**CHOSEN, "epochs": {"training": 0.5}}},
+    "trust above 1": {"chosen": {**CHOSEN, "trust": [0.0, 1.5]}},
+    "trust of one kind of users": {"chosen": {**CHOSEN, "trust": [0.0]}},
+    "trust that is no number": {"chosen": {**CHOSEN, "trust": [0.0, "all"]}},
+    "a chosen setting that is no number": {"chosen": {**CHOSEN, "settings": {"scale": float("inf")}}},
+    "a very long reason": {"chosen": {**CHOSEN, "not_chosen": "x" * 5000}},
+    "something else that was chosen": {"chosen": {**CHOSEN, "more": 1}},
+    "nothing about what was chosen": {"chosen": {}},
     "no version": {"schema_version": None},
 }
 
@@ -331,9 +341,11 @@ def test_folders_of_schema_version_1_are_read(folder, fitted):
     where = folder("itemknn", backwards)
     content = json.loads((where / "model.json").read_text())
     content.pop("release_signed_by")
+    content.pop("chosen")
     (where / "model.json").write_text(json.dumps(content | {"schema_version": 1}))
-    model, about = load_model(where)
-    assert about.schema_version == 1
+    model = read_model(where)
+    assert model.origin.release_signed_by is None
+    assert model.chosen == NOTHING_CHOSEN
     everyone = np.arange(len(model.users))
     np.testing.assert_allclose(model.score(everyone), fitted["itemknn"].score(everyone), rtol=1e-5, atol=1e-7)
     (where / "model.json").write_text(json.dumps(content | {"schema_version": 2}))

@@ -3,8 +3,7 @@ import pytest
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
-from pricdr.models.linear import itemknn
-from pricdr.models.linear.itemknn import ItemKNN, ItemKNNConfig
+from pricdr.models.linear.itemknn import ItemKNN, ItemKNNConfig, similarities
 from pricdr.models.linear.popularity import Popularity
 from pricdr.testing.contracts import Planted, RecommenderContract
 
@@ -41,11 +40,11 @@ def brute_force(ratings, neighbours, shrinkage):
 
 @pytest.mark.parametrize("cells", [1, 100, 1 << 22], ids=["item by item", "three items at once", "one block"])
 @pytest.mark.parametrize(("neighbours", "shrinkage"), [(1, 0.0), (4, 5.0), (1000, 20.0)])
-def test_it_is_the_brute_force_version(monkeypatch, cells, neighbours, shrinkage):
-    monkeypatch.setattr(itemknn, "_CELLS", cells)
-    ratings = some_ratings()
-    model = ItemKNN(config=ItemKNNConfig(neighbours=neighbours, shrinkage=shrinkage)).fit(ratings)
+def test_it_is_the_brute_force_version(cells, neighbours, shrinkage):
+    ratings, config = some_ratings(), ItemKNNConfig(neighbours=neighbours, shrinkage=shrinkage)
+    model = ItemKNN(config=config).fit(ratings)
     similar = brute_force(ratings, neighbours, shrinkage)
+    np.testing.assert_allclose(similarities(ratings.matrix, config, cells=cells).toarray(), similar, atol=1e-6)
     np.testing.assert_allclose(model.item_vectors.toarray(), similar, atol=1e-6)
     wanted = (ratings.matrix.toarray() != 0) @ similar.T
     np.testing.assert_allclose(model.score(np.arange(50)), wanted, atol=1e-5)

@@ -6,30 +6,34 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
-from pricdr.models.fitted import Basis, Factors
-from pricdr.models.inputs import Inputs
+from pricdr.experiments.networks import SharedNetworks
+from pricdr.models import SourceStageConfig, TargetStageConfig
+from pricdr.models.chosen import Trust
+from pricdr.models.fitted import Basis, FittedModel
+from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.linear.popularity import Popularity
-from pricdr.models.pricdr._networks import AutoEncoder, TwoTowers
-from pricdr.models.pricdr._source_stage import NARROW, SourceConfig, SourceRun
-from pricdr.models.pricdr._target_stage import HistoryConfig, HistoryRun
 from pricdr.models.pricdr.dmf import DMF
 from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.models.pricdr.paper import PaperCDR, PaperConfig
-from pricdr.models.pricdr.paper import _Run as PaperRun
 from pricdr.models.pricdr.symmetric import SymmetricCDR
-from pricdr.testing.contracts import Planted, RecommenderContract, Rows
-from pricdr.training.loop import Choices, Recording, TrainingOptions
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.testing.releases import release_with_rows
+from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG, RunLog
 
-SMALL = SourceConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3)
+SMALL = SourceStageConfig(
+    hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
+)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
 HETERO = HeteroCDR(config=SMALL, options=QUICK)
-TARGET_ONLY = DMF(config=HistoryConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2), options=QUICK)
+TARGET_ONLY = DMF(config=TargetStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2), options=QUICK)
 PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
 
 
 class TestPopularity(RecommenderContract):
     fit = staticmethod(lambda p: Popularity().fit(p.target))
-    uses_history = False
+    serves_warm_users = False
 
 
 class TestTargetOnly(RecommenderContract):
@@ -42,7 +46,7 @@ class TestHetero(RecommenderContract):
 
 
 class TestHeteroOnPlaintext(RecommenderContract):
-    fit = staticmethod(lambda p: HETERO.fit_plaintext(p.domains, validation=p.validation))
+    fit = staticmethod(lambda p: HETERO.fit_plaintext(p.target, p.source, validation=p.validation))
     serves_cold_users = True
 
 
@@ -63,29 +67,32 @@ def planted():
     return Planted.pair()
 
 
-def history(planted, kind=TwoTowers):
-    return HistoryRun(kind, planted.target, SMALL, QUICK)
+SYMMETRIC = SymmetricCDR(config=SMALL, options=QUICK)
+
+
+def source_stage(planted, inputs, method=HETERO):
+    return method.source_stage(method.target_stage(planted.target), inputs)
 
 
 def wide(planted, dim=NARROW + 8):
     """The same release with more numbers per row, none of which says anything new."""
-    return Rows(np.tile(planted.release.matrix, (1, dim // 8)), planted.release.users)
+    return release_with_rows(np.tile(planted.release.matrix, (1, dim // 8)), planted.release.users)
 
 
 RUNS = {
-    "dmf": history,
-    "symmetric": lambda p: history(p, AutoEncoder),
-    "release": lambda p: SourceRun(history(p), Inputs.of(p.target, p.release), SMALL),
-    "wide release": lambda p: SourceRun(history(p), Inputs.of(p.target, wide(p)), SMALL),
-    "plaintext": lambda p: SourceRun(history(p), Inputs.plaintext(p.domains), SMALL),
-    "paper": lambda p: PaperRun(Inputs.of(p.target, p.release), PAPER.config, QUICK),
+    "dmf": lambda p: TARGET_ONLY.training_run(p.target),
+    "symmetric": lambda p: SYMMETRIC.target_stage(p.target),
+    "release": lambda p: source_stage(p, Inputs.of(p.target, p.release)),
+    "wide release": lambda p: source_stage(p, Inputs.of(p.target, wide(p))),
+    "plaintext": lambda p: source_stage(p, Inputs.plaintext(p.domains)),
+    "paper": lambda p: PAPER.training_run(p.target, p.release),
 }
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_gradient_reaches_every_parameter(planted, name):
     run = RUNS[name](planted)
-    network = run.encoder if isinstance(run, SourceRun) else run.network
+    network = run.network
     network.train()
     run.step(torch.arange(40)).backward()
     for name, parameter in network.named_parameters():
@@ -109,7 +116,7 @@ def test_a_target_without_ratings_is_refused(planted):
 
 def test_a_release_over_other_users_is_refused(planted):
     with pytest.raises(InputError, match="another user list"):
-        HETERO.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
+        HETERO.fit(planted.target, release_with_rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
 
 
 def test_users_only_in_the_release_are_served_from_it(planted):
@@ -122,7 +129,7 @@ def test_users_only_in_the_release_are_served_from_it(planted):
 
 
 def test_users_missing_from_the_release_are_served_by_their_history(planted):
-    model = HETERO.fit(planted.target, Rows(planted.release.matrix[10:], planted.release.users[10:]))
+    model = HETERO.fit(planted.target, release_with_rows(planted.release.matrix[10:], planted.release.users[10:]))
     found = model.recommend(list(planted.target.users[:10]), k=5)
     assert {r.basis for r in found} == {Basis.HISTORY}
     assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
@@ -130,20 +137,20 @@ def test_users_missing_from_the_release_are_served_by_their_history(planted):
     assert {r.basis for r in model.recommend(["u12"], k=5)} == {Basis.HISTORY}
 
 
-def test_what_a_recommendation_rests_on_follows_the_gates(planted):
-    run = SourceRun(history(planted), Inputs.of(planted.target, planted.release), SMALL)
-    for gates, expected in (((0.0, 0.0), {"history", "popularity"}), ((0.5, 0.5), {"both", "release"})):
-        model = run.factors("hetero", gates)
+def test_what_a_recommendation_rests_on_follows_the_trust(planted):
+    stage = source_stage(planted, Inputs.of(planted.target, planted.release))
+    for trust, expected in ((Trust(0.0, 0.0), {"history", "popularity"}), (Trust(0.5, 0.5), {"both", "release"})):
+        model = stage.fitted_model("hetero", trust)
         assert {model.basis(at).value for at in range(60)} == expected
 
 
 def test_a_release_of_users_without_history_alone_is_refused_before_training(planted):
-    cold = Rows(planted.release.matrix[48:], planted.release.users[48:])
-    told = []
-    recording = Recording(progress=lambda *what: told.append(what))
+    cold = release_with_rows(planted.release.matrix[48:], planted.release.users[48:])
+    epochs = []
+    log = RunLog(progress=lambda *progress: epochs.append(progress))
     with pytest.raises(InputError, match="no user has both"):
-        HETERO.fit(planted.target, cold, recording=recording)
-    assert not told
+        HETERO.fit(planted.target, cold, log=log)
+    assert not epochs
 
 
 def test_a_good_release_opens_the_gate_for_cold_users(planted):
@@ -153,7 +160,7 @@ def test_a_good_release_opens_the_gate_for_cold_users(planted):
 
 def test_a_worthless_release_leaves_the_target_only_model_number_for_number(planted):
     noise = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
-    model = HETERO.fit(planted.target, Rows(noise, planted.release.users), validation=planted.validation)
+    model = HETERO.fit(planted.target, release_with_rows(noise, planted.release.users), validation=planted.validation)
     alone = DMF(config=SMALL, options=QUICK).fit(planted.target, validation=planted.validation)
     warm = np.flatnonzero(np.diff(planted.target.matrix.indptr))
     assert np.array_equal(model.user_vectors[warm], alone.user_vectors[warm])
@@ -165,18 +172,17 @@ def test_a_worthless_release_leaves_the_target_only_model_number_for_number(plan
 
 def test_shuffled_rows_leave_the_target_only_model_with_or_without_validation(planted):
     order = np.random.default_rng(3).permutation(60)
-    shuffled = Rows(planted.release.matrix[order], planted.release.users)
+    shuffled = release_with_rows(planted.release.matrix[order], planted.release.users)
     for validation in (planted.validation, None):
-        for method in (HETERO, SymmetricCDR(config=SMALL, options=QUICK)):
-            choices = Choices()
-            told = {"validation": validation, "recording": Recording(choices=choices)}
-            assert not method.fit(planted.target, shuffled, **told).in_release.any()
-            assert choices.gates == (None if validation is None else (0.0, 0.0))
+        for method in (HETERO, SYMMETRIC):
+            model = method.fit(planted.target, shuffled, validation=validation)
+            assert not model.in_release.any()
+            assert model.chosen.trust == Trust(0.0, 0.0)
 
 
 def test_the_plaintext_source_needs_no_evidence(planted, monkeypatch):
-    monkeypatch.setattr("pricdr.models.pricdr._source_stage.has_evidence", lambda inputs: False)
-    assert HETERO.fit_plaintext(planted.domains, validation=planted.validation).in_release.any()
+    monkeypatch.setattr("pricdr.models.pricdr._trust.has_evidence", lambda inputs: False)
+    assert HETERO.fit_plaintext(planted.target, planted.source, validation=planted.validation).in_release.any()
     assert not HETERO.fit(planted.target, planted.release, validation=planted.validation).in_release.any()
 
 
@@ -190,11 +196,12 @@ def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(pl
     }
 
     def vectors(release, config):
-        finished = history(planted)
+        method = replace(HETERO, config=config)
+        finished = method.target_stage(planted.target)
         finished.network.eval()
-        run = SourceRun(finished, Inputs.of(planted.target, release), config)
-        run.train(None, Recording())
-        return run.factors("hetero", (1.0, 1.0)).user_vectors
+        stage = method.source_stage(finished, Inputs.of(planted.target, release))
+        stage.train(None, None, NO_LOG)
+        return stage.fitted_model("hetero", Trust(1.0, 1.0)).user_vectors
 
     for name, config in other.items():
         unchanged = np.array_equal(vectors(narrow, config), vectors(narrow, SMALL))
@@ -207,7 +214,7 @@ def test_narrow_releases_have_settings_of_their_own_and_wide_ones_keep_theirs(pl
 def test_one_far_row_does_not_flatten_the_others(planted, far):
     spoilt = planted.release.matrix.copy()
     spoilt[7] = far
-    found = Inputs.of(planted.target, Rows(spoilt, planted.release.users)).source
+    found = Inputs.of(planted.target, release_with_rows(spoilt, planted.release.users)).source
     straight = Inputs.of(planted.target, planted.release).source
     others = np.arange(60) != 7
     lengths = np.linalg.norm(found, axis=1)
@@ -222,19 +229,19 @@ def test_ordinary_rows_are_centred_and_scaled_and_nothing_else(planted):
     rows[:5] *= 8  # five users who rated a lot
     centred = rows - rows.mean(axis=0)
     expected = centred / np.linalg.norm(centred, axis=1).mean()
-    assert np.array_equal(Inputs.of(planted.target, Rows(rows, planted.release.users)).source, expected)
+    assert np.array_equal(Inputs.of(planted.target, release_with_rows(rows, planted.release.users)).source, expected)
 
 
 def test_release_rows_are_lined_up_by_user_whatever_their_order(planted):
     order = np.random.default_rng(2).permutation(60)
     users = tuple(planted.release.users[i] for i in order)
-    shuffled = Inputs.of(planted.target, Rows(planted.release.matrix[order], users))
+    shuffled = Inputs.of(planted.target, release_with_rows(planted.release.matrix[order], users))
     straight = Inputs.of(planted.target, planted.release)
     np.testing.assert_allclose(shuffled.source, straight.source, rtol=1e-5)
     assert shuffled.users == straight.users
 
 
-@pytest.mark.parametrize("dying", ["history", "source"])
+@pytest.mark.parametrize("dying", ["target", "source"])
 def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
     """Stop after four epochs of either part as a kill would, resume, and compare with a run left alone."""
     checkpoint = tmp_path / "run.safetensors"
@@ -249,65 +256,74 @@ def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
 
     straight = HETERO.fit(*arguments, validation=planted.validation)
     with pytest.raises(KilledError):
-        HETERO.fit(*arguments, validation=planted.validation, recording=Recording(checkpoint=checkpoint, progress=die))
+        HETERO.fit(
+            *arguments, validation=planted.validation, log=RunLog(checkpoints=CheckpointFiles(checkpoint), progress=die)
+        )
     assert checkpoint.with_name(f"{checkpoint.name}.{dying}").exists()
-    resumed = HETERO.fit(*arguments, validation=planted.validation, recording=Recording(checkpoint=checkpoint))
+    resumed = HETERO.fit(*arguments, validation=planted.validation, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
     assert np.array_equal(resumed.user_vectors, straight.user_vectors)
     assert np.array_equal(resumed.item_vectors, straight.item_vectors)
 
 
 def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted, tmp_path):
-    told = []
-    recording = Recording(finished=tmp_path, progress=lambda what, done, total, note="": told.append(what))
-    first = HETERO.fit(planted.target, planted.release, validation=planted.validation, recording=recording)
-    assert set(told) == {"history", "source"}
-    told.clear()
-    noise = Rows(planted.release.matrix[::-1].copy(), planted.release.users)
-    HETERO.fit(planted.target, noise, validation=planted.validation, recording=recording)
-    assert set(told) == {"source"}
-    told.clear()
-    again = HETERO.fit(planted.target, planted.release, validation=planted.validation, recording=recording)
-    assert not told
+    parts = []
+    shared = SharedNetworks(tmp_path)
+    log = RunLog(checkpoints=shared, progress=lambda what, done, total, note="": parts.append(what))
+    first = HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
+    assert set(parts) == {"target", "source"}
+    parts.clear()
+    noise = release_with_rows(planted.release.matrix[::-1].copy(), planted.release.users)
+    HETERO.fit(planted.target, noise, validation=planted.validation, log=log)
+    assert set(parts) == {"source"}
+    parts.clear()
+    again = HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
+    assert not parts
+    assert again.chosen == first.chosen  # a finished network tells its epoch
     assert np.array_equal(first.user_vectors, again.user_vectors)
 
 
 def test_a_checkpoint_of_another_run_is_refused(planted, tmp_path):
     checkpoint = tmp_path / "run.safetensors"
-    TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
-    other = DMF(config=HistoryConfig(hidden=20, width=8), options=QUICK)
+    TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    other = DMF(config=TargetStageConfig(hidden=20, width=8), options=QUICK)
     with pytest.raises(InputError, match="another run"):
-        other.fit(planted.target, recording=Recording(checkpoint=checkpoint))
+        other.fit(planted.target, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
     with pytest.raises(InputError, match="another run"):
-        TARGET_ONLY.fit(planted.target, validation=planted.validation, recording=Recording(checkpoint=checkpoint))
+        TARGET_ONLY.fit(
+            planted.target, validation=planted.validation, log=RunLog(checkpoints=CheckpointFiles(checkpoint))
+        )
     fewer = planted.target.only(np.arange(len(planted.target)) > 0)
     with pytest.raises(InputError, match="another run"):
-        TARGET_ONLY.fit(fewer, recording=Recording(checkpoint=checkpoint))
-    checkpoint.unlink()
-    HETERO.fit(planted.target, planted.release, recording=Recording(checkpoint=checkpoint))
-    redrawn = Rows(planted.release.matrix + np.float32(0.1) * planted.release.matrix[::-1], planted.release.users)
+        TARGET_ONLY.fit(fewer, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    for left in tmp_path.iterdir():
+        left.unlink()
+    HETERO.fit(planted.target, planted.release, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    redrawn = release_with_rows(
+        planted.release.matrix + np.float32(0.1) * planted.release.matrix[::-1], planted.release.users
+    )
     with pytest.raises(InputError, match="another run"):
-        HETERO.fit(planted.target, redrawn, recording=Recording(checkpoint=checkpoint))
-    checkpoint.write_bytes(b"junk")
+        HETERO.fit(planted.target, redrawn, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
+    checkpoint.with_name(f"{checkpoint.name}.training").write_bytes(b"junk")
     with pytest.raises(InputError, match="checkpoint"):
-        TARGET_ONLY.fit(planted.target, recording=Recording(checkpoint=checkpoint))
+        TARGET_ONLY.fit(planted.target, log=RunLog(checkpoints=CheckpointFiles(checkpoint)))
 
 
 @pytest.mark.parametrize("name", ["dropout", "entry_dropout", "release_dropout", "narrow_dropout", "plaintext_dropout"])
 @pytest.mark.parametrize("value", [-0.1, 1.0, float("nan")])
 def test_impossible_shares_are_refused(name, value):
     with pytest.raises(ParameterError, match=name):
-        SourceConfig(**{name: value})
+        SourceStageConfig(**{name: value})
 
 
 def test_a_model_of_impossible_arrays_is_refused():
     ratings = Ratings.from_triples(["a"], ["x"])
     good = Popularity().fit(ratings)
     with pytest.raises(InputError, match="do not fit"):
-        Factors("m", ("a", "b"), *_rest(good))
+        FittedModel("m", ("a", "b"), *_rest(good))
     assert repr(replace(good, method="m\x1b[31m\n")).isprintable()
     bad = np.array([np.nan], dtype=np.float32)
     with pytest.raises(InputError, match="finite"):
-        Factors("m", good.users, good.items, good.user_vectors, good.item_vectors, bad, good.seen, good.in_release)
+        FittedModel("m", good.users, good.items, good.user_vectors, good.item_vectors, bad, good.seen, good.in_release)
 
 
 def _rest(model):
@@ -317,6 +333,8 @@ def _rest(model):
 def test_rows_too_large_to_square_are_scaled_like_any_others():
     target = Ratings.from_triples(["a", "b", "c", "d"], ["x", "x", "y", "y"])
     rows = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
-    plain, huge = (Inputs.of(target, Rows(rows * np.float32(scale), target.users)).source for scale in (1.0, 1e25))
+    plain, huge = (
+        Inputs.of(target, release_with_rows(rows * np.float32(scale), target.users)).source for scale in (1.0, 1e25)
+    )
     assert np.isfinite(huge).all()
     np.testing.assert_allclose(huge, plain, rtol=1e-4, atol=1e-5)

@@ -3,10 +3,10 @@ import pytest
 import torch
 
 from pricdr.errors import ParameterError
-from pricdr.models.base import UNRECORDED
-from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig, _Run
+from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
 from pricdr.testing.contracts import Planted, TrainedContract
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG
 
 SMALL = NeuMFConfig(product_width=4, width=8, layers=3, dropout=0.1, negatives=3, regularisation=0.001)
 QUICK = TrainingOptions(epochs=30, patience=30, batch=32, learning_rate=1e-2, weight_decay=1e-3, device="cpu")
@@ -14,10 +14,8 @@ METHOD = NeuMF(config=SMALL, options=QUICK)
 
 
 class TestContract(TrainedContract):
-    fit = staticmethod(
-        lambda p, recording=UNRECORDED: METHOD.fit(p.target, validation=p.validation, recording=recording)
-    )
-    run = staticmethod(lambda p: _Run(p.target, SMALL, QUICK))
+    fit = staticmethod(lambda p, log=NO_LOG: METHOD.fit(p.target, validation=p.validation, log=log))
+    run = staticmethod(lambda p: NeuMF(config=SMALL, options=QUICK).training_run(p.target))
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +28,18 @@ def arrays(run):
 
 
 def test_without_the_networks_output_weights_it_is_gmf(planted):
-    run = _Run(planted.target, SMALL, QUICK)
+    run = NeuMF(config=SMALL, options=QUICK).training_run(planted.target)
     with torch.no_grad():
         run.network.mlp_output.weight.zero_()
         run.network.product_output.uniform_(-2, 2)
     a = arrays(run)
     gmf = (a["product_users"] * a["product_output"]) @ a["product_items"].T + a["mlp_output.bias"]
-    np.testing.assert_allclose(run.factors().score(np.arange(48)), gmf[:48], atol=1e-5)
+    np.testing.assert_allclose(run.fitted_model().score(np.arange(48)), gmf[:48], atol=1e-5)
 
 
 def test_without_gmfs_output_weights_it_is_a_network_over_both_vectors(planted):
     """Written out for one pair, as printed: layers over the concatenation [user; item]."""
-    run = _Run(planted.target, SMALL, QUICK)
+    run = NeuMF(config=SMALL, options=QUICK).training_run(planted.target)
     with torch.no_grad():
         run.network.product_output.zero_()
     a = arrays(run)
@@ -53,19 +51,21 @@ def test_without_gmfs_output_weights_it_is_a_network_over_both_vectors(planted):
         hidden = np.maximum(a[f"hidden.{layer}.weight"] @ hidden + a[f"hidden.{layer}.bias"], 0)
     assert len(hidden) == 4
     wanted = a["mlp_output.weight"][0] @ hidden + a["mlp_output.bias"][0]
-    assert run.factors().score(np.array([3]))[0, 7] == pytest.approx(wanted, abs=1e-6)
+    assert run.fitted_model().score(np.array([3]))[0, 7] == pytest.approx(wanted, abs=1e-6)
 
 
 def test_the_loss_is_cross_entropy_of_the_rated_item_and_the_drawn_ones(planted, monkeypatch):
     config = NeuMFConfig(product_width=4, width=8, dropout=0.0, negatives=2, regularisation=0.0)
-    run = _Run(planted.target, config, QUICK)
+    run = NeuMF(config=config, options=QUICK).training_run(planted.target)
     drawn = torch.tensor([[5, 9]])
-    monkeypatch.setattr(run.pairs.negatives, "draw", lambda users, count: drawn[:, :count])
-    scores = run.factors().score(run.pairs.user_of[:1].numpy())[0].astype(float)
+    monkeypatch.setattr(run.ratings.negatives, "draw", lambda users, count: drawn[:, :count])
+    scores = run.fitted_model().score(run.ratings.user_of[:1].numpy())[0].astype(float)
     chance = 1 / (1 + np.exp(-scores))
-    wanted = -(np.log(chance[run.pairs.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
+    wanted = -(np.log(chance[run.ratings.item_of[0]]) + np.log(1 - chance[5]) + np.log(1 - chance[9])) / 3
     assert run.step(torch.tensor([0])).item() == pytest.approx(wanted, rel=1e-5)
-    lengths = _Run(planted.target, NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), QUICK)
+    lengths = NeuMF(
+        config=NeuMFConfig(product_width=4, width=8, dropout=0.0, regularisation=2.0), options=QUICK
+    ).training_run(planted.target)
     assert lengths.step(torch.tensor([0])).item() > wanted
 
 

@@ -5,7 +5,8 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.models.fitted import Basis
 from pricdr.models.linear.popularity import Popularity
 from pricdr.models.linear.ridge_release import REGULARISATIONS, SCALES, RidgeRelease, RidgeReleaseConfig
-from pricdr.testing.contracts import Planted, RecommenderContract, Rows
+from pricdr.testing.contracts import Planted, RecommenderContract
+from pricdr.testing.releases import release_with_rows
 
 METHOD = RidgeRelease()
 
@@ -46,7 +47,7 @@ def test_no_users_by_items_matrix_is_kept(planted):
 
 
 def test_it_says_that_no_history_was_used(planted):
-    some = Rows(planted.release.matrix[10:], planted.release.users[10:])
+    some = release_with_rows(planted.release.matrix[10:], planted.release.users[10:])
     model = METHOD.fit(planted.target, some)
     assert {model.basis(at) for at in range(10)} == {Basis.POPULARITY}
     assert {model.basis(at) for at in range(10, 60)} == {Basis.RELEASE}
@@ -57,7 +58,9 @@ def test_a_worthless_release_leaves_what_is_popular(planted, rows):
     rng = np.random.default_rng(1)
     matrix = planted.release.matrix
     worthless = rng.standard_normal(matrix.shape).astype(np.float32) if rows == "noise" else rng.permutation(matrix)
-    model = METHOD.fit(planted.target, Rows(worthless, planted.release.users), validation=planted.validation)
+    model = METHOD.fit(
+        planted.target, release_with_rows(worthless, planted.release.users), validation=planted.validation
+    )
     assert {model.basis(at) for at in range(60)} == {Basis.POPULARITY}
     assert ordered(model) == ordered(Popularity().fit(planted.target))
 
@@ -66,7 +69,7 @@ def test_rows_that_mislead_cold_users_leave_what_is_popular(planted):
     """There is evidence for users with history, but validation shows no gain for those without."""
     spoilt = planted.release.matrix.copy()
     spoilt[48:] = -spoilt[48:]
-    model = METHOD.fit(planted.target, Rows(spoilt, planted.release.users), validation=planted.validation)
+    model = METHOD.fit(planted.target, release_with_rows(spoilt, planted.release.users), validation=planted.validation)
     assert ordered(model) == ordered(Popularity().fit(planted.target))
 
 
@@ -79,7 +82,7 @@ def test_users_of_the_release_alone_are_served_from_it(planted):
 
 def test_a_release_over_other_users_is_refused(planted):
     with pytest.raises(InputError, match="another user list"):
-        METHOD.fit(planted.target, Rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
+        METHOD.fit(planted.target, release_with_rows(planted.release.matrix, tuple(f"x{i}" for i in range(60))))
 
 
 def test_what_holds_without_validation_is_among_what_validation_may_choose():

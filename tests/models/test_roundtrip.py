@@ -3,37 +3,39 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.errors import InputError
-from pricdr.model_files import About, load_model, save_model
 from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
-from pricdr.models.linear.ease import EASE
-from pricdr.models.linear.ease_source import EASESource
+from pricdr.models.fitted import FittedModel
+from pricdr.models.linear.ease import EASE, EASESource
 from pricdr.models.linear.itemknn import ItemKNN
 from pricdr.models.linear.ridge_release import RidgeRelease
+from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.testing.contracts import Planted
-from pricdr.training.loop import TrainingOptions
+from pricdr.training.options import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, batch=64, device="cpu")
 DEEP = NeuMF(config=NeuMFConfig(product_width=4, width=8), options=QUICK)
+HETERO = HeteroCDR(options=QUICK)
 SHALLOW = NeuMF(config=NeuMFConfig(product_width=4, width=8, layers=1), options=QUICK)
 KINDS = {
-    "both sparse": (ItemKNN().fit, "target"),
-    "sparse users": (EASE().fit, "target"),
-    "sparse items": (EASESource().fit_plaintext, "domains"),
-    "no history": (lambda release: RidgeRelease().fit(Planted.pair().target, release), "release"),
-    "interaction": (DEEP.fit, "target"),
-    "interaction of one layer": (SHALLOW.fit, "target"),
+    "both sparse": lambda p: ItemKNN().fit(p.target),
+    "sparse users": lambda p: EASE().fit(p.target),
+    "sparse items": lambda p: EASESource().fit_plaintext(p.target, p.source),
+    "no history": lambda p: RidgeRelease().fit(p.target, p.release),
+    "interaction": lambda p: DEEP.fit(p.target),
+    "chosen by validation": lambda p: DEEP.fit(p.target, validation=p.validation),
+    "a trusted release": lambda p: HETERO.fit(p.target, p.release, validation=p.validation),
+    "interaction of one layer": lambda p: SHALLOW.fit(p.target),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_comes_back_as_it_was_saved(tmp_path, kind):
     planted = Planted.pair()
-    fit, what = KINDS[kind]
-    model = fit(getattr(planted, what))
-    about = About(model.method, {"weight": 0.3}, "fingerprint", None, plaintext_source=what == "domains")
-    save_model(tmp_path, model, about)
-    loaded, told = load_model(tmp_path)
-    assert told == about
+    model = KINDS[kind](planted)
+    assert model.save(tmp_path / "model") == tmp_path / "model"
+    loaded = FittedModel.load(tmp_path / "model")
+    assert loaded.origin == model.origin
+    assert loaded.chosen == model.chosen
     assert (loaded.method, loaded.users, loaded.items) == (model.method, model.users, model.items)
     for name in ("user_vectors", "item_vectors"):
         left, right = getattr(loaded, name), getattr(model, name)
@@ -55,10 +57,8 @@ def test_a_model_comes_back_as_it_was_saved(tmp_path, kind):
 @pytest.mark.parametrize("kind", ["both sparse", "interaction"])
 def test_a_damaged_model_is_refused(tmp_path, kind):
     planted = Planted.pair()
-    fit, what = KINDS[kind]
-    model = fit(getattr(planted, what))
-    save_model(tmp_path, model, About(model.method, {}, "fingerprint", None))
-    arrays = tmp_path / "model.safetensors"
+    folder = KINDS[kind](planted).save(tmp_path / "model")
+    arrays = folder / "model.safetensors"
     arrays.write_bytes(arrays.read_bytes()[:-100])
     with pytest.raises(InputError, match="no model that can be read"):
-        load_model(tmp_path)
+        FittedModel.load(folder)

@@ -10,7 +10,8 @@ from torch import nn
 
 from pricdr.errors import InputError
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import TrainingOptions, train
+from pricdr.training.loop import train
+from pricdr.training.options import TrainingOptions
 
 OPTIONS = TrainingOptions(epochs=3, batch=16, device="cpu")
 

@@ -11,9 +11,11 @@ from torch import nn
 
 from pricdr.errors import ParameterError
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import Recording, TrainingError, TrainingOptions, train
-from pricdr.training.losses import alignment, all_items, normalised_cross_entropy
+from pricdr.training.loop import TrainingError, train
+from pricdr.training.losses import alignment, mean_cross_entropy, normalised_cross_entropy
+from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows
+from pricdr.training.run_log import RunLog
 
 CPU = torch.device("cpu")
 
@@ -56,7 +58,7 @@ def test_losses_are_their_formulas():
     labels = torch.tensor([[1.0, 0.0, 1.0]])
     chance = 1 / (1 + np.exp(-scores.numpy()))
     expected = -(labels.numpy() * np.log(chance) + (1 - labels.numpy()) * np.log(1 - chance)).sum()
-    assert float(all_items(scores, labels)) == pytest.approx(expected, rel=1e-5)
+    assert float(mean_cross_entropy(scores, labels)) == pytest.approx(expected, rel=1e-5)
     cosines = torch.tensor([[0.5, 0.9, 1.0]])
     expected = -(np.log(0.5) + np.log(1 - 0.9) + np.log(1 - 1e-6))
     assert float(normalised_cross_entropy(cosines, labels)) == pytest.approx(expected, rel=1e-3)
@@ -78,10 +80,11 @@ FAST = TrainingOptions(
 
 def test_training_finds_the_answer_and_logs_every_epoch(tmp_path):
     network, step, rows = _line()
-    history = train(network, step, rows, FAST, recording=Recording(log=tmp_path / "log.jsonl"))
+    result = train(network, step, rows, FAST, log=RunLog(file=tmp_path / "log.jsonl"))
     assert network.weight.item() == pytest.approx(3, abs=0.01)
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
-    assert [line["epoch"] for line in lines] == list(range(1, len(history) + 1))
+    assert [line["epoch"] for line in lines] == list(range(1, len(result.history) + 1))
+    assert result.best_epoch == len(lines)
     assert lines[0]["loss"] > lines[-1]["loss"]
 
 
@@ -94,15 +97,16 @@ def test_training_stops_early_and_keeps_the_best_weights():
         seen.append(network.weight.item())
         return next(metrics)
 
-    history = train(network, step, rows, FAST, validate=validate)
-    assert len(history) == 7  # the best was the second; five without a better one
+    result = train(network, step, rows, FAST, validate=validate)
+    assert result.best_epoch == 2
+    assert len(result.history) == 7  # the best was the second; five without a better one
     assert network.weight.item() == pytest.approx(seen[1])
 
 
 def test_patience_lasts_a_number_of_steps_however_short_epochs_are():
     network, step, rows = _line()
     slow = replace(FAST, patience=2, patience_steps=40)  # four steps an epoch
-    assert len(train(network, step, rows, slow, validate=lambda: 0.5)) == 1 + 10
+    assert len(train(network, step, rows, slow, validate=lambda: 0.5).history) == 1 + 10
 
 
 def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tmp_path):

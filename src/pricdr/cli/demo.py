@@ -5,9 +5,8 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,11 +17,12 @@ if TYPE_CHECKING:
     from pricdr.data.splits import Split
     from pricdr.data.synthetic import SyntheticConfig
     from pricdr.demo.outcome import Outcome
-    from pricdr.models.fitted import Factors
+    from pricdr.models.base import Method
+    from pricdr.models.fitted import FittedModel
     from pricdr.privacy.strategies import Strategy
     from pricdr.progress import Progress
     from pricdr.release import Release
-    from pricdr.training.loop import Recording
+    from pricdr.training.run_log import RunLog
 
 EPSILON = 4.0
 DELTA = 1e-6
@@ -179,42 +179,45 @@ def split_as_target(folder: Path) -> "Split":
 
 def train_as_target(
     folder: Path, split: "Split", received: "Release", settings: Mapping[str, int | float]
-) -> "dict[str, Factors]":
+) -> "dict[str, FittedModel]":
     """Stage two: three models, of which one sees the release and none the source's ratings."""
     from pricdr._transfer import transfer
     from pricdr.demo.outcome import ALONE, POPULARITY, RELEASE
+    from pricdr.models.folder import write_model
 
     text = "".join(f"{name} = {value}\n" for name, value in settings.items())
     (folder / "settings.toml").write_text(text, encoding="utf-8")
-    told: dict[str, Any] = {"validation": split.validation}
     models = {}
     for name, kind, release in (
         (POPULARITY, "popularity", None),
         (ALONE, "dmf", None),
         (RELEASE, "hetero", received),
     ):
-        method, home = _configured(kind, settings), _home(folder, name)
-        with _recording(name, home) as told["recording"]:
-            models[name] = transfer(split.train, release, method=method, **told)
-        _save(home, models[name], method, split, release=release)
+        home = _home(folder, name)
+        with _run_log(name, home) as log:
+            method = _configured(kind, settings)
+            models[name] = transfer(split.train, release, method=method, validation=split.validation, log=log)
+        write_model(home, models[name])
     return models
 
 
-def train_in_plaintext(folder: Path, split: "Split", settings: Mapping[str, int | float]) -> "dict[str, Factors]":
+def train_in_plaintext(folder: Path, split: "Split", settings: Mapping[str, int | float]) -> "dict[str, FittedModel]":
     """NOT PRIVATE: what there would be to gain if the target could read the source's ratings."""
-    from pricdr._transfer import transfer_plaintext
+    from pricdr._transfer import transfer
     from pricdr.data.reading.readers import read_ratings
     from pricdr.demo.outcome import PLAINTEXT
+    from pricdr.models.folder import write_model
 
     source = read_ratings(folder / "source" / "ratings.parquet").positives()
-    method, home = _configured("hetero", settings), _home(folder / "comparison", PLAINTEXT)
-    with _recording(PLAINTEXT, home) as recording:
-        model = transfer_plaintext(split.train, source, method=method, validation=split.validation, recording=recording)
-    _save(home, model, method, split, plaintext_source=True)
+    home = _home(folder / "comparison", PLAINTEXT)
+    with _run_log(PLAINTEXT, home) as log:
+        method = _configured("hetero", settings)
+        model = transfer(split.train, method=method, plaintext_source=source, validation=split.validation, log=log)
+    write_model(home, model)
     return {PLAINTEXT: model}
 
 
-def measure(models: "Mapping[str, Factors]", split: "Split") -> "Outcome":
+def measure(models: "Mapping[str, FittedModel]", split: "Split") -> "Outcome":
     """Rank every evaluated user's held-out item with every model."""
     from pricdr.demo.outcome import Outcome
     from pricdr.evaluation.metrics import per_user
@@ -261,48 +264,23 @@ def _home(folder: Path, name: str) -> Path:
     return folder / name.replace(" ", "-")
 
 
-def _configured(name: str, settings: Mapping[str, int | float]) -> Any:  # noqa: ANN401 - three kinds of methods
-    from pricdr.models.catalogue import METHODS
+def _configured(name: str, settings: Mapping[str, int | float]) -> "Method":
+    from pricdr.models.catalogue import configure
 
-    if name == "popularity":
-        return METHODS[name].configure({})
-    method = METHODS[name].configure(settings)
-    return replace(method, options=replace(method.options, device="cpu"))
-
-
-def _save(
-    folder: Path,
-    model: "Factors",
-    method: Any,  # noqa: ANN401
-    split: "Split",
-    *,
-    release: "Release | None" = None,
-    plaintext_source: bool = False,
-) -> None:
-    from pricdr.model_files import About, save_model
-
-    about = About(
-        model.method,
-        asdict(method),
-        split.train.fingerprint(),
-        None if release is None else release.sha256(),
-        plaintext_source=plaintext_source,
-        release_signed_by=None if release is None else release.certificate.signed_by,
-    )
-    save_model(folder, model, about)
+    return configure(name, {} if name == "popularity" else {**settings, "device": "cpu"})
 
 
 @contextmanager
-def _recording(name: str, folder: Path) -> Iterator["Recording"]:
+def _run_log(name: str, folder: Path) -> Iterator["RunLog"]:
     """A model's folder with its log; a bar with its name while it trains, and a line when it is done."""
-    from pricdr.training.loop import Recording
+    from pricdr.training.run_log import RunLog
 
     folder.mkdir(parents=True)
     log = folder / "log.jsonl"
     log.touch()
     started = time.perf_counter()
     with progress_bar() as bar:
-        yield Recording(log=log, progress=_named(bar, name))
+        yield RunLog(file=log, progress=_named(bar, name))
     say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
 
 

@@ -66,13 +66,13 @@ def _measure(folder: Path, split: "Split", kinds: list[str], public_key: Path | 
     """Every metric of every evaluated user, under each ranking."""
     from pricdr.evaluation.metrics import per_user
     from pricdr.evaluation.ranking import ranks, sampled_ranks
-    from pricdr.model_files import load_model, require_signed_by
+    from pricdr.models.fitted import FittedModel
 
-    model, about = load_model(folder)
-    require_signed_by(about, folder, public_key)
-    if about.trained_on is None:
+    model = FittedModel.load(folder, public_key=public_key)
+    trained_on = None if model.origin is None else model.origin.trained_on
+    if trained_on is None:
         raise InputError(f"{folder} was exported: it no longer records which split it was trained on")
-    if about.trained_on != split.train.fingerprint():
+    if trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:
         raise InputError(f"{folder} has other users or items than the split")

@@ -1,7 +1,7 @@
 """``pricdr methods``: what can be trained."""
 
-from pricdr.cli.console import say
-from pricdr.models.catalogue import METHODS
+from pricdr.cli.console import say, working
+from pricdr.models.catalogue import METHODS, method_class
 
 
 def methods() -> None:
@@ -9,10 +9,13 @@ def methods() -> None:
 
     Name a method with pricdr train --method. Methods that need the source in plaintext are for comparison.
     """
-    rows = [("method", "private?", "needs", "what it is")]
-    for entry in METHODS.values():
-        private, needs = (" or ".join(words) for words in zip(*((s.private, s.value) for s in entry.sees), strict=True))
-        rows.append((entry.name, private, needs, entry.summary))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:3]
-    for *cells, what in rows:
-        say("  ".join([f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)] + [what]))
+    lines = [("method", "private?", "needs", "what it is")]
+    with working("loading the methods"):  # what a method needs is said by its class, which loads torch
+        for name in METHODS:
+            cls = method_class(name)
+            access = cls.data_access()
+            private = " or ".join(kind.private for kind in access)
+            lines.append((name, private, " or ".join(kind.value for kind in access), cls.summary))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:3]
+    for *cells, summary in lines:
+        say("  ".join([f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)] + [summary]))

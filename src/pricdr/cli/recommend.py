@@ -37,8 +37,8 @@ def recommend(
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
     from pricdr.data.reading.readers import read_ids
-    from pricdr.files import new_folder, require_absent
-    from pricdr.model_files import export_model, load_model, require_signed_by
+    from pricdr.files import require_absent
+    from pricdr.models.fitted import FittedModel
 
     if (out is None) == (export is None):
         raise ParameterError("give either --out or --export")
@@ -51,11 +51,9 @@ def recommend(
     for created in (out, export):
         if created is not None:
             require_absent(created)
-    fitted, about = load_model(model)
-    require_signed_by(about, model, public_key)
+    fitted = FittedModel.load(model, public_key=public_key)
     if export is not None:
-        with new_folder(export) as staging:
-            export_model(staging, fitted, about)
+        fitted.without_histories().save(export)
         say(f"{fitted!r} without its training ratings written to {export}")
         return
     assert out is not None

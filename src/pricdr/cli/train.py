@@ -1,6 +1,6 @@
 """``pricdr train``: the target party's command."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,15 +9,16 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
-from pricdr.cli.unfinished import Unfinished
+from pricdr.cli.resumable import ResumableRun
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
-from pricdr.models.catalogue import METHODS, Sees
+from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import HeldOut
+    from pricdr.models.base import Method
+    from pricdr.models.chosen import Chosen
     from pricdr.release import Release
-    from pricdr.training.loop import Choices
 
 MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
 
@@ -73,82 +74,71 @@ def train(
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
-    from pricdr._transfer import transfer, transfer_plaintext
+    from pricdr._transfer import transfer
     from pricdr.files import new_folder, require_absent
-    from pricdr.model_files import About, save_model
-    from pricdr.models.base import PlaintextMethod
-    from pricdr.training.loop import Choices, Recording
+    from pricdr.models.folder import write_model
+    from pricdr.training.run_log import RunLog
 
-    name = method.value if method else "dmf" if release is None and source is None else "hetero"
+    name = with_preset(method.value if method else "dmf" if release is None and source is None else "hetero", preset)
     _require_inputs(name, release, source)
     _require_file(data, source, threshold)
-    given = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
-    chosen = _configured(name, preset, config, given)
-    if source is not None and not isinstance(chosen, PlaintextMethod):
-        raise ParameterError(f"preset {preset.value} takes a release, not --source")
+    flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
+    configured = _configured(name, config, flags)
     require_absent(out)
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     ratings, validation = _data(data, columns, threshold)
-    plain = None if source is None else _source(source, columns, threshold)
-    choices, unfinished = Choices(), Unfinished(out, f"{name} ({preset.value}) on {_named(ratings, validation)}")
-    told: dict[str, Any] = {"method": chosen, "validation": validation}
-    with unfinished.begun(resume=resume):
+    plaintext = None if source is None else _source(source, columns, threshold)
+    resumable = ResumableRun(out, f"{name} on {_described(ratings, validation)}")
+    with resumable.begun(resume=resume):
         with progress_bar() as progress:
-            log = unfinished.log
-            told["recording"] = Recording(checkpoint=unfinished.checkpoint, log=log, progress=progress, choices=choices)
-            if plain is not None:
-                model = transfer_plaintext(ratings, plain, **told)
-            else:
-                model = transfer(ratings, received, allow_not_private=allow_not_private, **told)
-        used, signed_by = _origin(received, verified=not allow_unverified)
-        about = About(
-            model.method,
-            asdict(chosen),
-            ratings.fingerprint(),
-            used,
-            preset.value,
-            plaintext_source=plain is not None,
-            release_signed_by=signed_by,
-        )
+            model = transfer(
+                ratings,
+                received,
+                method=configured,
+                plaintext_source=plaintext,
+                validation=validation,
+                allow_not_private=allow_not_private,
+                log=RunLog(file=resumable.log, checkpoints=resumable.checkpoints, progress=progress),
+            )
         with new_folder(out) as staging:
-            save_model(staging, model, about)
-            (staging / "log.jsonl").write_bytes(log.read_bytes() if log.exists() else b"")
-    _tell(choices)
+            write_model(staging, model)
+            resumable.copy_log(staging / "log.jsonl")
+    _say_chosen(model.chosen)
     say(f"trained {model!r}", f"to {out}")
 
 
-def _named(ratings: "Ratings", validation: "HeldOut | None") -> str:
-    """What is trained on, so that a training is never resumed on something else."""
+def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
+    """Say what is trained on, so that a training is never resumed on something else."""
     return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
 
 
-def _origin(release: "Release | None", *, verified: bool) -> tuple[str | None, str | None]:
-    """Return the hash of the release and who signed it; nobody, where the signature was not checked."""
-    if release is None:
-        return None, None
-    return release.sha256(), release.certificate.signed_by if verified else None
-
-
-def _tell(choices: "Choices") -> None:
+def _say_chosen(chosen: "Chosen") -> None:
     """Say what validation chose, or why it could not."""
-    if choices.not_made:
-        warn(f"nothing was set aside to choose by, so every epoch was trained: {choices.not_made}")
-    if choices.epochs:
-        say("epochs chosen by validation: " + ", ".join(f"{part} {epoch}" for part, epoch in choices.epochs.items()))
-    if choices.gates is not None:
-        say("the source is trusted by {:.0%} for warm users and {:.0%} for cold ones".format(*choices.gates))
+    if chosen.not_chosen:
+        warn(f"nothing was set aside to choose by, so every epoch was trained: {chosen.not_chosen}")
+    if chosen.epochs:
+        say("epochs chosen by validation: " + ", ".join(f"{part} {epoch}" for part, epoch in chosen.epochs.items()))
+    if chosen.settings:
+        say("chosen by validation: " + ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items()))
+    if chosen.trust is not None:
+        say("the source is trusted by {:.0%} for warm users and {:.0%} for cold ones".format(*chosen.trust))
 
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:
     """Refuse what a method does not take before anything is read."""
+    from pricdr.models.base import DataAccess
+
     if release is not None and source is not None:
         raise ParameterError("give --release or --source, not both")
-    given = Sees.RELEASE if release is not None else Sees.PLAINTEXT if source is not None else Sees.NOTHING
-    sees = METHODS[name].sees
-    if given in sees:
-        return
-    takes = {Sees.NOTHING: "neither --release nor --source", Sees.RELEASE: "--release", Sees.PLAINTEXT: "--source"}
-    raise ParameterError(f"--method {name} takes {' or '.join(takes[kind] for kind in sees)}")
+    given = DataAccess.RELEASE if release else DataAccess.PLAINTEXT if source else DataAccess.TARGET
+    taken = method_class(name).data_access()
+    if given not in taken:
+        flags = {
+            DataAccess.TARGET: "neither --release nor --source",
+            DataAccess.RELEASE: "--release",
+            DataAccess.PLAINTEXT: "--source",
+        }
+        raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in taken)}")
 
 
 def _require_file(data: Path, source: Path | None, threshold: float | None) -> None:
@@ -156,19 +146,19 @@ def _require_file(data: Path, source: Path | None, threshold: float | None) -> N
         raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
 
 
-def _configured(name: str, preset: PresetName, config: Path | None, given: dict[str, Any]) -> Any:  # noqa: ANN401
-    """The preset's settings, replaced by the file's, replaced by what was given on the command line."""
+def _configured(name: str, config: Path | None, flags: dict[str, int | str | bool | None]) -> "Method":
+    """Return the method with its defaults, replaced by the file's settings, replaced by the command line's."""
     from pricdr.data.toml_files import read_toml
 
     settings = {} if config is None else read_toml(config)
     try:
-        method = METHODS[name].configure(settings, preset=preset.value)
+        method = configure(name, settings)
     except ParameterError as error:
         raise ParameterError(f"{config}: {error}" if settings else str(error)) from error
-    flags = {key: value for key, value in given.items() if value is not None}
-    if hasattr(method, "options"):
-        return replace(method, options=replace(method.options, **flags))
-    if "epochs" in flags:
+    given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
+    if method.options is not None:
+        return replace(method, options=replace(method.options, **given))
+    if "epochs" in given:
         raise ParameterError(f"--method {name} is not trained in epochs")
     return method  # a closed form: nothing to seed, no device to choose
 

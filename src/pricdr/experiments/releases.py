@@ -1,37 +1,26 @@
-"""Releases for experiments: the steps, the σ and the law of real ones, with bits that repeat. NOT PRIVATE."""
+"""Releases for experiments: what ``publish`` makes, with bits that repeat. Every one is marked NOT PRIVATE."""
 
-from dataclasses import dataclass, replace
+import hashlib
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from pricdr.data.ratings import Ids, Ratings
+from pricdr._publish import publish
+from pricdr.data.ratings import IntArray, Ratings
 from pricdr.experiments.spec import Guide, ReleaseSpec, Rows
-from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.run import Entries, Run, without_ratings
-from pricdr.privacy.steps import Declared, noiseless, settle
 from pricdr.privacy.strategies import JLT, SJLT, Guided, Spectral, Strategy
 from pricdr.privacy.strategies.dims import auto_dim
 from pricdr.randomness import Simulation
+from pricdr.release.folder import MATRIX, Release
 
 GUIDE_DIM: Final = 8
 """Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
 
 
-@dataclass(frozen=True, eq=False)
-class SimulatedRelease:
-    """Rows as a target would receive them; drawn from a seed, so never private."""
-
-    matrix: npt.NDArray[np.float32]
-    users: Ids
-    sigma: float
-    """Of the noise in it."""
-
-
-def simulate(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> SimulatedRelease:
-    """The release that ``publish`` would make of ``source`` (unit: one rating counted as 1), or a control.
+def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:
+    """Publish ``source`` (unit: one rating counted as 1) with bits that follow from ``seed``, or a control.
 
     Args:
         source: the ratings to release.
@@ -39,25 +28,28 @@ def simulate(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings |
         seed: everything drawn follows from it.
         target: what the other party trains on, of which a guide is a release at the same ε and δ.
     """
-    guarantee = Guarantee(epsilon=spec.epsilon, delta=spec.delta)
-    learns = spec.strategy not in (JLT.name, SJLT.name)
-    noisy = spec.rows in (Rows.PRIVATE, Rows.NOISE) or (learns and spec.rows is Rows.SHUFFLED)
-    if learns and spec.rows is Rows.SHUFFLED:
-        # Before anything is learnt: a guide tells rows apart that were only moved afterwards.
-        given, taken = _cycle(len(source.users), seed)
-        places = np.empty_like(given)
-        places[given] = taken
-        source = replace(source, matrix=source.matrix[places])
-    strategy = _strategy(source, spec, seed, target).resolved(guarantee, source.users)
-    release = _published(source, strategy, guarantee, seed, noisy=noisy, rated=spec.rows is not Rows.NOISE)
+    strategy = _strategy(source, spec, seed, target)
+    noisy = spec.rows in (Rows.PRIVATE, Rows.NOISE) or (strategy.learns and spec.rows is Rows.SHUFFLED)
+    given = source
+    if spec.rows is Rows.NOISE:
+        given = source.only(np.zeros(len(source), dtype=bool))
+    elif spec.rows is Rows.SHUFFLED and strategy.learns:
+        # Before anything is learnt: a guide would recognise rows that were only moved afterwards.
+        to, taken_from = _cycle(len(source.users), seed)
+        places = np.empty_like(to)
+        places[to] = taken_from
+        given = replace(source, matrix=source.matrix[places])
+    release = _publish(given, strategy, spec, seed, noisy=noisy)
     if spec.rows is Rows.SHUFFLED and not strategy.learns:
-        given, taken = _cycle(len(source.users), seed)
-        release.matrix[given] = release.matrix[taken]
+        to, taken_from = _cycle(len(source.users), seed)
+        moved = np.empty_like(release.matrix)
+        moved[to] = release.matrix[taken_from]
+        return replace(release, matrix=moved)
     return release
 
 
-def _cycle(n_users: int, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Who is given whose row: along one cycle through all users, so that nobody keeps one."""
+def _cycle(n_users: int, seed: int) -> tuple[IntArray, IntArray]:
+    """Return who is given whose row: along one cycle through all users, so that nobody keeps their own."""
     order = Simulation(seed).generator("shuffled rows").permutation(n_users)
     return order, np.roll(order, 1)
 
@@ -67,27 +59,32 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
         return JLT(dim=spec.dim)
     if spec.strategy == SJLT.name:
         return SJLT(dim=spec.dim)
-    guarantee = Guarantee(epsilon=spec.epsilon, delta=spec.delta)
-    dim = auto_dim(guarantee) if spec.dim is None else spec.dim
+    dim = auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
     if spec.strategy == Spectral.name:
         return Spectral(dim=dim)
     assert target is not None, "a guide is a release of the other party"
-    # Bits of their own: the two parties share no seed.
-    theirs, own_bits = target.select(users=source.users), 1_000_000 + seed
-    noisy = spec.guide is not Guide.CLEAR
-    release = _published(theirs, Spectral(dim=GUIDE_DIM), guarantee, own_bits, noisy=noisy)
-    return Guided(guide=release, dim=dim, refine=spec.refine)
+    # A seed of its own: the two parties share none.
+    theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
+    guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, guide_seed, noisy=spec.guide is not Guide.CLEAR)
+    return Guided(guide=guide, dim=dim, refine=spec.refine)
 
 
-def _published(
-    ratings: Ratings, strategy: Strategy, guarantee: Guarantee, seed: int, *, noisy: bool, rated: bool = True
-) -> SimulatedRelease:
-    """What :func:`pricdr.publish` computes between the plan and the certificate; the catalogue is declared."""
-    bounds = Bounds()
-    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
-    steps = strategy.steps(declared)
-    settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
-    entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
-    run = Run(settled, Simulation(seed), noisy=noisy)
-    matrix = strategy.publish(entries if rated else without_ratings(entries), run)
-    return SimulatedRelease(matrix, ratings.users, settled[-1].grid.sigma)
+def _guarantee(spec: ReleaseSpec) -> Guarantee:
+    return Guarantee(epsilon=spec.epsilon, delta=spec.delta)
+
+
+def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int, *, noisy: bool) -> Release:
+    """Publish with declared lists of users and items, as two companies would agree on."""
+    release = publish(
+        ratings,
+        _guarantee(spec),
+        strategy=strategy,
+        users=ratings.users,
+        items=ratings.items,
+        insecure_seed=seed,
+        insecure_no_noise=not noisy,
+        allow_not_private_guide=True,
+    )
+    # It is never written, so there is no file to hash: the hash of its numbers identifies it, and needs no polars.
+    numbers = hashlib.sha256(release.matrix.tobytes()).hexdigest()
+    return replace(release, certificate=release.certificate.model_copy(update={"files": {MATRIX: numbers}}))

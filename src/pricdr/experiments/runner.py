@@ -4,22 +4,21 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-from pricdr.data.domains import DomainPair
+from pricdr._transfer import transfer
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
-from pricdr.experiments.releases import simulate
+from pricdr.experiments.networks import SharedNetworks
+from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, append, read
 from pricdr.experiments.spec import Arm, Spec
 from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import Place, spread
-from pricdr.models.base import PlaintextMethod, ReleaseMethod, TargetMethod
-from pricdr.models.catalogue import METHODS
-from pricdr.models.fitted import Factors
+from pricdr.models.catalogue import configure
+from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
-from pricdr.training.loop import Recording
+from pricdr.training.run_log import RunLog
 
 
 def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent) -> list[Result]:
@@ -29,7 +28,7 @@ def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent)
     missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
     done = len(wanted) - len(missing)
     with TemporaryDirectory() as folder:  # arms with the same target network train it once
-        plans = [(spec, arm, seed, Path(folder)) for arm, seed in missing]
+        plans = [(spec, arm, seed, SharedNetworks(Path(folder))) for arm, seed in missing]
         for result in spread(measure, spec.data, place, plans):
             append(results, result)
             known[(result.key, result.seed)] = result
@@ -38,11 +37,11 @@ def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent)
     return [known[(spec.key(arm), seed)] for arm, seed in wanted]
 
 
-def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int, finished: Path | None = None) -> Result:
-    """Train one arm with one seed and score it once on test; ``finished`` as in :class:`Recording`."""
+def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: SharedNetworks | None = None) -> Result:
+    """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
     split = task.split(seed)
-    model, epochs, used = fit(task, split, arm, seed, device, finished)
+    model, epochs, used = fit(task, split, arm, seed, device, networks)
     figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
     if spec.full:
         figures["full"] = _strata(per_user(ranks(model.score, split.test, split.train.matrix)[1]), split)
@@ -61,35 +60,36 @@ def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int, finished: 
 
 
 def fit(
-    task: Task, split: Split, arm: Arm, seed: int, device: str, finished: Path | None = None
-) -> tuple[Factors, int, str]:
-    """The fitted model, how many epochs it took and on what; a cold user's source data is all there is of it."""
-    method = METHODS[arm.method].configure(arm.settings, preset=arm.preset)
-    used = "cpu"
-    if hasattr(method, "options"):
+    task: Task, split: Split, arm: Arm, seed: int, device: str, networks: SharedNetworks | None = None
+) -> tuple[FittedModel, int, str]:
+    """Return the fitted model, how many epochs were run for it, and on what kind of device."""
+    method = configure(arm.method_name, arm.settings)
+    device_used = "cpu"
+    if method.options is not None:
         method = replace(method, options=replace(method.options, seed=seed, device=device))
-        used = method.options.torch_device().type
+        device_used = method.options.torch_device().type if method.options is not None else "cpu"
     epochs = 0
 
     def count(what: str, done: int, total: int, note: str = "") -> None:
         nonlocal epochs
         epochs = max(epochs, done)
 
-    told: dict[str, Any] = {"validation": split.validation, "recording": Recording(progress=count, finished=finished)}
-    if arm.plaintext:
-        assert isinstance(method, PlaintextMethod)
-        model = method.fit_plaintext(DomainPair(task.pair.source, split.train), **told)
-    elif arm.release is not None:
-        assert isinstance(method, ReleaseMethod)
-        release = simulate(task.pair.source, arm.release, seed, target=split.train)
-        model = method.fit(split.train, release, **told)
-    else:
-        assert isinstance(method, TargetMethod)
-        model = method.fit(split.train, **told)
-    return model, epochs, used
+    release = None
+    if arm.release is not None:
+        release = seeded_release(task.pair.source, arm.release, seed, target=split.train)
+    model = transfer(
+        split.train,
+        release,
+        method=method,
+        plaintext_source=task.pair.source if arm.plaintext else None,
+        validation=split.validation,
+        allow_not_private=True,  # bits that repeat protect nobody: an experiment's release says so
+        log=RunLog(progress=count, checkpoints=networks),
+    )
+    return model, epochs, device_used
 
 
-def validation_ndcg(model: Factors, split: Split) -> float:
+def validation_ndcg(model: FittedModel, split: Split) -> float:
     """NDCG@10 on the validation items: what searches choose by."""
     return float(per_user(sampled_ranks(model.score_candidates, split.validation))["NDCG@10"].mean())
 

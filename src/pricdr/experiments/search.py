@@ -8,7 +8,6 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import Place, spread
-from pricdr.models.catalogue import METHODS, Sees
-from pricdr.models.pricdr._source_stage import NARROW
+from pricdr.models.base import DataAccess, SearchSpace
+from pricdr.models.catalogue import method_class
+from pricdr.models.inputs import NARROW
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Simulation
 
@@ -47,15 +47,14 @@ class Trial:
     failure: str = ""
 
 
-def space(method: str, dim: int | None) -> Mapping[str, tuple[Any, ...]]:
+def space(method: str, dim: int | None) -> SearchSpace:
     """Return what a method declares to be worth trying with ``dim`` numbers per release row (a few, where None).
 
     Nothing where it has no settings. Some methods have other settings for narrow releases.
     """
-    module, _, name = METHODS[method].home.partition(":")
-    kind = getattr(import_module(f"pricdr.models.{module}"), name)
-    declared: Mapping[str, tuple[Any, ...]] = getattr(kind, "space", {})
-    return declared if dim is not None and dim > NARROW else getattr(kind, "narrow_space", declared)
+    kind = method_class(method)
+    narrow = dim is None or dim <= NARROW
+    return kind.narrow_space if narrow and kind.narrow_space is not None else kind.space
 
 
 def draws(
@@ -146,11 +145,12 @@ def attempt(
     task: Task, device: str, folder: str, release: ReleaseSpec, method: str, number: int, settings: dict[str, Any]
 ) -> Trial:
     """Train with these settings and look at validation; a diverging trial counts as 0."""
-    sees = METHODS[method].sees
+    access = method_class(method).data_access()
     if release == RELEASE:
         release = replace(release, delta=1 / len(task.pair.users))
-    given = release if Sees.RELEASE in sees else None
-    arm = Arm(name=method, method=method, release=given, plaintext=sees == (Sees.PLAINTEXT,), settings=settings)
+    given = release if DataAccess.RELEASE in access else None
+    plaintext = access == (DataAccess.PLAINTEXT,)
+    arm = Arm(name=method, method=method, release=given, plaintext=plaintext, settings=settings)
     split = task.split(SEED)
     started = time.perf_counter()
     try:

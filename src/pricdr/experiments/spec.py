@@ -21,7 +21,8 @@ from pricdr.errors import (
     require_share,
 )
 from pricdr.experiments.records import build
-from pricdr.models.catalogue import METHODS, Sees
+from pricdr.models.base import DataAccess
+from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 
 MOST_ARMS: Final = 1_000
 MOST_SEEDS: Final = 1_000
@@ -155,10 +156,19 @@ class Arm:
     def __post_init__(self) -> None:
         if self.method not in METHODS:
             raise ParameterError(f"arm {self.name!r}: there is no method {self.method!r}: {', '.join(METHODS)}")
-        given = Sees.RELEASE if self.release else Sees.PLAINTEXT if self.plaintext else Sees.NOTHING
-        if given not in METHODS[self.method].sees or (self.release and self.plaintext):
-            needs = ", or ".join(kind.value for kind in METHODS[self.method].sees)
-            raise ParameterError(f"arm {self.name!r}: method {self.method} needs {needs}")
+        given = DataAccess.RELEASE if self.release else DataAccess.PLAINTEXT if self.plaintext else DataAccess.TARGET
+        try:
+            taken = method_class(self.method_name).data_access()
+        except ParameterError as error:
+            raise ParameterError(f"arm {self.name!r}: {error}") from error
+        if given not in taken or (self.release and self.plaintext):
+            needs = ", or ".join(access.value for access in taken)
+            raise ParameterError(f"arm {self.name!r}: method {self.method_name} needs {needs}")
+
+    @property
+    def method_name(self) -> str:
+        """The method in the catalogue: a preset is one of its own."""
+        return with_preset(self.method, self.preset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +248,7 @@ def read_search(path: Path) -> tuple[DataSpec, Mapping[str, Mapping[str, Any]]]:
                 raise ParameterError(
                     f"[search] has a table of settings for each method, got {shorten({method: settings})}"
                 )
-            METHODS[method].configure(settings)
+            configure(method, settings)
     except PriCDRError as error:
         raise InputError(f"{path}: {error}") from error
     return data, fixed
@@ -257,11 +267,9 @@ def _arm(entry: dict[str, Any], tuned: Mapping[str, Mapping[str, Any]]) -> Arm:
             raise ParameterError(f"arm {arm.name!r}: no settings of {arm.method} were chosen for this data by a search")
         arm = replace(arm, settings={**tuned[arm.method], **arm.settings})
     try:
-        METHODS[arm.method].configure(arm.settings, preset=arm.preset)
+        configure(arm.method_name, arm.settings)
     except ParameterError as error:
         raise ParameterError(f"arm {arm.name!r}: {error}") from error
-    if arm.plaintext and arm.preset != "default":
-        raise ParameterError(f"arm {arm.name!r}: preset {arm.preset} takes a release, not plaintext")
     return arm
 
 

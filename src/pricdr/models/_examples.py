@@ -1,4 +1,4 @@
-"""Ratings as examples beside drawn negatives, one by one or by user."""
+"""Ratings as training examples beside drawn negatives: one rating at a time, or all ratings of a user."""
 
 from functools import cached_property
 from typing import Final
@@ -11,12 +11,12 @@ from pricdr.data.ratings import Ratings
 from pricdr.training.negatives import Negatives
 from pricdr.training.rows import Bags, SparseRows
 
-SILENT: Final = -1e9
-"""A user part that switches every unit of a network over pairs off: what is left is the item bias."""
+MASKED: Final = -1e9
+"""A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""
 
 
-class Pairs:
-    """One domain's ratings one by one, on the device."""
+class RatingExamples:
+    """One domain's ratings, one by one, on the device."""
 
     def __init__(self, ratings: Ratings, device: torch.device) -> None:
         counts = np.diff(ratings.matrix.indptr)
@@ -26,12 +26,12 @@ class Pairs:
         self.negatives = Negatives(ratings.matrix, device)
         self._warm = torch.as_tensor(counts > 0, device=device)
 
-    def filled(self, vectors: Tensor) -> Tensor:
-        """Everyone's vectors; who rated nothing was never trained, and gets what suits everybody."""
+    def with_mean_for_cold(self, vectors: Tensor) -> Tensor:
+        """Return the vectors of all users; those of users without ratings were never trained and become the mean."""
         return torch.where(self._warm[:, None], vectors, vectors[self._warm].mean(dim=0))
 
 
-class Examples:
+class DomainExamples:
     """One domain's ratings by user, on the device."""
 
     def __init__(self, ratings: Ratings, negatives: int, device: torch.device) -> None:
@@ -39,7 +39,7 @@ class Examples:
         self.rows = SparseRows(ratings.matrix, device)
         self.negatives = Negatives(ratings.matrix, device)
         counts = torch.bincount(self.rows.all().columns, minlength=len(ratings.items))
-        # the log-odds of an example being a rating and not a draw, if only its item is known
+        # The log-odds of an example being a rating and not a draw, where only its item is known.
         self.log_odds = torch.log((counts + 0.5) / (counts + 0.5).mean() / negatives)
 
     @cached_property

@@ -1,49 +1,243 @@
-"""What a method is. Three kinds, told apart by what they are allowed to see; a fitted one is always :class:`Factors`.
+"""What a method is: a frozen configuration that can be fitted. Three kinds, told apart by the data they may see.
 
-A method is a frozen dataclass of its configuration (and, where it is trained, its ``TrainingOptions``). It reads no
-files, parses no arguments and owns no epoch loop.
+``fit`` is the call to use: it refuses what must not be used, chooses by items set aside where no validation is given,
+and returns a model that records what was chosen and what it was trained on. A method implements ``_train``, which does
+none of that. It reads no files, parses no arguments and owns no epoch loop.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from enum import Enum
+from typing import ClassVar, Final, TypeAlias
+
+import numpy as np
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut
-from pricdr.models.fitted import Factors
+from pricdr.data.splits import BoolArray, HeldOut, set_aside
+from pricdr.errors import InputError
+from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
+from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.inputs import ReleaseRows
-from pricdr.training.loop import Recording
+from pricdr.release import Release
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG, RunLog
 
-UNRECORDED = Recording()
+SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
+"""The values of each setting that a search tries."""
+Trained: TypeAlias = tuple[FittedModel, Chosen]
+
+_COLD_SHARE: Final = 0.1
+"""Share of users who lose their history while it is chosen how far a source is trusted for cold users."""
 
 
-class TargetMethod(ABC):
-    """Sees the target's ratings and nothing else."""
+class DataAccess(Enum):
+    """What a method is given beside the target's ratings."""
 
-    @abstractmethod
-    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
-        """Fit to the target; ``validation`` picks the epoch, where there are epochs."""
+    TARGET = "target ratings alone"
+    RELEASE = "a release"
+    PLAINTEXT = "the source's ratings"
+
+    @property
+    def private(self) -> str:
+        """Whether a model made from it keeps the source's secrets: one without the source has none to keep."""
+        return {DataAccess.TARGET: "yes", DataAccess.RELEASE: "as the release", DataAccess.PLAINTEXT: "NOT PRIVATE"}[
+            self
+        ]
 
 
-class ReleaseMethod(ABC):
-    """Sees the target's ratings and a release: what it does costs the source no privacy beyond the release."""
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A configuration that can be fitted. Inherit from one of the three kinds below, not from this."""
 
-    @abstractmethod
+    name: ClassVar[str]
+    """What the command line and specs call it."""
+    summary: ClassVar[str]
+    """What it is, in a few words."""
+    space: ClassVar[SearchSpace] = {}
+    """What a search tries; empty where there is nothing to tune."""
+    narrow_space: ClassVar[SearchSpace | None] = None
+    """What a search tries with a narrow release, where that differs."""
+
+    options: TrainingOptions | None = None
+    """How it is trained; None for a method in closed form."""
+
+    @classmethod
+    def data_access(cls) -> tuple[DataAccess, ...]:
+        """Return what the method may see; more than one where it takes either."""
+        kinds = (
+            (TargetMethod, DataAccess.TARGET),
+            (ReleaseMethod, DataAccess.RELEASE),
+            (PlaintextMethod, DataAccess.PLAINTEXT),
+        )
+        return tuple(access for kind, access in kinds if issubclass(cls, kind))
+
+    def settings(self) -> dict[str, dict[str, object]]:
+        """Return every setting, grouped as the method's fields group them."""
+        groups = ((part.name, getattr(self, part.name)) for part in fields(self))
+        return {name: asdict(group) for name, group in groups if group is not None}
+
+
+class TargetMethod(Method):
+    """A method that sees the target's ratings and nothing else."""
+
     def fit(
         self,
         target: Ratings,
-        release: ReleaseRows,
         *,
         validation: HeldOut | None = None,
-        recording: Recording = UNRECORDED,
-    ) -> Factors:
-        """Fit to the target and the rows of a release; users of either are served."""
+        chosen: Chosen | None = None,
+        log: RunLog = NO_LOG,
+    ) -> FittedModel:
+        """Fit to the target's ratings.
 
+        Args:
+            target: what to train on.
+            validation: items to choose the epoch by, none of them in ``target``. Without it, some of the ratings are
+                set aside to choose by, and then everything is trained on.
+            chosen: what an earlier training chose; it is followed, and nothing is set aside.
+            log: where the training reports to.
+        """
 
-class PlaintextMethod(ABC):
-    """NOT PRIVATE: sees the source's ratings as they are. For comparison only."""
+        def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+            return self._train(ratings, validation=validation, chosen=chosen, log=log)
+
+        plan = _Plan(chooses=self.options is not None, seed=_seed(self.options))
+        model, settled = plan.carry_out(train, target, validation, chosen, log)
+        return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint()))
 
     @abstractmethod
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        """Train once; ``validation`` chooses, and without it ``chosen`` is followed as far as it goes."""
+
+
+class ReleaseMethod(Method):
+    """A method that sees the target's ratings and a release, which costs the source no privacy beyond the release."""
+
+    def fit(
+        self,
+        target: Ratings,
+        release: Release,
+        *,
+        validation: HeldOut | None = None,
+        chosen: Chosen | None = None,
+        allow_not_private: bool = False,
+        log: RunLog = NO_LOG,
+    ) -> FittedModel:
+        """Fit to the target's ratings and a release; users of either are served.
+
+        Args:
+            target: what to train on.
+            release: a release of the source's ratings, as :meth:`Release.load` returns it.
+            validation: items to choose the epochs by, and how far the release is trusted; none of them in ``target``.
+                Without it, some of the ratings are set aside to choose by, and then everything is trained on.
+            chosen: what an earlier training chose; it is followed, and nothing is set aside.
+            allow_not_private: use a release that is marked NOT PRIVATE. For experiments: it should never have arrived.
+            log: where the training reports to.
+        """
+        if not release.certificate.private and not allow_not_private:
+            raise InputError(
+                "the release is marked NOT PRIVATE and must not be used (--allow-not-private is for experiments)"
+            )
+        listed = set(release.users)
+        known = np.array([user in listed for user in target.users], dtype=bool)
+
+        def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+            return self._train(ratings, release, validation=validation, chosen=chosen, log=log)
+
+        plan = _Plan(chooses=True, seed=_seed(self.options), known=known)
+        model, settled = plan.carry_out(train, target, validation, chosen, log)
+        # Only a signature that was checked says anything about who made the release.
+        signed_by = release.certificate.signed_by if release.verified else None
+        origin = Origin(self.settings(), target.fingerprint(), release=release.sha256(), release_signed_by=signed_by)
+        return replace(model, chosen=settled, origin=origin)
+
+    @abstractmethod
+    def _train(
+        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        """Train once; ``validation`` chooses, and without it ``chosen`` is followed as far as it goes."""
+
+
+class PlaintextMethod(Method):
+    """NOT PRIVATE: a method that sees the source's ratings as they are. For comparison only."""
+
     def fit_plaintext(
-        self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
-    ) -> Factors:
-        """Fit to both domains in plaintext; ``validation`` is about the target's items."""
+        self,
+        target: Ratings,
+        source: Ratings,
+        *,
+        validation: HeldOut | None = None,
+        chosen: Chosen | None = None,
+        log: RunLog = NO_LOG,
+    ) -> FittedModel:
+        """NOT PRIVATE: fit to both parties' ratings. For experiments, by someone who holds both files.
+
+        Users of either side are served: the target's first, then the source's others.
+
+        Args:
+            target: what to train on.
+            source: the source's ratings.
+            validation: items of the target to choose by; see :meth:`TargetMethod.fit`.
+            chosen: what an earlier training chose; it is followed, and nothing is set aside.
+            log: where the training reports to.
+        """
+        own = set(target.users)
+        if not own & set(source.users):
+            raise InputError(
+                f"none of the source's {len(source.users):,} users is among the target's {len(target.users):,}: "
+                "are these the same people?"
+            )
+        everyone = target.users + tuple(user for user in source.users if user not in own)
+        known_source = source.select(users=everyone)
+
+        def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+            pair = DomainPair(known_source, ratings)
+            return self._train_plaintext(pair, validation=validation, chosen=chosen, log=log)
+
+        known = np.diff(known_source.matrix.indptr) > 0
+        plan = _Plan(chooses=self.options is not None, seed=_seed(self.options), known=known)
+        model, settled = plan.carry_out(train, target.select(users=everyone), validation, chosen, log)
+        origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True)
+        return replace(model, chosen=settled, origin=origin)
+
+    @abstractmethod
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        """Train once; ``validation`` chooses, and without it ``chosen`` is followed as far as it goes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Plan:
+    """Whether something is to be chosen first, and by whom."""
+
+    chooses: bool
+    seed: int
+    known: BoolArray | None = None
+    """Users with data of the source: those who can stand in for cold users. None where there is no source."""
+
+    def carry_out(
+        self,
+        train: Callable[[Ratings, HeldOut | None, Chosen, RunLog], Trained],
+        target: Ratings,
+        validation: HeldOut | None,
+        chosen: Chosen | None,
+        log: RunLog,
+    ) -> Trained:
+        """Train by ``validation``, or by what was chosen; where there is neither, choose first and then train on all.
+
+        Where the ratings are too few to set any aside, every epoch is trained, and the result says why.
+        """
+        if validation is None and chosen is None and self.chooses:
+            cold = 0.0 if self.known is None else _COLD_SHARE
+            try:
+                kept, held_out = set_aside(target, seed=self.seed, cold=cold, among=self.known)
+            except InputError as error:
+                chosen = Chosen(not_chosen=str(error))
+            else:
+                _, chosen = train(kept, held_out, NOTHING_CHOSEN, log.of_stage("choosing"))
+        return train(target, validation, chosen or NOTHING_CHOSEN, log)
+
+
+def _seed(options: TrainingOptions | None) -> int:
+    return 0 if options is None else options.seed

@@ -1,13 +1,15 @@
-"""``Factors``: what every fitted model here comes down to. Vectors for users and items, and a bias for items.
+"""``FittedModel``: what every method returns. Vectors for users and items, and a bias for items.
 
 Vectors may be dense or sparse (an item-kNN's user vector is the user's row of ratings); the methods with a network
 over pairs add an :class:`Interaction`. Training is over when these arrays exist: scoring, recommending and evaluating
 need numpy alone, and torch where there is an interaction.
 """
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +18,7 @@ import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
 from pricdr.errors import InputError, printable, require_count
+from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -54,8 +57,24 @@ class HistorySummary:
     """Which users rated anything in training."""
 
 
+@dataclass(frozen=True)
+class Origin:
+    """What a model was trained with and on."""
+
+    settings: Mapping[str, Mapping[str, object]]
+    """Every setting of its method, by group."""
+    trained_on: str | None
+    """Fingerprint of the training ratings; None in an exported model, where it would confirm a guess at them."""
+    release: str | None = None
+    """SHA-256 of the release's matrix file, where one was used."""
+    release_signed_by: str | None = None
+    """The public key, in base64, whose signature of the release was checked."""
+    plaintext_source: bool = False
+    """NOT PRIVATE: the source's ratings were read as they are."""
+
+
 @dataclass(frozen=True, eq=False)
-class Factors:
+class FittedModel:
     """score(u, i) = ⟨user vector, item vector⟩ + item bias (+ an interaction of the two)."""
 
     method: str
@@ -73,6 +92,10 @@ class Factors:
     """False where a user's scores do not depend on the user's own ratings."""
     summary: HistorySummary | None = None
     """In an exported model, what stands for ``seen``."""
+    chosen: Chosen = NOTHING_CHOSEN
+    """What validation chose in its training."""
+    origin: Origin | None = None
+    """What it was trained with and on; ``fit`` fills it in."""
 
     def __post_init__(self) -> None:
         shapes = (self.user_vectors.shape[0], self.item_vectors.shape[0], self.item_bias.shape[0])
@@ -106,18 +129,37 @@ class Factors:
 
     def __repr__(self) -> str:
         """Sizes only: who rated what is nobody's business."""
-        return f"Factors({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
+        return f"FittedModel({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write a model folder, whole or not at all. It holds the training ratings: protect it like them."""
+        from pricdr.files import new_folder
+        from pricdr.models.folder import write_model
+
+        with new_folder(Path(folder)) as staging:
+            write_model(staging, self)
+        return Path(folder)
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None) -> "FittedModel":
+        """Return the model in ``folder``; :class:`InputError` where it is corrupt or not a model.
+
+        With ``public_key`` (a PEM file), a model is refused unless that key signed the release it was trained on.
+        """
+        from pricdr.models.folder import read_model
+
+        return read_model(Path(folder), public_key=None if public_key is None else Path(public_key))
 
     def score(self, users: IntArray) -> Float32Array:
-        """Scores of all items for users at these positions, one row each."""
+        """Return the scores of all items for the users at these positions, one row each."""
         product = self.user_vectors[users] @ self.item_vectors.T
-        scores = np.asarray(product.toarray() if sp.issparse(product) else product, dtype=np.float32)
+        scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray(), dtype=np.float32)
         scores += self.item_bias
         return scores if self.interaction is None else scores + self.interaction.score(users)
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
-        """Scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
-        if sp.issparse(self.user_vectors) or sp.issparse(self.item_vectors):
+        """Return the scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
+        if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
             product = self.score(users)
             return np.take_along_axis(product, candidates, axis=1)
         scores = np.einsum("uw,ucw->uc", self.user_vectors[users], self.item_vectors[candidates])
@@ -125,7 +167,7 @@ class Factors:
         return scores if self.interaction is None else scores + self.interaction.score_candidates(users, candidates)
 
     def basis(self, user: int) -> Basis:
-        """What the recommendations of the user at this position rest on."""
+        """Return what the recommendations of the user at this position rest on."""
         if not self.user_vectors.shape[1] and self.interaction is None:
             return Basis.POPULARITY
         history = self.uses_history and bool(self._has_history()[user])
@@ -134,34 +176,38 @@ class Factors:
         return Basis.HISTORY if history else Basis.POPULARITY
 
     def popularity(self) -> Float32Array:
-        """How often each item was rated in training."""
+        """Return how often each item was rated in training."""
         if self.summary is not None:
             return self.summary.item_counts.copy()
         return np.bincount(self.seen.indices, minlength=len(self.items)).astype(np.float32)
 
-    def without_histories(self) -> "Factors":
+    def without_histories(self) -> "FittedModel":
         """Return the same model without the training ratings, which it then cannot leave out by itself.
 
         What stays was learnt from them all the same: it is neither anonymous nor differentially private.
         """
-        if sp.issparse(self.user_vectors) or sp.issparse(self.item_vectors):
+        if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
             raise InputError(
                 f"a model of method {self.method} scores by the ratings themselves: it has no vectors without them"
             )
-        summary = HistorySummary(self.popularity(), self._has_history())
-        return replace(self, seen=sp.csr_array((len(self.users), len(self.items))), summary=summary)
+        return replace(
+            self,
+            seen=sp.csr_array((len(self.users), len(self.items))),
+            summary=HistorySummary(self.popularity(), self._has_history()),
+            origin=None if self.origin is None else replace(self.origin, trained_on=None),
+        )
 
     def recommend(self, users: Sequence[str], k: int = 10, *, seen: Ratings | None = None) -> list[Recommendation]:
-        """The ``k`` best unseen items of each user, best first; users the model never met get what is popular.
+        """Return the ``k`` best unseen items of each user, best first; unknown users get what is popular.
 
         Fewer than ``k`` where a user has rated almost everything. What users rated in ``seen`` is left out too; an
         exported model knows of nothing else to leave out.
         """
         require_count(k=k)
         position = {user: at for at, user in enumerate(self.users)}
-        also = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
-        listed = {} if also is None else {user: at for at, user in enumerate(also.users)}
-        found: list[Recommendation] = []
+        elsewhere = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
+        row_elsewhere = {} if elsewhere is None else {user: at for at, user in enumerate(elsewhere.users)}
+        recommendations: list[Recommendation] = []
         for user in users:
             at = position.get(user)
             if at is None:
@@ -169,16 +215,16 @@ class Factors:
             else:
                 scores, basis = self.score(np.array([at]))[0], self.basis(at)
                 scores[_row(self.seen, at)] = -np.inf
-            if also is not None:
-                scores[_row(also.matrix, listed[user])] = -np.inf
+            if elsewhere is not None:
+                scores[_row(elsewhere.matrix, row_elsewhere[user])] = -np.inf
             # by score, ties by position: the same list every time
             best = np.lexsort((np.arange(len(scores)), -scores))[:k]
-            found += [
+            recommendations += [
                 Recommendation(user, self.items[item], float(scores[item]), rank, basis)
                 for rank, item in enumerate(best.tolist(), 1)
                 if np.isfinite(scores[item])
             ]
-        return found
+        return recommendations
 
     def _has_history(self) -> npt.NDArray[np.bool_]:
         return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history
@@ -190,5 +236,5 @@ def _row(matrix: CSR, at: int) -> IntArray:
 
 
 def _numbers(vectors: Vectors) -> Float32Array:
-    numbers: Float32Array = vectors.data if sp.issparse(vectors) else vectors
+    numbers: Float32Array = vectors.data if isinstance(vectors, sp.csr_array) else vectors
     return numbers

@@ -1,7 +1,7 @@
 """What a model is fitted on: the target's ratings and something of the source, over one list of users."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +15,13 @@ from pricdr.memory import require_memory
 Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
 
-_LONGEST = 10.0
+NARROW: Final = 32
+"""The most numbers per row of a narrow release. They are few because each was chosen: none is left out, reconstructed
+or aligned, which is what a wide release of poor numbers needs against overfitting."""
+_LONGEST: Final = 10.0
 """In median lengths: a longer release row is shortened to this, so that a few cannot flatten all others."""
 
-_SQUARES_FIT = 1e15
+_SQUARES_FIT: Final = 1e15
 """Up to here sums of squares fit single precision; the scale of a release is taken out anyway."""
 
 

@@ -18,18 +18,18 @@ class SparseTower(nn.Module):
         self.rest = nn.Sequential(nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, width))
 
     def forward(self, rows: Bags) -> Tensor:
-        """One vector per row."""
+        """Return one vector per row."""
         summed = embedding_bag(rows.columns, self.first, rows.offsets, mode="sum", per_sample_weights=rows.weights)
         out: Tensor = self.rest(summed)
         return out
 
 
 def dense_tower(n: int, hidden: int, width: int, dropout: float) -> nn.Sequential:
-    """N → hidden → width over dense rows."""
+    """Return n → hidden → width over dense rows."""
     return nn.Sequential(nn.Linear(n, hidden), nn.ReLU(), nn.Dropout(dropout), nn.Linear(hidden, width))
 
 
 def log_odds(counts: Tensor, users: int) -> Tensor:
-    """Of each item being rated at all, from how many of the users did: what is left when nothing is known of a user."""
+    """Return the log-odds of each item being rated, from how many users did: the score where a user is unknown."""
     share = (counts + 0.5) / (users + 1)
     return torch.log(share / (1 - share))

@@ -43,6 +43,8 @@ class Release:
     """users x dim, whole multiples of the certificate's grid."""
     users: Ids
     certificate: "Certificate"
+    verified: bool = False
+    """Whether its folder passed :func:`verify`, and with it whoever is named as its signer."""
 
     def __post_init__(self) -> None:
         if self.matrix.shape != (self.certificate.users, self.certificate.dim) or len(self.users) != len(self.matrix):
@@ -207,7 +209,7 @@ def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) 
         ids = require_ids("user", names)
     except InputError as error:
         raise VerificationError(f"{MATRIX}: {error}") from error
-    return Release(vectors, ids, certificate)
+    return Release(vectors, ids, certificate, verified=verified)
 
 
 def _write_matrix(file: IO[bytes], matrix: FloatArray, users: Ids) -> None:

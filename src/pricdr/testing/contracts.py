@@ -3,32 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
-from pricdr.models.base import UNRECORDED, PlaintextMethod
-from pricdr.models.fitted import Basis, Factors
-from pricdr.models.fitting import TrainingRun, fit_network
+from pricdr.models.base import PlaintextMethod
+from pricdr.models.chosen import NOTHING_CHOSEN
+from pricdr.models.fitted import Basis, FittedModel
+from pricdr.models.fitting import TrainingRun, train_run
 from pricdr.models.linear.popularity import Popularity
-from pricdr.training.loop import Recording, TrainingOptions
-
-Float32Array = npt.NDArray[np.float32]
-
-
-class Rows(NamedTuple):
-    """A release, as far as a model is concerned."""
-
-    matrix: Float32Array
-    users: Ids
+from pricdr.release import Release
+from pricdr.testing.releases import release_with_rows
+from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG, RunLog
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +34,7 @@ class Planted:
     """
 
     target: Ratings
-    release: Rows
+    release: Release
     source: Ratings
     validation: HeldOut
     cold: tuple[str, ...]
@@ -64,7 +59,9 @@ class Planted:
         validation = HeldOut(np.arange(n_users), np.array(unrated), others)
         watched = [(u, i) for u in range(n_users) for i in rng.choice(np.arange(u % 2, 30, 2), 7, replace=False)]
         source = Ratings.from_triples([users[u] for u, _ in watched], [f"s{i:02d}" for _, i in watched])
-        return cls(target, Rows(release, users), source.select(users=users), validation, users[n_users - n_cold :])
+        return cls(
+            target, release_with_rows(release, users), source.select(users=users), validation, users[n_users - n_cold :]
+        )
 
     @property
     def domains(self) -> DomainPair:
@@ -75,8 +72,9 @@ class Planted:
 class RecommenderContract:
     """Inherit, and set ``fit``: planted data to a fitted model, recorded where it is trained."""
 
-    fit: ClassVar[Callable[..., Factors]]
-    uses_history: ClassVar[bool] = True
+    fit: ClassVar[Callable[..., FittedModel]]
+    serves_warm_users: ClassVar[bool] = True
+    """Whether users with a history get more than what is popular, by their history or otherwise."""
     serves_cold_users: ClassVar[bool] = False
 
     @pytest.fixture(scope="class")
@@ -87,23 +85,23 @@ class RecommenderContract:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def model(cls, planted: Planted) -> Factors:
+    def model(cls, planted: Planted) -> FittedModel:
         """The method fitted to it."""
         return cls.fit(planted)
 
-    def test_the_same_seed_gives_the_same_scores(self, planted: Planted, model: Factors) -> None:
+    def test_the_same_seed_gives_the_same_scores(self, planted: Planted, model: FittedModel) -> None:
         """Runs repeat on one device."""
         again = type(self).fit(planted)
         everyone = np.arange(len(model.users))
         assert np.array_equal(model.score(everyone), again.score(everyone))
 
-    def test_every_user_gets_finite_scores(self, planted: Planted, model: Factors) -> None:
+    def test_every_user_gets_finite_scores(self, planted: Planted, model: FittedModel) -> None:
         """Users without any rating too."""
         scores = model.score(np.arange(len(model.users)))
         assert scores.shape == (len(model.users), len(planted.target.items))
         assert np.isfinite(scores).all()
 
-    def test_a_seen_item_is_never_recommended(self, planted: Planted, model: Factors) -> None:
+    def test_a_seen_item_is_never_recommended(self, planted: Planted, model: FittedModel) -> None:
         """Nor one item twice; ranks run from 1; scores never rise."""
         seen = planted.target.matrix
         for user in planted.target.users[:10]:
@@ -115,24 +113,35 @@ class RecommenderContract:
             assert [r.rank for r in found] == list(range(1, len(found) + 1))
             assert all(a.score >= b.score for a, b in pairwise(found))
 
-    def test_unknown_users_get_what_is_popular_and_it_says_so(self, planted: Planted, model: Factors) -> None:
+    def test_unknown_users_get_what_is_popular_and_it_says_so(self, planted: Planted, model: FittedModel) -> None:
         """A user neither party knows is no reason to fail."""
         found = model.recommend(["never heard of"], k=3)
         counts = np.bincount(planted.target.matrix.indices, minlength=len(planted.target.items))
         assert [r.basis for r in found] == [Basis.POPULARITY] * 3
         assert [counts[planted.target.items.index(r.item)] for r in found] == sorted(counts)[::-1][:3]
 
-    def test_the_planted_taste_is_found(self, planted: Planted, model: Factors) -> None:
-        """Warm users by their history; cold users by their release row, where the method uses one."""
-        parts = [(planted.target.users[:20], self.uses_history), (planted.cold, self.serves_cold_users)]
-        for users, expected in parts:
-            right = [planted.target.items.index(r.item) % 2 == int(r.user[1:]) % 2 for r in model.recommend(users, k=5)]
-            if expected:
-                assert np.mean(right) > 0.9
+    def test_the_planted_taste_is_found(self, planted: Planted, model: FittedModel) -> None:
+        """Warm users by their history, cold users by their source row; whoever is not served so gets what is popular.
 
-    def test_it_is_better_than_popularity_by_far(self, planted: Planted, model: Factors) -> None:
-        """Over the users it is made for."""
-        if not self.uses_history:
+        Half of what is popular is to anybody's taste: a method that has no business knowing a taste must not know it.
+        """
+        warm, cold = planted.target.users[:20], planted.cold
+        for users, known in ((warm, self.serves_warm_users), (cold, self.serves_cold_users)):
+            recommended = model.recommend(users, k=5)
+            right = [planted.target.items.index(r.item) % 2 == int(r.user[1:]) % 2 for r in recommended]
+            if known:
+                assert np.mean(right) > 0.9
+            else:
+                assert np.mean(right) < 0.8
+
+    def test_it_is_better_than_popularity_by_far(self, planted: Planted, model: FittedModel) -> None:
+        """Over the users it is made for; a method that is made for nobody is popularity itself."""
+        everyone = np.arange(len(planted.target.users))
+        if not self.serves_warm_users:
+            popular = Popularity().fit(planted.target)
+            assert np.array_equal(model.score(everyone), popular.score(everyone))
+            counts = np.bincount(planted.target.matrix.indices, minlength=len(planted.target.items))
+            assert np.array_equal(popular.score(everyone)[0], counts)
             return
         users = planted.validation.users
         warm = np.diff(planted.target.matrix.indptr)[users] > 0
@@ -168,22 +177,22 @@ class TrainedContract(RecommenderContract):
         run.network.eval()
         everyone, items = torch.arange(len(planted.target.users)), torch.arange(len(planted.target.items))
         found = run.scorer()(everyone, items.tile(len(everyone), 1)).detach().numpy()
-        np.testing.assert_allclose(found, run.factors().score(everyone.numpy()), atol=1e-4)
+        np.testing.assert_allclose(found, run.fitted_model().score(everyone.numpy()), atol=1e-4)
 
     def test_a_killed_run_resumes_to_the_same_model(
-        self, planted: Planted, model: Factors, tmp_path_factory: pytest.TempPathFactory
+        self, planted: Planted, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
-        checkpoint = tmp_path_factory.mktemp("run") / "checkpoint"
+        checkpoints = CheckpointFiles(tmp_path_factory.mktemp("run") / "checkpoint")
 
         def die(what: str, done: int, total: int, note: str = "") -> None:
             if done == 4:
                 raise KilledError
 
         with pytest.raises(KilledError):
-            type(self).fit(planted, Recording(checkpoint=checkpoint, progress=die))
-        assert list(checkpoint.parent.iterdir())
-        resumed = type(self).fit(planted, Recording(checkpoint=checkpoint))
+            type(self).fit(planted, RunLog(checkpoints=checkpoints, progress=die))
+        assert list(checkpoints.path.parent.iterdir())
+        resumed = type(self).fit(planted, RunLog(checkpoints=checkpoints))
         everyone = np.arange(len(model.users))
         assert np.array_equal(resumed.score(everyone), model.score(everyone))
 
@@ -191,19 +200,9 @@ class TrainedContract(RecommenderContract):
 Run = TypeVar("Run", bound=TrainingRun)
 
 
-def trained(run: Run, planted: Planted, options: TrainingOptions) -> Run:
-    """``run`` after every epoch of ``options``, without validation."""
-    users = torch.arange(len(planted.target.users))
-    fit_network(
-        run.network,
-        run.step,
-        users,
-        options,
-        scorer=run.scorer,
-        identity="",
-        validation=None,
-        recording=Recording(),
-    )
+def trained(run: Run, options: TrainingOptions) -> Run:
+    """Return ``run`` after every epoch of ``options``, without validation."""
+    train_run(run, options, validation=None, chosen=NOTHING_CHOSEN, log=NO_LOG)
     return run
 
 
@@ -214,22 +213,22 @@ class PlaintextContract(TrainedContract):
     serves_cold_users = True
 
     @classmethod
-    def fit(cls, planted: Planted, recording: Recording = UNRECORDED) -> Factors:
+    def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:
         """As the others set it."""
-        return cls.method.fit_plaintext(planted.domains, validation=planted.validation, recording=recording)
+        return cls.method.fit_plaintext(planted.target, planted.source, validation=planted.validation, log=log)
 
     def test_of_whom_nothing_is_known_gets_the_item_bias(self, planted: Planted) -> None:
         """Neither side knows the last user."""
         counts = np.diff(planted.source.matrix.indptr)
         last = len(counts) - 1
         others = planted.source.only(np.repeat(np.arange(len(counts)), counts) != last)
-        model = self.method.fit_plaintext(DomainPair(others, planted.target))
+        model = self.method.fit_plaintext(planted.target, others)
         assert not model.in_release[last]
         assert np.ptp(model.score(np.array([last]))[0] - model.item_bias) < 1e-5
 
     def test_an_empty_source_is_no_reason_to_fail(self, planted: Planted) -> None:
         """What is left is a method of the target alone."""
         empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
-        model = self.method.fit_plaintext(DomainPair(empty, planted.target), validation=planted.validation)
+        model = self.method.fit_plaintext(planted.target, empty, validation=planted.validation)
         found = model.recommend(planted.target.users[:20], k=5)
         assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9

@@ -1,9 +1,9 @@
-"""A training run that can be killed: everything the next epoch needs, in one file, replaced in one step."""
+"""Training runs that can be killed: everything the next epoch needs, in one file, replaced in one step."""
 
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import torch
 from safetensors import SafetensorError
@@ -51,11 +51,18 @@ class Checkpoint:
         self.path = path
         self._fingerprint = fingerprint
 
-    def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def after_epoch(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Replace the file by where the run stands now."""
+        self.save(state, network, optimizer)
+
+    def when_finished(self, state: State, network: nn.Module) -> None:
+        """Do nothing: the last epoch was saved like the others."""
+
+    def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
+        """Write the run; without ``optimizer`` it can be loaded, but has no epoch to follow."""
         tensors = {f"network/{name}": value for name, value in network.state_dict().items()}
         tensors |= {f"best/{name}": value for name, value in state.best.items()}
-        for index, slots in optimizer.state_dict()["state"].items():
+        for index, slots in ({} if optimizer is None else optimizer.state_dict()["state"]).items():
             tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
         # Numbers as tensors too: floats in text would lose bits.
         tensors["run"] = torch.tensor([state.epoch, state.stale, state.metric], dtype=torch.float64)
@@ -100,6 +107,27 @@ class Checkpoint:
         if not isinstance(about, dict) or about.get("fingerprint") != self._fingerprint:
             raise InputError("it belongs to another run: data, release or configuration differ")
         return load(content)
+
+
+class Checkpoints(Protocol):
+    """Hands out the checkpoint of each network that a method trains."""
+
+    def open(self, label: str, fingerprint: str) -> Checkpoint:
+        """Return the checkpoint of the network called ``label`` (a few words) in this training."""
+        ...
+
+
+@dataclass(frozen=True)
+class CheckpointFiles:
+    """Checkpoints beside each other, by the label of their network; one that another training left is refused."""
+
+    path: Path
+    """What their names begin with."""
+
+    def open(self, label: str, fingerprint: str) -> Checkpoint:
+        """Return the checkpoint at ``path`` with the label as its suffix."""
+        name = f"{self.path.name}.{label.replace(' ', '.')}"
+        return Checkpoint(self.path.with_name(name), fingerprint=fingerprint)
 
 
 def _state(tensors: Weights) -> State:

@@ -1,27 +1,18 @@
-"""Epochs, early stopping, logs and checkpoints."""
+"""The epoch loop: steps, early stopping, and what is recorded after each epoch."""
 
-import json
-import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from pricdr.errors import (
-    ParameterError,
-    PriCDRError,
-    require_count,
-    require_not_negative,
-    require_positive,
-    require_seed,
-)
-from pricdr.progress import Progress, silent
+from pricdr.errors import PriCDRError
 from pricdr.training.checkpoints import Checkpoint, State
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
 """A batch of row numbers to the loss of that batch."""
@@ -35,94 +26,14 @@ class TrainingError(PriCDRError):
     exit_code = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions:
-    """How long and how fast to train; none of it changes what a network is."""
-
-    epochs: int = 400
-    patience: int = 20
-    """Epochs without a better validation metric before stopping."""
-    patience_steps: int = 160
-    """Patience never lasts fewer steps: on small data epochs are short, and training starts on a plateau."""
-    batch: int = 256
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4
-    seed: int = 0
-    device: str = "auto"
-    bf16: bool = False
-    """Multiply in bfloat16, on a GPU: faster, and a little less exact."""
-
-    def __post_init__(self) -> None:
-        require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
-        require_positive(learning_rate=self.learning_rate)
-        require_not_negative(weight_decay=self.weight_decay)
-        require_seed(seed=self.seed)
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", self.device):
-            raise ParameterError(f"device must be auto, cpu, mps, cuda or cuda:N, got {self.device[:40]!r}")
-
-    def torch_device(self) -> torch.device:
-        """The device, with ``auto`` settled."""
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise ParameterError("device cuda was asked for, and there is none here: use cpu, or auto")
-        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
-        return torch.device(name)
-
-
-@dataclass
-class Choices:
-    """What validation settled, for training on everything by the same."""
-
-    epochs: dict[str, int] = field(default_factory=dict)
-    """The best epoch of each part of the training."""
-    gates: tuple[float, float] | None = None
-    """How far a source is trusted for users with and without history, where a method has gates."""
-    not_made: str = ""
-    """Why nothing could be set aside to choose by."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Recording:
-    """What a run leaves behind while it goes on, and whom it tells."""
-
-    checkpoint: Path | None = None
-    """Replaced after every epoch, and resumed from where it exists."""
-    log: Path | None = None
-    """One JSON line per epoch."""
-    progress: Progress = silent
-    finished: Path | None = None
-    """A folder of finished networks by what they were trained on; one that is there is not trained again."""
-    choices: Choices | None = None
-    """Filled in by a run with validation, followed by one without."""
-    stage: str = ""
-    """What comes before the part's name where everything is trained more than once."""
-    part: str = "training"
-    """What the log and the progress bar call it."""
-
-    @property
-    def label(self) -> str:
-        """Stage and part."""
-        return f"{self.stage} {self.part}".lstrip()
-
-    def of_part(self, name: str) -> "Recording":
-        """The recording of one part of a training in several; its checkpoint lies beside the others'."""
-        return replace(self, checkpoint=self._beside(name), part=name)
-
-    def of_stage(self, name: str) -> "Recording":
-        """The recording of one of several trainings."""
-        return replace(self, checkpoint=self._beside(name), stage=name)
-
-    def _beside(self, name: str) -> Path | None:
-        return None if self.checkpoint is None else self.checkpoint.with_name(f"{self.checkpoint.name}.{name}")
-
-
 @dataclass(frozen=True)
-class Epoch:
-    """One line of a training log."""
+class TrainingResult:
+    """How a training went; the network itself is left with its best weights."""
 
-    epoch: int
-    loss: float
-    metric: float | None
-    seconds: float
+    history: list[Epoch]
+    """The epochs of this run; those before a checkpoint that was resumed are not among them."""
+    best_epoch: int
+    """The epoch whose weights were kept: the last one where there was no validation."""
 
 
 def train(
@@ -133,8 +44,8 @@ def train(
     *,
     validate: Validate | None = None,
     checkpoint: Checkpoint | None = None,
-    recording: Recording = Recording(),  # noqa: B008 - frozen
-) -> list[Epoch]:
+    log: RunLog = NO_LOG,
+) -> TrainingResult:
     """Train ``network`` in place and leave it with its best weights (the last ones without ``validate``).
 
     Every epoch's randomness follows from the seed and its number alone. So a run that is killed and resumed from its
@@ -156,14 +67,14 @@ def train(
             state = state.after(network, metric)
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
             if checkpoint is not None:
-                checkpoint.save(state, network, optimizer)
-            _append(recording, history[-1])
-            recording.progress(recording.label, state.epoch, options.epochs, _note(history[-1], state))
-    if recording.choices is not None and validate is not None:
-        recording.choices.epochs[recording.part] = state.epoch - state.stale
+                checkpoint.after_epoch(state, network, optimizer)
+            # After the checkpoint: whoever is interrupted by what is reported here can resume from this epoch.
+            log.record(history[-1], options.epochs, state.metric)
+    if checkpoint is not None and history:
+        checkpoint.when_finished(state, network)
     network.load_state_dict(state.best)
     network.eval()
-    return history
+    return TrainingResult(history, state.epoch - state.stale)
 
 
 @contextmanager
@@ -207,16 +118,3 @@ def _validated(network: nn.Module, validate: Validate) -> float:
     network.eval()
     with torch.no_grad():
         return validate()
-
-
-def _append(recording: Recording, epoch: Epoch) -> None:
-    if recording.log is not None:
-        with recording.log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"part": recording.label, **epoch.__dict__}) + "\n")
-
-
-def _note(epoch: Epoch, state: State) -> str:
-    """How it goes, for a progress bar."""
-    if epoch.metric is None:
-        return f"loss {epoch.loss:.4g}"
-    return f"loss {epoch.loss:.4g}, validation {epoch.metric:.4f} (best {state.metric:.4f})"

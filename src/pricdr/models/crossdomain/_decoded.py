@@ -7,9 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.data.domains import DomainPair
-from pricdr.models.fitted import Factors
+from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs
 from pricdr.training.rows import SparseRows
+
+_USERS_AT_ONCE = 4096
 
 
 class DecodedRun(ABC):
@@ -17,46 +19,49 @@ class DecodedRun(ABC):
 
     method: ClassVar[str]
 
-    def __init__(self, pair: DomainPair, device: torch.device) -> None:
+    def __init__(self, pair: DomainPair, config: object, device: torch.device) -> None:
         self.pair, self.device = pair, device
+        self.identity = f"{self.method} {config!r} {pair.fingerprint()}"
         self.source = SparseRows(pair.source.matrix, device)
         self.target = SparseRows(pair.target.matrix, device)
 
     @property
-    @abstractmethod
-    def last(self) -> nn.Linear:
-        """The last layer of the target's decoder."""
-
-    @abstractmethod
-    def decoded(self, users: Tensor) -> Tensor:
-        """What it is given: from the target row, or from the source row where there is none."""
-
-    def rows(self) -> Tensor:
+    def examples(self) -> Tensor:
         """The users with a rating in either domain."""
         return torch.nonzero((self.source.counts > 0) | (self.target.counts > 0)).squeeze(1)
 
-    @torch.no_grad()
-    def scorer(self) -> ScorePairs:
-        """How validation scores."""
-        last = self.last
-        return lambda users, items: (self._vectors(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
+    @property
+    @abstractmethod
+    def last_layer(self) -> nn.Linear:
+        """The last layer of the target's decoder: one output per item."""
+
+    @abstractmethod
+    def decoder_input(self, users: Tensor) -> Tensor:
+        """Return what the last layer is given: from the target row, or from the source row where there is none."""
 
     @torch.no_grad()
-    def factors(self) -> Factors:
-        """The decoder's last layer as items, what it is given as users."""
+    def scorer(self) -> ScorePairs:
+        """Return how validation scores."""
+        last = self.last_layer
+        return lambda users, items: (self._user_vectors(users)[:, None] * last.weight[items]).sum(2) + last.bias[items]
+
+    @torch.no_grad()
+    def fitted_model(self) -> FittedModel:
+        """Return the decoder's last layer as item vectors, and what it is given as user vectors."""
         everyone = torch.arange(len(self.pair.users), device=self.device)
-        return Factors(
+        user_vectors = [self._user_vectors(users).cpu() for users in torch.split(everyone, _USERS_AT_ONCE)]
+        return FittedModel(
             method=self.method,
             users=self.pair.users,
             items=self.pair.target.items,
-            user_vectors=torch.cat([self._vectors(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
-            item_vectors=self.last.weight.detach().cpu().numpy(),
-            item_bias=self.last.bias.detach().cpu().numpy(),
+            user_vectors=torch.cat(user_vectors).numpy(),
+            item_vectors=self.last_layer.weight.detach().cpu().numpy(),
+            item_bias=self.last_layer.bias.detach().cpu().numpy(),
             seen=self.pair.target.matrix,
             in_release=(self.source.counts > 0).cpu().numpy(),
         )
 
-    def _vectors(self, users: Tensor) -> Tensor:
-        """Nothing for users of whom nothing is known, which leaves the decoder's bias."""
+    def _user_vectors(self, users: Tensor) -> Tensor:
+        """Return zeros for users without any rating, which leaves the decoder's bias."""
         known = (self.source.counts[users] > 0) | (self.target.counts[users] > 0)
-        return self.decoded(users) * known[:, None]
+        return self.decoder_input(users) * known[:, None]

@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from pricdr.data.domains import DomainPair
-from pricdr.models._examples import SILENT, Examples
-from pricdr.models.fitted import Factors
+from pricdr.models._examples import MASKED, DomainExamples
+from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction, Layer
+
+_USERS_AT_ONCE = 4096
 
 
 class PairedRun(ABC):
@@ -17,37 +19,40 @@ class PairedRun(ABC):
 
     method: ClassVar[str]
 
-    def __init__(self, pair: DomainPair, negatives: int, device: torch.device) -> None:
+    def __init__(self, pair: DomainPair, config: object, negatives: int, device: torch.device) -> None:
         self.pair, self.device = pair, device
-        self.source = Examples(pair.source, negatives, device)
-        self.target = Examples(pair.target, negatives, device)
+        self.identity = f"{self.method} {config!r} {pair.fingerprint()}"
+        self.source = DomainExamples(pair.source, negatives, device)
+        self.target = DomainExamples(pair.target, negatives, device)
 
-    @abstractmethod
-    def user_parts(self, users: Tensor) -> Tensor:
-        """What users add to the first layer."""
-
-    @abstractmethod
-    def item_parts(self) -> Tensor:
-        """What the target's items add to it."""
-
-    @abstractmethod
-    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Weights and biases of what follows the sum."""
-
-    def rows(self) -> Tensor:
+    @property
+    def examples(self) -> Tensor:
         """The users with a rating in either domain."""
         return torch.nonzero(self._known(torch.arange(len(self.pair.users), device=self.device))).squeeze(1)
 
-    def heard(self, users: Tensor) -> Tensor:
-        """The parts of users; those of whom nothing is known have no say, which leaves the log-odds of items."""
-        return torch.where(self._known(users)[:, None], self.user_parts(users), SILENT)
+    @abstractmethod
+    def user_parts(self, users: Tensor) -> Tensor:
+        """Return what users add to the first layer."""
+
+    @abstractmethod
+    def item_parts(self) -> Tensor:
+        """Return what the target's items add to the first layer."""
+
+    @abstractmethod
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Return the weights and biases of the layers after the first."""
+
+    def masked_user_parts(self, users: Tensor) -> Tensor:
+        """Return the users' parts, masked for users without any rating: what is left for them is the item bias."""
+        return torch.where(self._known(users)[:, None], self.user_parts(users), MASKED)
 
     @torch.no_grad()
-    def factors(self) -> Factors:
-        """No vectors: the network is the model, with the items' log-odds as their bias."""
+    def fitted_model(self) -> FittedModel:
+        """Return the network as an interaction; there are no vectors, and the items' log-odds are their bias."""
         n_users, n_items = self.pair.target.matrix.shape
         everyone = torch.arange(n_users, device=self.device)
-        return Factors(
+        user_parts = [self.masked_user_parts(users).cpu() for users in torch.split(everyone, _USERS_AT_ONCE)]
+        return FittedModel(
             method=self.method,
             users=self.pair.users,
             items=self.pair.target.items,
@@ -57,7 +62,7 @@ class PairedRun(ABC):
             seen=self.pair.target.matrix,
             in_release=(self.source.rows.counts > 0).cpu().numpy(),
             interaction=Interaction(
-                torch.cat([self.heard(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
+                torch.cat(user_parts).numpy(),
                 self.item_parts().cpu().numpy(),
                 tuple(_layer(weights, bias) for weights, bias in self.layers()),
             ),

@@ -1,6 +1,5 @@
 """CoNet: two towers, one per domain, that hand each other what they see through cross-connections."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,13 +10,15 @@ from torch.nn.functional import dropout, embedding_bag, linear, relu, softplus
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
-from pricdr.models._examples import Examples
-from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models._examples import DomainExamples
+from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
+from pricdr.models.chosen import Chosen
 from pricdr.models.crossdomain._paired import PairedRun
-from pricdr.models.fitted import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
-from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
+from pricdr.training.loop import seeded
+from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import Bags
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +53,13 @@ class CoNet(PlaintextMethod):
     which the log-odds of the item alone are added; there is dropout, and no gradient is clipped.
     """
 
+    name: ClassVar[str] = "conet"
+    summary: ClassVar[str] = "two networks with cross connections"
     config: CoNetConfig = field(default_factory=CoNetConfig)
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3, weight_decay=1.0)
     )
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "width": (32, 64, 128),
         "dropout": (0.0, 0.1, 0.3),
         "negatives": (1, 4, 8),
@@ -65,13 +68,12 @@ class CoNet(PlaintextMethod):
         "weight_decay": (0.1, 0.3, 1.0),
     }
 
-    def fit_plaintext(
-        self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
-    ) -> Factors:
-        """Fit to both domains; users without target ratings are known by what they rated in the source."""
-        run = _Run(pair, self.config, self.options)
-        identity = f"conet {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, run.rows(), self.options, identity, validation, recording)
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _Run(pair, self.config, self.options)
+
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
 
 
 class _Side(nn.Module):
@@ -131,7 +133,7 @@ class _Run(PairedRun):
     method = "conet"
 
     def __init__(self, pair: DomainPair, config: CoNetConfig, options: TrainingOptions) -> None:
-        super().__init__(pair, config.negatives, options.torch_device())
+        super().__init__(pair, config, config.negatives, options.torch_device())
         self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(pair, config).to(self.device)
@@ -148,7 +150,7 @@ class _Run(PairedRun):
             loss = loss + config.sparsity * (network.cross_first.abs().sum() + network.cross_second.abs().sum())
         return loss
 
-    def _loss(self, side: _Side, domain: Examples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
+    def _loss(self, side: _Side, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
         """Cross-entropy in one domain, per rating."""
         drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
         items = torch.cat([rated.columns[:, None], drawn], dim=1)
@@ -171,6 +173,9 @@ class _Run(PairedRun):
         network, log_odds, item_parts = self.network, self.target.log_odds, self.item_parts()
 
         def score(users: Tensor, items: Tensor) -> Tensor:
-            return network.logits(network.target, self.heard(users)[:, None] + item_parts[items]) + log_odds[items]
+            return (
+                network.logits(network.target, self.masked_user_parts(users)[:, None] + item_parts[items])
+                + log_odds[items]
+            )
 
         return score

@@ -1,6 +1,5 @@
 """DARec: one extractor for both domains, kept from telling which domain a user's embedding came from."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,15 +10,17 @@ from torch.nn.functional import embedding_bag, relu
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative, require_share
-from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
+from pricdr.models.chosen import Chosen
 from pricdr.models.crossdomain._adversary import Adversary
 from pricdr.models.crossdomain._decoded import DecodedRun
-from pricdr.models.fitted import Factors
-from pricdr.models.fitting import fit_run
+from pricdr.models.fitting import TrainingRun, train_run
 from pricdr.models.networks import log_odds
-from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.losses import by_user
+from pricdr.training.loop import seeded
+from pricdr.training.losses import cross_entropy_per_user
+from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import Bags, SparseRows
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +61,13 @@ class DARec(PlaintextMethod):
     data, one trained afterwards on the finished features still tells the domains apart.
     """
 
+    name: ClassVar[str] = "darec"
+    summary: ClassVar[str] = "auto-encoders with a domain classifier to be fooled"
     config: DARecConfig = field(default_factory=DARecConfig)
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3)
     )
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "width": (32, 64, 128, 200),
         "dropout": (0.0, 0.3, 0.5),
         "entry_dropout": (0.3, 0.5, 0.7),
@@ -75,13 +78,12 @@ class DARec(PlaintextMethod):
         "weight_decay": (1e-4, 0.1, 1.0),
     }
 
-    def fit_plaintext(
-        self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
-    ) -> Factors:
-        """Fit to both domains, one row of each per user."""
-        run = _Run(pair, self.config, self.options)
-        identity = f"darec {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, run.rows(), self.options, identity, validation, recording)
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _Run(pair, self.config, self.options)
+
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
 
 
 class _Side(nn.Module):
@@ -103,7 +105,7 @@ class _Side(nn.Module):
 
     def errors(self, features: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy over all items, per user."""
-        return by_user(self.last(self.hidden(features)), labels)
+        return cross_entropy_per_user(self.last(self.hidden(features)), labels)
 
 
 class _Network(nn.Module):
@@ -123,7 +125,7 @@ class _Run(DecodedRun):
     method = "darec"
 
     def __init__(self, pair: DomainPair, config: DARecConfig, options: TrainingOptions) -> None:
-        super().__init__(pair, options.torch_device())
+        super().__init__(pair, config, options.torch_device())
         self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(self.source, self.target, config).to(self.device)
@@ -146,10 +148,10 @@ class _Run(DecodedRun):
         return loss.mean()
 
     @property
-    def last(self) -> nn.Linear:
+    def last_layer(self) -> nn.Linear:
         return self.network.target.last
 
-    def decoded(self, users: Tensor) -> Tensor:
+    def decoder_input(self, users: Tensor) -> Tensor:
         network, in_b = self.network, self.target.counts[users] > 0
         from_a = network.features(network.source, self.source.batch(users))
         from_b = network.features(network.target, self.target.batch(users))

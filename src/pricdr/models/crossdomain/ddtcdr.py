@@ -1,6 +1,5 @@
 """DDTCDR: a network per domain, and one orthogonal map that lends each the other's users."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,14 +10,16 @@ from torch.nn.functional import dropout, linear, relu, softplus
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_share
-from pricdr.models._examples import Examples
-from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models._examples import DomainExamples
+from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
+from pricdr.models.chosen import Chosen
 from pricdr.models.crossdomain._paired import PairedRun
-from pricdr.models.fitted import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
 from pricdr.models.networks import SparseTower
-from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.loop import seeded
+from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import Bags
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +57,11 @@ class DDTCDR(PlaintextMethod):
     evaluation. A user without target ratings is X times its source vector; some users are treated so in training.
     """
 
+    name: ClassVar[str] = "ddtcdr"
+    summary: ClassVar[str] = "two networks and an orthogonal map between their users"
     config: DDTCDRConfig = field(default_factory=DDTCDRConfig)
     options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=64, learning_rate=3e-3))
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "width": (16, 32, 64),
         "hidden": (64, 128, 256),
         "share": (0.03, 0.1, 0.3),
@@ -68,13 +71,12 @@ class DDTCDR(PlaintextMethod):
         "weight_decay": (1e-4, 0.1, 1.0),
     }
 
-    def fit_plaintext(
-        self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
-    ) -> Factors:
-        """Fit to both domains."""
-        run = _Run(pair, self.config, self.options)
-        identity = f"ddtcdr {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, run.rows(), self.options, identity, validation, recording)
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _Run(pair, self.config, self.options)
+
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
 
 
 class _Side(nn.Module):
@@ -124,7 +126,7 @@ class _Run(PairedRun):
     method = "ddtcdr"
 
     def __init__(self, pair: DomainPair, config: DDTCDRConfig, options: TrainingOptions) -> None:
-        super().__init__(pair, config.negatives, options.torch_device())
+        super().__init__(pair, config, config.negatives, options.torch_device())
         self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(pair, config).to(self.device)
@@ -151,7 +153,13 @@ class _Run(PairedRun):
         return torch.where(hidden[:, None], lent, vectors)
 
     def _loss(
-        self, own: _Side, other: _Side, domain: Examples, users: Tensor, rated: Bags, vectors: tuple[Tensor, Tensor]
+        self,
+        own: _Side,
+        other: _Side,
+        domain: DomainExamples,
+        users: Tensor,
+        rated: Bags,
+        vectors: tuple[Tensor, Tensor],
     ) -> Tensor:
         """Cross-entropy of both networks in one domain, per rating; ``vectors`` are what users are to either."""
         share, drawn = self.config.share, domain.negatives.draw(users[rated.row_of], self.config.negatives)
@@ -183,7 +191,7 @@ class _Run(PairedRun):
         item_parts, log_odds = self.item_parts(), self.target.log_odds
 
         def score(users: Tensor, items: Tensor) -> Tensor:
-            here, there = (self.heard(users)[:, None] + item_parts[items]).chunk(2, dim=2)
+            here, there = (self.masked_user_parts(users)[:, None] + item_parts[items]).chunk(2, dim=2)
             return (1 - share) * own.logits(here) + share * other.logits(there) + log_odds[items]
 
         return score

@@ -1,6 +1,5 @@
 """ETL: auto-encoders of both domains, whose codes one equivalent transform carries there and back."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,15 +10,17 @@ from torch.nn.functional import relu
 from pricdr.data.domains import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
-from pricdr.models.base import UNRECORDED, PlaintextMethod
+from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
+from pricdr.models.chosen import Chosen
 from pricdr.models.crossdomain._adversary import Adversary
 from pricdr.models.crossdomain._decoded import DecodedRun
-from pricdr.models.fitted import Factors
-from pricdr.models.fitting import fit_run
+from pricdr.models.fitting import TrainingRun, train_run
 from pricdr.models.networks import SparseTower, log_odds
-from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.losses import by_user
+from pricdr.training.loop import seeded
+from pricdr.training.losses import cross_entropy_per_user
+from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import Bags, SparseRows
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +59,13 @@ class ETL(PlaintextMethod):
     Users with ratings in the target are scored by their own reconstruction y′, the others by x → y.
     """
 
+    name: ClassVar[str] = "etl"
+    summary: ClassVar[str] = "auto-encoders joined by an equivalent transformation"
     config: ETLConfig = field(default_factory=ETLConfig)
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(patience=50, batch=128, learning_rate=1e-3, weight_decay=1.0)
     )
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "width": (100, 200, 400),
         "entry_dropout": (0.3, 0.5, 0.7),
         "dropout": (0.0, 0.3, 0.6),
@@ -73,13 +76,12 @@ class ETL(PlaintextMethod):
         "weight_decay": (0.1, 1.0, 2.0),
     }
 
-    def fit_plaintext(
-        self, pair: DomainPair, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED
-    ) -> Factors:
-        """Fit to both domains, one row of each per user."""
-        run = _Run(pair, self.config, self.options)
-        identity = f"etl {self.config!r} {pair.fingerprint()}"
-        return fit_run(run, run.rows(), self.options, identity, validation, recording)
+    def training_run(self, pair: DomainPair) -> TrainingRun:
+        """Return the network for both domains, not trained yet."""
+        return _Run(pair, self.config, self.options)
+
+    def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(pair), self.options, validation=validation, chosen=chosen, log=log)
 
 
 class _Side(nn.Module):
@@ -118,7 +120,7 @@ class _Run(DecodedRun):
     method = "etl"
 
     def __init__(self, pair: DomainPair, config: ETLConfig, options: TrainingOptions) -> None:
-        super().__init__(pair, options.torch_device())
+        super().__init__(pair, config, options.torch_device())
         self.config = config
         with seeded(options.seed, self.device):
             self.network = _Network(self.source, self.target, config).to(self.device)
@@ -137,10 +139,10 @@ class _Run(DecodedRun):
         there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
         there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)
         loss = (
-            in_a * config.source * by_user(a.decode(code_a), labels_a)
-            + in_b * by_user(b.decode(code_b), labels_b)
-            + in_a * in_b * by_user(b.decode(over_a), labels_b)
-            + in_a * in_b * config.source * by_user(a.decode(over_b), labels_a)
+            in_a * config.source * cross_entropy_per_user(a.decode(code_a), labels_a)
+            + in_b * cross_entropy_per_user(b.decode(code_b), labels_b)
+            + in_a * in_b * cross_entropy_per_user(b.decode(over_a), labels_b)
+            + in_a * in_b * config.source * cross_entropy_per_user(a.decode(over_b), labels_a)
             + config.equivalence * there_and_back
             + in_a * self._told_apart(a.discriminator, features_a)
             + in_b * self._told_apart(b.discriminator, features_b)
@@ -153,10 +155,10 @@ class _Run(DecodedRun):
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
 
     @property
-    def last(self) -> nn.Linear:
+    def last_layer(self) -> nn.Linear:
         return self.network.target.last
 
-    def decoded(self, users: Tensor) -> Tensor:
+    def decoder_input(self, users: Tensor) -> Tensor:
         network, in_b = self.network, self.target.counts[users] > 0
         code_a = relu(network.features(network.source, self.source.batch(users), users))
         code_b = relu(network.features(network.target, self.target.batch(users), users))

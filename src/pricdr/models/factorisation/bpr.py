@@ -1,6 +1,5 @@
 """BPR: matrix factorisation that learns which of two items a user would rather have."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -12,11 +11,14 @@ from torch.nn.functional import embedding, softplus
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
-from pricdr.models._examples import Pairs
-from pricdr.models.base import UNRECORDED, TargetMethod
-from pricdr.models.fitted import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
-from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.models._examples import RatingExamples
+from pricdr.models.base import SearchSpace, TargetMethod, Trained
+from pricdr.models.chosen import Chosen
+from pricdr.models.fitted import FittedModel
+from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
+from pricdr.training.loop import seeded
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +44,13 @@ class BPR(TargetMethod):
     negatives are redrawn until unrated, not skipped. A user without ratings has the mean of the others' vectors.
     """
 
+    name: ClassVar[str] = "bpr"
+    summary: ClassVar[str] = "matrix factorisation with a pairwise loss"
     config: BPRConfig = field(default_factory=BPRConfig)
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=1024, learning_rate=2e-3, weight_decay=0.0)
     )
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "width": (16, 32, 64, 128),
         "negatives": (1, 4, 16),
         "regularisation": (0.0, 0.01, 0.03, 0.05, 0.1),
@@ -54,11 +58,12 @@ class BPR(TargetMethod):
         "batch": (512, 1024, 4096),
     }
 
-    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
-        """Fit to ``target``; ``validation`` picks the epoch."""
-        run = _Run(target, self.config, self.options)
-        identity = f"bpr {self.config!r} {target.fingerprint()}"
-        return fit_run(run, run.pairs.numbers, self.options, identity, validation, recording)
+    def training_run(self, target: Ratings) -> TrainingRun:
+        """Return the network for these ratings, not trained yet."""
+        return _Run(target, self.config, self.options)
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)
 
 
 class _Network(nn.Module):
@@ -81,28 +86,41 @@ class _Network(nn.Module):
 class _Run:
     def __init__(self, target: Ratings, config: BPRConfig, options: TrainingOptions) -> None:
         self.target, self.config, self.device = target, config, options.torch_device()
-        self.pairs = Pairs(target, self.device)
+        self.ratings = RatingExamples(target, self.device)
         with seeded(options.seed, self.device):
             self.network = _Network(len(target.users), len(target.items), config.width).to(self.device)
 
-    def step(self, ratings: Tensor) -> Tensor:
+    @property
+    def examples(self) -> Tensor:
+        return self.ratings.numbers
+
+    @property
+    def identity(self) -> str:
+        return f"bpr {self.config!r} {self.target.fingerprint()}"
+
+    def step(self, batch: Tensor) -> Tensor:
         """The loss of a batch of ratings, given by number."""
-        pairs, users = self.pairs, self.pairs.user_of[ratings]
-        unrated = pairs.negatives.draw(users, self.config.negatives)
-        return self.network.loss(users, pairs.item_of[ratings], unrated, self.config.regularisation)
+        ratings = self.ratings
+        users = ratings.user_of[batch]
+        unrated = ratings.negatives.draw(users, self.config.negatives)
+        return self.network.loss(users, ratings.item_of[batch], unrated, self.config.regularisation)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
-        vectors, items, bias = self.pairs.filled(self.network.users), self.network.items, self.network.item_bias[:, 0]
+        vectors, items, bias = (
+            self.ratings.with_mean_for_cold(self.network.users),
+            self.network.items,
+            self.network.item_bias[:, 0],
+        )
         return lambda users, chosen: (vectors[users][:, None] * items[chosen]).sum(2) + bias[chosen]
 
     @torch.no_grad()
-    def factors(self) -> Factors:
-        return Factors(
+    def fitted_model(self) -> FittedModel:
+        return FittedModel(
             method="bpr",
             users=self.target.users,
             items=self.target.items,
-            user_vectors=self.pairs.filled(self.network.users).cpu().numpy(),
+            user_vectors=self.ratings.with_mean_for_cold(self.network.users).cpu().numpy(),
             item_vectors=self.network.items.cpu().numpy(),
             item_bias=self.network.item_bias[:, 0].cpu().numpy(),
             seen=self.target.matrix,

@@ -1,6 +1,5 @@
 """NeuMF: a weighted product of two vectors and a network over two others, added up."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
@@ -13,12 +12,15 @@ from torch.nn.functional import binary_cross_entropy_with_logits, embedding, rel
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError, require_count, require_not_negative, require_share
-from pricdr.models._examples import Pairs
-from pricdr.models.base import UNRECORDED, TargetMethod
-from pricdr.models.fitted import Factors
-from pricdr.models.fitting import ScorePairs, fit_run
+from pricdr.models._examples import RatingExamples
+from pricdr.models.base import SearchSpace, TargetMethod, Trained
+from pricdr.models.chosen import Chosen
+from pricdr.models.fitted import FittedModel
+from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
 from pricdr.models.interaction import Interaction
-from pricdr.training.loop import Recording, TrainingOptions, seeded
+from pricdr.training.loop import seeded
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +58,13 @@ class NeuMF(TargetMethod):
     without ratings has the mean of the others' vectors.
     """
 
+    name: ClassVar[str] = "neumf"
+    summary: ClassVar[str] = "matrix factorisation and a multi-layer perceptron, fused"
     config: NeuMFConfig = field(default_factory=NeuMFConfig)
     options: TrainingOptions = field(
         default_factory=lambda: TrainingOptions(batch=1024, learning_rate=3e-3, weight_decay=1e-2)
     )
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "product_width": (8, 16, 32, 64),
         "width": (16, 32, 64),
         "dropout": (0.0, 0.2, 0.5),
@@ -70,11 +74,12 @@ class NeuMF(TargetMethod):
         "weight_decay": (0.01, 0.3, 1.0),
     }
 
-    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
-        """Fit to ``target``; ``validation`` picks the epoch."""
-        run = _Run(target, self.config, self.options)
-        identity = f"neumf {self.config!r} {target.fingerprint()}"
-        return fit_run(run, run.pairs.numbers, self.options, identity, validation, recording)
+    def training_run(self, target: Ratings) -> TrainingRun:
+        """Return the network for these ratings, not trained yet."""
+        return _Run(target, self.config, self.options)
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)
 
 
 class _Network(nn.Module):
@@ -108,15 +113,25 @@ class _Network(nn.Module):
 class _Run:
     def __init__(self, target: Ratings, config: NeuMFConfig, options: TrainingOptions) -> None:
         self.target, self.config, self.device = target, config, options.torch_device()
-        self.pairs = Pairs(target, self.device)
+        self.ratings = RatingExamples(target, self.device)
         with seeded(options.seed, self.device):
             self.network = _Network(len(target.users), len(target.items), config).to(self.device)
 
-    def step(self, ratings: Tensor) -> Tensor:
+    @property
+    def examples(self) -> Tensor:
+        return self.ratings.numbers
+
+    @property
+    def identity(self) -> str:
+        return f"neumf {self.config!r} {self.target.fingerprint()}"
+
+    def step(self, batch: Tensor) -> Tensor:
         """The loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
-        network, pairs = self.network, self.pairs
-        users = pairs.user_of[ratings]
-        items = torch.cat([pairs.item_of[ratings][:, None], pairs.negatives.draw(users, self.config.negatives)], dim=1)
+        network, ratings = self.network, self.ratings
+        users = ratings.user_of[batch]
+        items = torch.cat(
+            [ratings.item_of[batch][:, None], ratings.negatives.draw(users, self.config.negatives)], dim=1
+        )
         own, other = (embedding(users, table)[:, None] for table in (network.product_users, network.mlp_users))
         product, part = (embedding(items, table) for table in (network.product_items, network.mlp_items))
         logits = network(own * product, network.from_user(other) + network.from_item(part))
@@ -128,7 +143,9 @@ class _Run:
     @torch.no_grad()
     def _users(self) -> tuple[Tensor, Tensor]:
         """Everyone's vectors of both branches."""
-        return self.pairs.filled(self.network.product_users), self.pairs.filled(self.network.mlp_users)
+        return self.ratings.with_mean_for_cold(self.network.product_users), self.ratings.with_mean_for_cold(
+            self.network.mlp_users
+        )
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
@@ -144,12 +161,12 @@ class _Run:
         return score
 
     @torch.no_grad()
-    def factors(self) -> Factors:
+    def fitted_model(self) -> FittedModel:
         """GMF as vectors, its output weights in the users'; the MLP, and c, as an interaction."""
         network = self.network
         product_users, mlp_users = self._users()
         layers = (*network.hidden, network.mlp_output)
-        return Factors(
+        return FittedModel(
             method="neumf",
             users=self.target.users,
             items=self.target.items,

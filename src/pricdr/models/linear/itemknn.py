@@ -1,6 +1,5 @@
 """Item-kNN: items like the ones a user has rated, by who rated both."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -11,12 +10,13 @@ from pricdr.data.ratings import CSR, IntArray, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.evaluation.metrics import FloatArray
-from pricdr.models.base import UNRECORDED, TargetMethod
-from pricdr.models.fitted import Factors
-from pricdr.models.linear._closed_form import ones, popularity_tie_break
-from pricdr.training.loop import Recording
+from pricdr.models.base import SearchSpace, TargetMethod, Trained
+from pricdr.models.chosen import Chosen
+from pricdr.models.fitted import FittedModel
+from pricdr.models.linear.closed_form import ones, popularity_tie_break
+from pricdr.training.run_log import RunLog
 
-_CELLS: Final = 1 << 22
+CELLS: Final = 1 << 22
 """Similarities held at once, however many items there are."""
 
 
@@ -37,36 +37,39 @@ class ItemKNNConfig:
 class ItemKNN(TargetMethod):
     """Cosine of item columns with shrinkage, n_ij / (√(n_i n_j) + shrinkage); an item keeps its nearest neighbours.
 
-    As Ferrari Dacrema et al. (RecSys 2019) tune it against the deep methods. Where no neighbour speaks, or two items
-    tie, the more popular one comes first.
+    As Ferrari Dacrema et al. (RecSys 2019) tune it against the deep methods. Items without a rated neighbour, and
+    ties, are ordered by popularity; a user without ratings gets what is popular.
     """
 
+    name: ClassVar[str] = "itemknn"
+    summary: ClassVar[str] = "items like those a user rated, by cosine"
+
     config: ItemKNNConfig = field(default_factory=ItemKNNConfig)
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    space: ClassVar[SearchSpace] = {
         "neighbours": (20, 50, 100, 200, 500, 1000),
         "shrinkage": (0.0, 3.0, 10.0, 30.0, 100.0, 300.0),
     }
 
-    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
-        """Count who met whom; a user without ratings gets what is popular. ``validation`` has no epoch to pick."""
-        return Factors(
-            method="itemknn",
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        model = FittedModel(
+            method=self.name,
             users=target.users,
             items=target.items,
             user_vectors=ones(target.matrix).astype(np.float32),
-            item_vectors=_similarities(target.matrix, self.config),
+            item_vectors=similarities(target.matrix, self.config),
             item_bias=popularity_tie_break(target.matrix, 1e-6),
             seen=target.matrix,
             in_release=np.zeros(len(target.users), dtype=bool),
         )
+        return model, chosen
 
 
-def _similarities(ratings: CSR, config: ItemKNNConfig) -> CSR:
-    """Row i: item i's nearest neighbours and how near they are."""
+def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> CSR:
+    """Return items x items: row i has item i's nearest neighbours and how near they are."""
     users = ones(ratings)
     items = users.T.tocsr()
     n_items = items.shape[0]
-    size = max(1, _CELLS // max(n_items, 1))
+    size = max(1, cells // max(n_items, 1))
     norms = np.sqrt(np.diff(items.indptr))
     parts = []
     for start in range(0, n_items, size):

@@ -1,8 +1,8 @@
 """Ridge regression from release rows to target ratings: what a linear decoder gains from a release, in seconds."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +15,20 @@ from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import FloatArray, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
-from pricdr.models.base import UNRECORDED, ReleaseMethod
+from pricdr.models.base import ReleaseMethod, Trained
+from pricdr.models.chosen import Chosen, Trust
 from pricdr.models.evidence import has_evidence
-from pricdr.models.fitted import Factors
+from pricdr.models.fitted import FittedModel
 from pricdr.models.inputs import Inputs, ReleaseRows, unit_rows
-from pricdr.models.linear._closed_form import ones
+from pricdr.models.linear.closed_form import ones
 from pricdr.models.networks import log_odds
-from pricdr.training.loop import Recording
+from pricdr.training.run_log import RunLog
 
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
 SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)
 """What validation chooses from."""
+_TRUSTED: Final = Trust(1.0, 1.0)
+_UNTRUSTED: Final = Trust(0.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,44 +51,51 @@ class RidgeRelease(ReleaseMethod):
     The weights are the ridge regression of the target's centred ratings, each item divided by √popularity, on the
     release rows of users who have both. A user's own history is not used: warm users are scored by their row like cold
     ones. It is a yardstick for what a release holds rather than a recommender for warm users.
+
+    What is left is popularity where the release fails the evidence test, or where the best choice beats popularity by
+    less than a standard error.
     """
+
+    name: ClassVar[str] = "ridge-release"
+    summary: ClassVar[str] = "linear decoder of release rows in closed form"
 
     config: RidgeReleaseConfig = field(default_factory=RidgeReleaseConfig)
 
-    def fit(
-        self,
-        target: Ratings,
-        release: ReleaseRows,
-        *,
-        validation: HeldOut | None = None,
-        recording: Recording = UNRECORDED,
-    ) -> Factors:
-        """Solve; validation NDCG@10 of cold users (of all where none is cold) picks λ and the scale.
-
-        What is left is popularity where the evidence test refuses the release, or where the best choice beats
-        popularity by less than a standard error.
-        """
+    def _train(
+        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
         dim, n_items = release.matrix.shape[1], len(target.items)
         # The normal equations, λI and what solving copies; the products with items, and the weights.
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         inputs = Inputs.of(target, release)
         popular = _popularity(inputs)
         if not has_evidence(inputs):
-            return popular
+            return popular, replace(chosen, trust=_UNTRUSTED)
         decoder = _Decoder(inputs, popular)
-        if validation is None:
-            return decoder.model(self.config.regularisation, self.config.scale)
-        cold = np.diff(target.matrix.indptr)[validation.users] == 0
-        judged = validation.only(cold) if cold.any() else validation
-        models = (decoder.model(*choice) for choice in product(REGULARISATIONS, SCALES))
-        best = max(models, key=lambda model: float(_ndcg(model, judged).mean()))
-        return best if clearly_above(_ndcg(best, judged), _ndcg(popular, judged)) else popular
+        if validation is not None:
+            chosen = _choose(decoder, popular, target, validation)
+        if chosen.trust == _UNTRUSTED:
+            return popular, chosen
+        regularisation = chosen.settings.get("regularisation", self.config.regularisation)
+        scale = chosen.settings.get("scale", self.config.scale)
+        return decoder.model(regularisation, scale), replace(chosen, trust=_TRUSTED)
+
+
+def _choose(decoder: "_Decoder", popular: FittedModel, target: Ratings, validation: HeldOut) -> Chosen:
+    """Choose λ and the scale by cold users' NDCG@10 (by all users' where none is cold), if they beat popularity."""
+    cold = np.diff(target.matrix.indptr)[validation.users] == 0
+    held_out = validation.only(cold) if cold.any() else validation
+    by_choice = {choice: _ndcg(decoder.model(*choice), held_out) for choice in product(REGULARISATIONS, SCALES)}
+    best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
+    if not clearly_above(by_choice[best], _ndcg(popular, held_out)):
+        return Chosen(trust=_UNTRUSTED)
+    return Chosen(trust=_TRUSTED, settings={"regularisation": best[0], "scale": best[1]})
 
 
 class _Decoder:
     """The normal equations, to be solved for any λ."""
 
-    def __init__(self, inputs: Inputs, popular: Factors) -> None:
+    def __init__(self, inputs: Inputs, popular: FittedModel) -> None:
         self.inputs, self.popular = inputs, popular
         source: Any = inputs.source
         known = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
@@ -99,12 +109,12 @@ class _Decoder:
         self.gram = fitted.T @ fitted
         self.users = len(fitted)
 
-    def model(self, regularisation: float, scale: float) -> Factors:
+    def model(self, regularisation: float, scale: float) -> FittedModel:
         """Return the model for one λ and one scale of what the release adds."""
         weights = np.linalg.solve(self.gram + regularisation * np.eye(len(self.gram)), self.products.T)
         # The mean square of all users' predictions, without making them: tr(XᵀX · WWᵀ) / (users · items).
         spread = np.sqrt((self.gram * (weights @ weights.T)).sum() / (self.users * weights.shape[1]))
-        return Factors(
+        return FittedModel(
             method=self.popular.method,
             users=self.inputs.users,
             items=self.inputs.items,
@@ -117,11 +127,11 @@ class _Decoder:
         )
 
 
-def _popularity(inputs: Inputs) -> Factors:
+def _popularity(inputs: Inputs) -> FittedModel:
     """Return the model that uses nothing of the release."""
     users = int((np.diff(inputs.ratings.indptr) > 0).sum())
     bias = log_odds(torch.as_tensor(_counts(inputs.ratings), dtype=torch.float32), users)
-    return Factors(
+    return FittedModel(
         method="ridge-release",
         users=inputs.users,
         items=inputs.items,
@@ -138,5 +148,5 @@ def _counts(ratings: CSR) -> npt.NDArray[np.int64]:
     return np.bincount(ratings.indices, minlength=ratings.shape[1])
 
 
-def _ndcg(model: Factors, held_out: HeldOut) -> FloatArray:
+def _ndcg(model: FittedModel, held_out: HeldOut) -> FloatArray:
     return per_user(sampled_ranks(model.score_candidates, held_out))["NDCG@10"]

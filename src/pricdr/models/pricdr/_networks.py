@@ -23,8 +23,8 @@ class Sizes:
     dropout: float
 
 
-class HistoryNetwork(nn.Module, ABC):
-    """A user's history to a vector, and that vector to scores of all items.
+class TargetNetwork(nn.Module, ABC):
+    """The target's network: a user's history to a vector, and that vector to scores of all items.
 
     How the vector meets the items, and where item vectors come from, is what the two subclasses differ in.
     """
@@ -36,18 +36,18 @@ class HistoryNetwork(nn.Module, ABC):
 
     @abstractmethod
     def items(self, columns: Bags) -> Tensor:
-        """Vectors of all items; ``columns`` are their columns of ratings."""
+        """Return the vectors of all items; ``columns`` are their columns of ratings."""
 
     @abstractmethod
     def users(self, vectors: Tensor) -> Tensor:
-        """What item vectors are multiplied by."""
+        """Return what item vectors are multiplied by."""
 
     def logits(self, vectors: Tensor, items: Tensor) -> Tensor:
-        """Scores of all items."""
+        """Return the scores of all items."""
         return self.users(vectors) @ items.T + self.item_bias
 
 
-class TwoTowers(HistoryNetwork):
+class TwoTowers(TargetNetwork):
     """DMF: item towers, cosines, a learnt logit scale.
 
     A bare cosine confines probabilities to 0.27 … 0.73 and cannot learn as a logit; the scale and an item bias let it.
@@ -59,15 +59,15 @@ class TwoTowers(HistoryNetwork):
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
 
     def items(self, columns: Bags) -> Tensor:
-        """Unit vectors, from the columns of ratings."""
+        """Return unit vectors, from the columns of ratings."""
         return normalize(self.item_tower(columns), dim=1)
 
     def users(self, vectors: Tensor) -> Tensor:
-        """Vectors of the learnt length."""
+        """Return the vectors at the learnt length."""
         return self.log_scale.exp() * normalize(vectors, dim=1)
 
 
-class AutoEncoder(HistoryNetwork):
+class AutoEncoder(TargetNetwork):
     """A target row to a vector and back: the decoder scores the items."""
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
@@ -76,11 +76,11 @@ class AutoEncoder(HistoryNetwork):
         self.last = nn.Parameter(torch.empty(sizes.items, sizes.hidden).uniform_(-1, 1) / math.sqrt(sizes.hidden))
 
     def items(self, columns: Bags) -> Tensor:
-        """The decoder's last layer."""
+        """Return the decoder's last layer."""
         return self.last
 
     def users(self, vectors: Tensor) -> Tensor:
-        """The decoder's hidden layer."""
+        """Return the decoder's hidden layer."""
         hidden: Tensor = self.first(relu(vectors))
         return hidden
 
@@ -94,20 +94,20 @@ class SourceNetwork(nn.Module):
 
     @classmethod
     def of_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
-        """For dense rows."""
+        """Return the network for dense rows."""
         return cls(dense_tower(dim, hidden, width, dropout), dense_tower(width, hidden, dim, 0.0))
 
     @classmethod
     def of_narrow_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
-        """For dense rows of few numbers: nothing is restored."""
+        """Return the network for dense rows of few numbers, which are not reconstructed."""
         return cls(dense_tower(dim, hidden, width, dropout), None)
 
     @classmethod
     def of_ratings(cls, n: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
-        """For plaintext ratings: nothing is restored."""
+        """Return the network for plaintext ratings, which are not reconstructed."""
         return cls(SparseTower(n, hidden, width, dropout), None)
 
     def forward(self, rows: Tensor | Bags) -> Tensor:
-        """One user vector per row."""
+        """Return one user vector per row."""
         vectors: Tensor = self.encoder(rows)
         return vectors

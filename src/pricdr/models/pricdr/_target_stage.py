@@ -1,22 +1,28 @@
-"""Part one of every model here: learn from the target's own ratings, whatever the source may add later."""
+"""The target stage: learn from the target's own ratings, whatever the source may add later."""
 
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_share
-from pricdr.models.fitting import ScorePairs, fit_network, require_trainable
-from pricdr.models.pricdr._networks import HistoryNetwork, Sizes
-from pricdr.training.loop import Recording, TrainingOptions, seeded
-from pricdr.training.losses import all_items
+from pricdr.models.fitted import FittedModel
+from pricdr.models.fitting import ScorePairs, require_trainable, train_network
+from pricdr.models.pricdr._networks import Sizes, TargetNetwork
+from pricdr.training.loop import seeded
+from pricdr.training.losses import mean_cross_entropy
+from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows
+from pricdr.training.run_log import RunLog
+
+_USERS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryConfig:
+class TargetStageConfig:
     """What the target's network is."""
 
     hidden: int = 500
@@ -30,63 +36,89 @@ class HistoryConfig:
         require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
 
 
-class HistoryRun:
-    """Users' rows against all items by matrix products, binary cross-entropy, the unobserved as 0."""
+class TargetStage:
+    """Users' rows against all items by matrix products, with binary cross-entropy; what was not rated counts as 0."""
 
     def __init__(
-        self, kind: type[HistoryNetwork], target: Ratings, config: HistoryConfig, options: TrainingOptions
+        self, kind: type[TargetNetwork], target: Ratings, config: TargetStageConfig, options: TrainingOptions
     ) -> None:
         self.target, self.config, self.options = target, config, options
         self.device = options.torch_device()
         n_users, n_items = target.matrix.shape
-        require_trainable(config.hidden * (n_items + max(n_users, n_items)))  # before it is there; the rest is small
+        # Before the network is allocated: its other layers are small beside these two.
+        require_trainable(config.hidden * (n_items + max(n_users, n_items)))
         self.rows = SparseRows(target.matrix, self.device)
         self.columns = SparseRows(target.matrix.T.tocsr(), self.device).all()
         sizes = Sizes(n_users, n_items, config.hidden, config.width, config.dropout)
         with seeded(options.seed, self.device):
             self.network = kind(sizes, self.rows.popularity()).to(self.device)
 
-    def train(self, validation: HeldOut | None, recording: Recording) -> None:
-        """Train; validation NDCG@10 picks the epoch."""
-        # What a source's configuration adds plays no part here: arms that differ in it alone share this network.
-        config = {part.name: getattr(self.config, part.name) for part in fields(HistoryConfig)}
-        fit_network(
+    @property
+    def examples(self) -> Tensor:
+        """The users with a history."""
+        return torch.nonzero(self.rows.counts > 0).squeeze(1)
+
+    @property
+    def identity(self) -> str:
+        """The network, its configuration and the ratings."""
+        # What a source's configuration adds plays no part here: trainings that differ in it alone share this network.
+        config = {part.name: getattr(self.config, part.name) for part in fields(TargetStageConfig)}
+        return f"{type(self.network).__name__} {config} {self.target.fingerprint()}"
+
+    def train(self, validation: HeldOut | None, epochs: int | None, log: RunLog) -> int:
+        """Train the network and return the epoch it ends with; see :func:`train_network`."""
+        return train_network(
             self.network,
             self.step,
-            torch.nonzero(self.rows.counts > 0).squeeze(1),
+            self.examples,
             self.options,
-            scorer=self._scorer,
-            identity=f"{type(self.network).__name__} {config} {self.target.fingerprint()}",
+            scorer=self.scorer,
+            identity=self.identity,
             validation=validation,
-            recording=recording,
+            epochs=epochs,
+            log=log,
         )
 
-    def step(self, users: Tensor) -> Tensor:
-        """The loss of one batch of users against all items."""
+    def step(self, batch: Tensor) -> Tensor:
+        """Return the loss of a batch of users against all items."""
         network, kept = self.network, 1 - self.config.entry_dropout
-        bags = self.rows.batch(users)
-        vectors = network.user_tower(bags.keep(kept))
-        return all_items(
-            network.logits(vectors, network.items(self.columns.keep(kept))), bags.dense(self.rows.shape[1])
-        )
+        rated = self.rows.batch(batch)
+        vectors = network.user_tower(rated.keep(kept))
+        logits = network.logits(vectors, network.items(self.columns.keep(kept)))
+        return mean_cross_entropy(logits, rated.dense(self.rows.shape[1]))
+
+    def scorer(self) -> ScorePairs:
+        """Return how validation scores."""
+        users, items, bias = self.user_vectors(), self.item_vectors(), self.network.item_bias
+        return lambda chosen, candidates: (users[chosen][:, None] * items[candidates]).sum(2) + bias[candidates]
 
     @torch.no_grad()
     def item_vectors(self) -> Tensor:
-        """Of all items."""
+        """Return the vectors of all items."""
         return self.network.items(self.columns)
 
     @torch.no_grad()
-    def vectors(self) -> Tensor:
-        """What each user's own history says, before it meets the items; zero where there is none."""
+    def history_vectors(self) -> Tensor:
+        """Return each user's history as a vector, before it meets the items; zeros where there is no history."""
         everyone = torch.arange(self.rows.shape[0], device=self.device)
-        parts = [self.network.user_tower(self.rows.batch(part)) for part in torch.split(everyone, 4096)]
-        return torch.cat(parts) * (self.rows.counts > 0)[:, None]
+        blocks = [self.network.user_tower(self.rows.batch(users)) for users in torch.split(everyone, _USERS_AT_ONCE)]
+        return torch.cat(blocks) * (self.rows.counts > 0)[:, None]
 
+    @torch.no_grad()
     def user_vectors(self) -> Tensor:
-        """What items are multiplied by; zero where there is no history, which leaves what is popular."""
-        with torch.no_grad():
-            return self.network.users(self.vectors()) * (self.rows.counts > 0)[:, None]
+        """Return what item vectors are multiplied by; zeros without a history, which leaves what is popular."""
+        return self.network.users(self.history_vectors()) * (self.rows.counts > 0)[:, None]
 
-    def _scorer(self) -> ScorePairs:
-        users, items, bias = self.user_vectors(), self.item_vectors(), self.network.item_bias
-        return lambda chosen, candidates: (users[chosen][:, None] * items[candidates]).sum(2) + bias[candidates]
+    def fitted_model(self) -> FittedModel:
+        """Return the model of the target alone."""
+        target = self.target
+        return FittedModel(
+            method="dmf",
+            users=target.users,
+            items=target.items,
+            user_vectors=self.user_vectors().cpu().numpy(),
+            item_vectors=self.item_vectors().cpu().numpy(),
+            item_bias=self.network.item_bias.detach().cpu().numpy(),
+            seen=target.matrix,
+            in_release=np.zeros(len(target.users), dtype=bool),
+        )

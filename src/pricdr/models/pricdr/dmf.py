@@ -1,18 +1,17 @@
-"""DMF, deep matrix factorisation: HeteroCDR's towers on the target alone, and the model a release has to beat."""
+"""DMF: deep matrix factorisation. HeteroCDR's target stage on its own."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import numpy as np
-
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.models.base import UNRECORDED, TargetMethod
-from pricdr.models.fitted import Factors
+from pricdr.models.base import SearchSpace, TargetMethod, Trained
+from pricdr.models.chosen import Chosen
+from pricdr.models.fitting import train_run
 from pricdr.models.pricdr._networks import TwoTowers
-from pricdr.models.pricdr._target_stage import HistoryConfig, HistoryRun
-from pricdr.training.loop import Recording, TrainingOptions
+from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,9 @@ class DMF(TargetMethod):
     columns are scaled by 1/√(entries), and the ReLU comes between the two layers, not after them.
     """
 
-    space: ClassVar[Mapping[str, tuple[object, ...]]] = {
+    name: ClassVar[str] = "dmf"
+    summary: ClassVar[str] = "deep matrix factorisation: user and item towers"
+    space: ClassVar[SearchSpace] = {
         "learning_rate": (2e-4, 5e-4, 1e-3),
         "weight_decay": (1e-4, 1e-2),
         "batch": (128, 256, 512),
@@ -33,20 +34,12 @@ class DMF(TargetMethod):
         "entry_dropout": (0.3, 0.5, 0.7),
     }
 
-    config: HistoryConfig = field(default_factory=HistoryConfig)
+    config: TargetStageConfig = field(default_factory=TargetStageConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)
 
-    def fit(self, target: Ratings, *, validation: HeldOut | None = None, recording: Recording = UNRECORDED) -> Factors:
-        """Fit to ``target``; a user without ratings gets what is popular."""
-        run = HistoryRun(TwoTowers, target, self.config, self.options)
-        run.train(validation, recording)
-        return Factors(
-            method="dmf",
-            users=target.users,
-            items=target.items,
-            user_vectors=run.user_vectors().cpu().numpy(),
-            item_vectors=run.item_vectors().cpu().numpy(),
-            item_bias=run.network.item_bias.detach().cpu().numpy(),
-            seen=target.matrix,
-            in_release=np.zeros(len(target.users), dtype=bool),
-        )
+    def training_run(self, target: Ratings) -> TargetStage:
+        """Return the network for these ratings, not trained yet."""
+        return TargetStage(TwoTowers, target, self.config, self.options)
+
+    def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
+        return train_run(self.training_run(target), self.options, validation=validation, chosen=chosen, log=log)

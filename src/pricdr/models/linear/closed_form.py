@@ -26,7 +26,7 @@ from scipy.linalg.lapack import dpotrf
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.memory import require_memory
-from pricdr.models.fitted import Factors, Float32Array, Vectors
+from pricdr.models.fitted import FittedModel, Float32Array, Vectors
 from pricdr.models.inputs import Inputs
 
 Square: TypeAlias = npt.NDArray[np.float64]
@@ -34,9 +34,10 @@ Square: TypeAlias = npt.NDArray[np.float64]
 Matrix: TypeAlias = Any
 """Sparse (the target, a plaintext source) or dense (a release): both multiply and slice alike."""
 
-_BLOCK: Final = 1024
-_SMALLEST: Final = 1e-9
-"""Of λ beside the most rated column or the longest row: below it rounding has the say."""
+BLOCK: Final = 1024
+"""Rows or columns per block: a block of the square matrix fits the processor's caches."""
+SMALLEST_REGULARISATION: Final = 1e-9
+"""The least λ, relative to the most rated column or the longest row: below it rounding errors decide the result."""
 
 
 class Side(Enum):
@@ -46,12 +47,18 @@ class Side(Enum):
     USERS = "dual"
 
 
-def ease(
-    method: str, inputs: Inputs, *, regularisation: float, weight: float = 1.0, side: Side | None = None
-) -> Factors:
-    """EASE on [target | weight · source], scoring the target's items; every rating counts as 1.
+def solve_ease(
+    method: str,
+    inputs: Inputs,
+    *,
+    regularisation: float,
+    weight: float = 1.0,
+    side: Side | None = None,
+    block: int = BLOCK,
+) -> FittedModel:
+    """Return EASE on [target | weight · source], scoring the target's items; every rating counts as 1.
 
-    A user with a row of the source is scored by it too, history or not. Where nothing is known of one, what is popular.
+    A user with a row of the source is scored by it too, history or not; a user without any data gets what is popular.
     """
     n_users, n_items = inputs.ratings.shape
     columns = n_items + (0 if inputs.source is None else inputs.source.shape[1])
@@ -61,8 +68,8 @@ def ease(
     target = ones(inputs.ratings)
     source = _weighted(inputs.source, weight)
     solve = _dual if side is Side.USERS else _primal
-    user_vectors, item_vectors = solve(target, source, regularisation)
-    return Factors(
+    user_vectors, item_vectors = solve(target, source, regularisation, block)
+    return FittedModel(
         method=method,
         users=inputs.users,
         items=inputs.items,
@@ -88,7 +95,7 @@ def popularity_tie_break(ratings: CSR, most: float) -> Float32Array:
 def _require_memory(side: Side, n_users: int, n_items: int, columns: int, source: Matrix | None) -> None:
     """Refuse what is too large before any of it is there: square matrix, vectors, and copies of a dense source."""
     square, vectors = (n_users, n_users) if side is Side.USERS else (columns, n_items)
-    copies = 0 if source is None or sp.issparse(source) else 32 * n_users * (columns - n_items)
+    copies = 0 if source is None or isinstance(source, sp.csr_array) else 32 * n_users * (columns - n_items)
     need = 8 * square * square + 4 * square * vectors + copies
     require_memory(need, f"EASE on {n_users:,} users and {columns:,} columns")
 
@@ -96,72 +103,72 @@ def _require_memory(side: Side, n_users: int, n_items: int, columns: int, source
 def _weighted(source: Matrix | None, weight: float) -> Matrix | None:
     if source is None:
         return None
-    return weight * (ones(source) if sp.issparse(source) else source.astype(np.float64))
+    return weight * (ones(source) if isinstance(source, sp.csr_array) else source.astype(np.float64))
 
 
-def _primal(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
+def _primal(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
     """Rows of X, sparse, against −P_·j / P_jj."""
     n_items = target.shape[1]
     parts = [target] if source is None else [target, sp.csr_array(source)]
     rows = sp.hstack(parts, format="csr", dtype=np.float32)
     gram = np.zeros((rows.shape[1], rows.shape[1]), order="F")
     items = target.T.tocsr()
-    _add_product(gram[:n_items, :n_items], items, items)
+    _add_product(gram[:n_items, :n_items], items, items, block)
     if source is not None:
-        others = source.T.tocsr() if sp.issparse(source) else source.T
-        _add_product(gram[n_items:, :n_items], others, items)
-        _add_product(gram[n_items:, n_items:], others, others)
-    inverse = _inverse(gram, regularisation)
+        others = source.T.tocsr() if isinstance(source, sp.csr_array) else source.T
+        _add_product(gram[n_items:, :n_items], others, items, block)
+        _add_product(gram[n_items:, n_items:], others, others, block)
+    inverse = invert(gram, regularisation, block)
     scale = -1 / np.diagonal(inverse)[:n_items]
     # Kept by columns: that is how a sparse row times these vectors reads them.
     weights = np.empty((len(inverse), n_items), dtype=np.float32)
-    for part in _blocks(len(inverse)):
+    for part in _blocks(len(inverse), block):
         weights[part] = inverse[:n_items, part].T * scale
     return rows, weights.T
 
 
-def _dual(target: CSR, source: Matrix | None, regularisation: float) -> tuple[Vectors, Vectors]:
+def _dual(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
     """Rows of C against −x_j / P_jj, sparse; only over users with a history, since no other has an entry in any x_j."""
     n_users = target.shape[0]
     gram = np.zeros((n_users, n_users), order="F")
-    _add_product(gram, target, target)
+    _add_product(gram, target, target, block)
     if source is not None:
-        _add_product(gram, source, source)
-    inverse = _inverse(gram, regularisation).T  # symmetric: the same, with contiguous rows
+        _add_product(gram, source, source, block)
+    inverse = invert(gram, regularisation, block).T  # symmetric: the same, with contiguous rows
     warm = np.flatnonzero(np.diff(target.indptr))
     items = target.T.tocsr()
     explained = np.concatenate(
-        [items[part].multiply(items[part] @ inverse).sum(axis=1) for part in _blocks(items.shape[0])]
+        [items[part].multiply(items[part] @ inverse).sum(axis=1) for part in _blocks(items.shape[0], block)]
     )
     diagonal = (1 - explained) / regularisation
     items = items[:, warm]
     items.data /= -np.repeat(diagonal, np.diff(items.indptr))
     users = np.empty((n_users, len(warm)), dtype=np.float32)
-    for part in _blocks(n_users):
+    for part in _blocks(n_users, block):
         users[part] = inverse[part, warm]
     return users, items.astype(np.float32)
 
 
-def _add_product(out: Square, left: Matrix, right: Matrix) -> None:
+def _add_product(out: Square, left: Matrix, right: Matrix, block: int) -> None:
     """``out += left · rightᵀ``, a block of columns at a time: no sparse product is ever held whole."""
-    for part in _blocks(right.shape[0]):
+    for part in _blocks(right.shape[0], block):
         product = left @ right[part].T
-        out[:, part] += product.toarray() if sp.issparse(product) else product
+        out[:, part] += product if isinstance(product, np.ndarray) else product.toarray()
 
 
-def _inverse(gram: Square, regularisation: float) -> Square:
-    """(gram + λI)⁻¹ from the lower triangle, in gram's own memory."""
+def invert(gram: Square, regularisation: float, block: int = BLOCK) -> Square:
+    """Return (gram + λI)⁻¹ from the lower triangle, in gram's own memory."""
     diagonal = np.einsum("ii->i", gram)
-    enough = regularisation >= _SMALLEST * diagonal.max(initial=0.0)
+    enough = regularisation >= SMALLEST_REGULARISATION * diagonal.max(initial=0.0)
     diagonal += regularisation
-    blocks = _blocks(len(gram))
+    blocks = _blocks(len(gram), block)
     if not enough or not _factor(gram, blocks):
         raise ParameterError(f"regularisation {regularisation!r} is too small for these ratings: use a larger one")
     _invert(gram, blocks)
-    for block in blocks:  # (L⁻¹)ᵀ L⁻¹, a row of blocks at a time: what is below is still L⁻¹
-        gram[block, : block.stop] = gram[block.start :, block].T @ gram[block.start :, : block.stop]
-    for block in blocks:
-        gram[block, block.stop :] = gram[block.stop :, block].T
+    for rows in blocks:  # (L⁻¹)ᵀ L⁻¹, a row of blocks at a time: what is below is still L⁻¹
+        gram[rows, : rows.stop] = gram[rows.start :, rows].T @ gram[rows.start :, : rows.stop]
+    for rows in blocks:
+        gram[rows, rows.stop :] = gram[rows.stop :, rows].T
     return gram
 
 
@@ -170,6 +177,7 @@ def _factor(lower: Square, blocks: list[slice]) -> bool:
 
     LAPACK alone would do, but the one that comes with scipy (OpenBLAS 0.3.30) crashes on large matrices with several
     threads: n = 16,000 with two. Here it never sees more than a block, and the work is in matrix products all the same.
+    torch.cholesky_inverse does not crash, but took 1.9 times as long at n = 6,000 and twice the memory.
     """
     for at, block in enumerate(blocks):
         corner, failed = dpotrf(lower[block, block], lower=1)
@@ -192,5 +200,5 @@ def _invert(lower: Square, blocks: list[slice]) -> None:
         lower[block, block] = corner
 
 
-def _blocks(total: int) -> list[slice]:
-    return [slice(start, min(start + _BLOCK, total)) for start in range(0, total, _BLOCK)]
+def _blocks(total: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, total)) for start in range(0, total, size)]

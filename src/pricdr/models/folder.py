@@ -4,9 +4,10 @@ A model folder is not trusted: sizes, names, types and every number are checked 
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -20,19 +21,21 @@ from pricdr.data.csr import checked_csr
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import CSR
 from pricdr.data.reading.parquet import write_frame
-from pricdr.errors import InputError, VerificationError
+from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.memory import memory_limit, require_memory
-from pricdr.models.catalogue import METHODS
-from pricdr.models.fitted import Factors, HistorySummary, Vectors
+from pricdr.models.catalogue import METHODS, MOST, with_preset
+from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
+from pricdr.models.fitted import FittedModel, HistorySummary, Origin, Vectors
 from pricdr.models.interaction import Interaction
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
 
-SCHEMA_VERSION: Final = 2
-"""Version 1 did not record who signed a release, and wrote the columns of sparse vectors in any order."""
-_ABOUT: Final = "model.json"
+SCHEMA_VERSION: Final = 3
+"""Version 1 did not record who signed a release, and wrote the columns of sparse vectors in any order. Version 2 did
+not record what validation chose, and had the paper's form of HeteroCDR as a preset of hetero."""
+_RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
-_LARGEST_ABOUT: Final = 1 << 20
+_LARGEST_RECORD: Final = 1 << 20
 _LARGEST_HEADER: Final = 1 << 16
 """Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
 
@@ -42,28 +45,44 @@ Setting: TypeAlias = (
 )
 
 
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+ShortText: TypeAlias = Annotated[str, Field(max_length=1000)]
+
+
 @dataclass(frozen=True)
-class About:
-    """What a model is and what it was trained on."""
+class _ChosenRecord:
+    """What ``model.json`` says of what validation chose."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    epochs: dict[ShortText, Annotated[int, Field(ge=0, le=MOST)]]
+    trust: tuple[Share, Share] | None
+    settings: dict[ShortText, Annotated[float, Field(allow_inf_nan=False)]]
+    not_chosen: ShortText
+
+
+@dataclass(frozen=True)
+class _Record:
+    """``model.json``: what a model is and what it was trained on."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
     method: str
     config: dict[str, Setting | dict[str, Setting]]
     trained_on: str | None
-    """Fingerprint of the training ratings; None in an exported model, where it would confirm a guess at them."""
     release: str | None
-    """SHA-256 of the release's matrix file, where one was used."""
     preset: str = "default"
+    """Of the first two versions; since then a preset is a method of its own."""
     plaintext_source: bool = False
-    """NOT PRIVATE: the source's ratings were read as they are."""
     release_signed_by: str | None = None
-    """The public key, in base64, whose signature of the release was checked."""
+    chosen: _ChosenRecord | None = None
     schema_version: int = SCHEMA_VERSION
 
 
-def save_model(folder: Path, model: Factors, about: About) -> None:
+def write_model(folder: Path, model: FittedModel) -> None:
     """Write ``model`` into an existing folder."""
+    if model.origin is None:
+        raise InputError("only a model that was fitted can be saved: this one does not say what it was trained on")
     arrays = {
         **_pack("user_vectors", model.user_vectors),
         **_pack("item_vectors", model.item_vectors),
@@ -74,45 +93,53 @@ def save_model(folder: Path, model: Factors, about: About) -> None:
         **({} if model.uses_history else {"uses_history": np.zeros(1, dtype=np.uint8)}),
     }
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
-    written = asdict(replace(about, schema_version=SCHEMA_VERSION))
-    (folder / _ABOUT).write_text(json.dumps(written, indent=2) + "\n", encoding="utf-8")
+    (folder / _RECORD).write_text(json.dumps(_as_json(model, model.origin), indent=2) + "\n", encoding="utf-8")
     for name, ids in (("user", model.users), ("item", model.items)):
         write_frame(folder / f"{name}s.parquet", pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}))
 
 
-def export_model(folder: Path, model: Factors, about: About) -> None:
-    """Write ``model`` into an existing folder, without the ratings it was trained on."""
-    save_model(folder, model.without_histories(), replace(about, trained_on=None))
-
-
-def load_model(folder: Path) -> tuple[Factors, About]:
-    """Return the model in ``folder`` and what it is; :class:`InputError` where it is corrupt or not a model."""
+def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
+    """Return the model in ``folder``, see :meth:`FittedModel.load`."""
     with Folder.opened(folder, "a model") as opened:
-        about = _about(opened)
+        record = _read_record(opened)
         users, items = _ids(opened, "user"), _ids(opened, "item")
         content = opened.read(_ARRAYS, limit=memory_limit() // 4)
+    if public_key is not None:
+        _require_signed_by(record, folder, public_key)
     try:
-        return _model(about, users, items, _Arrays(content)), about
+        return _model(record, users, items, _Arrays(content))
     except InputError as error:
         raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
 
 
-def require_signed_by(about: About, folder: Path, public_key: Path | None) -> None:
-    """Refuse a model trained on a release that this key (a PEM file) did not sign; without a key, refuse none."""
+def _as_json(model: FittedModel, origin: Origin) -> dict[str, object]:
+    """Return what ``model.json`` holds; the order of the keys is the order people read them in."""
+    return {
+        "method": model.method,
+        "config": origin.settings,
+        "trained_on": origin.trained_on,
+        "release": origin.release,
+        "plaintext_source": origin.plaintext_source,
+        "release_signed_by": origin.release_signed_by,
+        "chosen": asdict(model.chosen),
+        "schema_version": SCHEMA_VERSION,
+    }
+
+
+def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
+    """Refuse a model trained on a release that this key did not sign; one without a release passes."""
     from pricdr.release.signing import public_text, read_public_key
 
-    if public_key is None:
-        return
     expected = public_text(read_public_key(public_key))
-    if about.release is None:
+    if record.release is None:
         return
-    if about.schema_version < 2:
+    if record.schema_version < 2:
         raise VerificationError(
             f"{folder} is of an older version and does not record who signed its release: train it again"
         )
-    if about.release_signed_by is None:
+    if record.release_signed_by is None:
         raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
-    if about.release_signed_by != expected:
+    if record.release_signed_by != expected:
         raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
 
 
@@ -131,11 +158,11 @@ def _ids(opened: Folder, kind: str) -> Ids:
         raise InputError(f"{path}: {error}") from error
 
 
-def _about(opened: Folder) -> About:
-    path = opened.path / _ABOUT
-    if not opened.holds(_ABOUT):
-        raise InputError(f"{opened.path} is not a model: there is no {_ABOUT} in it (pricdr train makes one)")
-    raw = opened.read(_ABOUT, limit=_LARGEST_ABOUT)
+def _read_record(opened: Folder) -> _Record:
+    path = opened.path / _RECORD
+    if not opened.holds(_RECORD):
+        raise InputError(f"{opened.path} is not a model: there is no {_RECORD} in it (pricdr train makes one)")
+    raw = opened.read(_RECORD, limit=_LARGEST_RECORD)
     try:
         content = json.loads(raw.decode())
     except (ValueError, RecursionError) as error:  # a ValueError also where a number has thousands of digits
@@ -144,17 +171,18 @@ def _about(opened: Folder) -> About:
     if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise InputError(f"{path} has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}")
     try:
-        about = TypeAdapter(About).validate_json(raw)  # from JSON: in strict mode a dict would not become an About
+        record = TypeAdapter(_Record).validate_json(raw)  # from JSON: strict mode takes no dict for a record
     except ValidationError as error:
         first = error.errors()[0]
         place, given = ".".join(str(part)[:40] for part in first["loc"][:3]), first["input"]
         shown = f", got {given!r:.60}" if isinstance(given, bool | int | float | str) else ""
         raise InputError(f"{path}: {place}: {first['msg']}{shown}") from error
-    if about.method not in METHODS:
-        raise InputError(f"{path} names the method {about.method!r:.60}, which is none of: {', '.join(METHODS)}")
-    if about.preset not in ("default", *METHODS[about.method].presets):
-        raise InputError(f"{path} names the preset {about.preset!r:.60}, which method {about.method} does not have")
-    return about
+    if record.method not in METHODS:
+        raise InputError(f"{path} names the method {record.method!r:.60}, which is none of: {', '.join(METHODS)}")
+    try:
+        return replace(record, method=with_preset(record.method, record.preset))
+    except ParameterError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 class _Arrays:
@@ -195,18 +223,22 @@ class _Arrays:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 
 
-def _model(about: About, users: Ids, items: Ids, arrays: _Arrays) -> Factors:
-    version = about.schema_version
+def _model(record: _Record, users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
+    version = record.schema_version
     user_vectors = _unpack("user_vectors", arrays, len(users), version)
     item_vectors = _unpack("item_vectors", arrays, len(items), version)
-    if sp.issparse(user_vectors) and sp.issparse(item_vectors) and user_vectors.shape[1] != len(items):
+    if (
+        isinstance(user_vectors, sp.csr_array)
+        and isinstance(item_vectors, sp.csr_array)
+        and user_vectors.shape[1] != len(items)
+    ):
         raise InputError(f"sparse vectors of both sides must have one number per item, got {user_vectors.shape[1]}")
-    if sp.issparse(user_vectors) and not sp.issparse(item_vectors):
+    if isinstance(user_vectors, sp.csr_array) and not isinstance(item_vectors, sp.csr_array):
         item_vectors = np.asfortranarray(item_vectors)  # else scipy copies all of it for every product
     seen, summary = _unpack_histories(arrays, (len(users), len(items)))
     uses_history = "uses_history" not in arrays or bool(arrays.flags("uses_history").any())
-    model = Factors(
-        method=about.method,
+    model = FittedModel(
+        method=record.method,
         users=users,
         items=items,
         user_vectors=user_vectors,
@@ -217,14 +249,31 @@ def _model(about: About, users: Ids, items: Ids, arrays: _Arrays) -> Factors:
         interaction=_unpack_interaction(arrays),
         uses_history=uses_history,
         summary=summary,
+        chosen=NOTHING_CHOSEN if record.chosen is None else _chosen(record.chosen),
+        origin=Origin(
+            settings=cast(Mapping[str, Mapping[str, object]], record.config),
+            trained_on=record.trained_on,
+            release=record.release,
+            release_signed_by=record.release_signed_by,
+            plaintext_source=record.plaintext_source,
+        ),
     )
     arrays.require_empty()
     return model
 
 
+def _chosen(record: _ChosenRecord) -> Chosen:
+    return Chosen(
+        epochs=record.epochs,
+        trust=None if record.trust is None else Trust(*record.trust),
+        settings=record.settings,
+        not_chosen=record.not_chosen,
+    )
+
+
 def _pack(name: str, vectors: Vectors) -> Arrays:
     """Dense vectors as they are; sparse ones as the three arrays of a CSR matrix and its width."""
-    if not sp.issparse(vectors):
+    if not isinstance(vectors, sp.csr_array):
         return {name: vectors}
     vectors = vectors.sorted_indices()
     return {
@@ -251,7 +300,7 @@ def _unpack(name: str, arrays: _Arrays, rows: int, version: int) -> Vectors:
     )
 
 
-def _pack_histories(model: Factors) -> Arrays:
+def _pack_histories(model: FittedModel) -> Arrays:
     """Return who rated what, or what an exported model keeps of it."""
     if model.summary is not None:
         summary = model.summary

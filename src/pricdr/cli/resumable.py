@@ -1,0 +1,88 @@
+"""What a training leaves beside its model until it is done, so that ``--resume`` can go on."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pricdr.cli.console import warn
+from pricdr.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from pricdr.training.checkpoints import CheckpointFiles
+
+_LONGEST_DESCRIPTION: Final = 1000
+"""Characters that say what is trained on what."""
+_CHECKPOINT: Final = "checkpoint"
+
+
+class ResumableRun:
+    """A hidden folder beside the model: checkpoints, the log, and a line that says which training they belong to."""
+
+    def __init__(self, out: Path, description: str) -> None:
+        self._folder, self._description = out.with_name(f".{out.name}.training"), description
+        self._made: list[Path] = []
+        self.log = self._folder / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> "CheckpointFiles":
+        """Where the training keeps its networks."""
+        from pricdr.training.checkpoints import CheckpointFiles
+
+        return CheckpointFiles(self._folder / _CHECKPOINT)
+
+    @contextmanager
+    def begun(self, *, resume: bool) -> Iterator[None]:
+        """Keep the folder while the training runs, and afterwards only where something can be resumed."""
+        if resume and not self._left_behind():
+            warn("there is nothing to resume: training starts afresh")
+        self._begin(resume=resume and bool(self._left_behind()))
+        try:
+            yield
+        except BaseException:
+            if self._left_behind():
+                warn(f"the epochs so far are kept in {self._folder}: go on with --resume")
+            else:
+                self._remove()
+            raise
+        self._remove()
+
+    def copy_log(self, path: Path) -> None:
+        """Copy the log to ``path``; an empty file where nothing was trained in epochs."""
+        path.write_bytes(self.log.read_bytes() if self.log.exists() else b"")
+
+    def _begin(self, *, resume: bool) -> None:
+        description = self._folder / "run.txt"
+        try:
+            if resume:
+                self._require_plain_files()
+                with description.open(encoding="utf-8") as file:
+                    left_by = file.read(_LONGEST_DESCRIPTION)
+                if left_by != self._description:
+                    raise InputError(
+                        f"{self._folder} was left by {left_by}, not by {self._description}: train without --resume"
+                    )
+            else:
+                self._remove()
+                self._made = [parent for parent in self._folder.parents if not parent.exists()]
+                self._folder.mkdir(parents=True)
+                description.write_text(self._description, encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OutputError(f"cannot use {self._folder}: {getattr(error, 'strerror', None) or error}") from error
+
+    def _require_plain_files(self) -> None:
+        """Refuse links: the log is appended to and copied into the model, wherever it may be."""
+        for left in (self._folder, *self._folder.iterdir()):
+            if left.is_symlink() or not (left.is_file() or left == self._folder):
+                raise InputError(f"{left} is no plain file: train without --resume")
+
+    def _left_behind(self) -> list[Path]:
+        """Return the checkpoints, one for each network that was begun."""
+        return list(self._folder.glob(f"{_CHECKPOINT}*"))
+
+    def _remove(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for parent in self._made:
+            with suppress(OSError):  # not empty: the model is there by now
+                parent.rmdir()

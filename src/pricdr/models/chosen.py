@@ -1,0 +1,29 @@
+"""What validation chose: the result of one training, and what the next one follows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Trust(NamedTuple):
+    """How far a source is trusted, from 0 (not at all) to 1, for users with target history and without."""
+
+    warm: float
+    cold: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What validation chose, for a training on everything to follow, and for people to read."""
+
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    """The best epoch of each network, by the name of its part of the training."""
+    trust: Trust | None = None
+    """How far the source is trusted; None for a method that sees no source, or trusts it always."""
+    settings: Mapping[str, float] = field(default_factory=dict)
+    """Settings that a method without epochs chose by itself."""
+    not_chosen: str = ""
+    """Why nothing could be set aside to choose by; empty where it could, or where nothing was to be chosen."""
+
+
+NOTHING_CHOSEN = Chosen()

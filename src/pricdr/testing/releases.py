@@ -1,0 +1,20 @@
+"""Releases with given rows, for tests of what reads them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr._publish import publish
+from pricdr.data.ratings import Ratings
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.strategies import JLT
+from pricdr.release import Release
+
+
+def release_with_rows(rows: npt.NDArray[np.float32], users: Sequence[str]) -> Release:
+    """Return a release of these rows. Its certificate is that of a private one, of no ratings; the rows are not its."""
+    nobody = Ratings.from_triples([users[0]], ["i"]).only(np.zeros(1, dtype=bool))
+    release = publish(nobody, Guarantee(epsilon=1, delta=1e-6), strategy=JLT(dim=rows.shape[1]), users=tuple(users))
+    return replace(release, matrix=rows.astype(np.float32))

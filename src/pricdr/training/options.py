@@ -1,0 +1,41 @@
+"""How long and how fast a network is trained, whatever it is."""
+
+import re
+from dataclasses import dataclass
+
+import torch
+
+from pricdr.errors import ParameterError, require_count, require_not_negative, require_positive, require_seed
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions:
+    """How long and how fast to train; none of it changes what a network is."""
+
+    epochs: int = 400
+    patience: int = 20
+    """Epochs without a better validation metric before stopping."""
+    patience_steps: int = 160
+    """Patience never lasts fewer steps: on small data epochs are short, and training starts on a plateau."""
+    batch: int = 256
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4
+    seed: int = 0
+    device: str = "auto"
+    bf16: bool = False
+    """Multiply in bfloat16, on a GPU: faster, and a little less exact."""
+
+    def __post_init__(self) -> None:
+        require_count(epochs=self.epochs, patience=self.patience, patience_steps=self.patience_steps, batch=self.batch)
+        require_positive(learning_rate=self.learning_rate)
+        require_not_negative(weight_decay=self.weight_decay)
+        require_seed(seed=self.seed)
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", self.device):
+            raise ParameterError(f"device must be auto, cpu, mps, cuda or cuda:N, got {self.device[:40]!r}")
+
+    def torch_device(self) -> torch.device:
+        """Return the device, with ``auto`` resolved."""
+        if self.device.startswith("cuda") and not torch.cuda.is_available():
+            raise ParameterError("device cuda was asked for, and there is none here: use cpu, or auto")
+        name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
+        return torch.device(name)

@@ -1,0 +1,64 @@
+"""Where a training reports to while it runs: a log file, checkpoints and a progress bar. Nothing here steers it."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from pricdr.progress import Progress, silent
+from pricdr.training.checkpoints import Checkpoint, Checkpoints
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One line of a training log."""
+
+    epoch: int
+    loss: float
+    metric: float | None
+    """The validation metric; None where there is no validation."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLog:
+    """What a training writes and reports. By default nothing is written, and nobody is told."""
+
+    file: Path | None = None
+    """One JSON line per epoch is appended to it."""
+    checkpoints: Checkpoints | None = None
+    """Where interrupted networks are kept, and resumed from."""
+    progress: Progress = silent
+    stage: str = ""
+    """Written before the part's name where everything is trained more than once."""
+    part: str = "training"
+    """Which network of a method is being trained."""
+
+    @property
+    def label(self) -> str:
+        """Stage and part, as the log and the progress bar show them."""
+        return f"{self.stage} {self.part}".lstrip()
+
+    def of_part(self, name: str) -> "RunLog":
+        """Return the run log of one network of a method that has several."""
+        return replace(self, part=name)
+
+    def of_stage(self, name: str) -> "RunLog":
+        """Return the run log of one of several trainings of the same networks."""
+        return replace(self, stage=name)
+
+    def checkpoint(self, fingerprint: str) -> Checkpoint | None:
+        """Return the checkpoint of this part; ``fingerprint`` tells one training from any other."""
+        return None if self.checkpoints is None else self.checkpoints.open(self.label, fingerprint)
+
+    def record(self, epoch: Epoch, total: int, best: float) -> None:
+        """Report one finished epoch out of ``total`` at most; ``best`` is the best metric so far."""
+        if self.file is not None:
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"part": self.label, **asdict(epoch)}) + "\n")
+        note = f"loss {epoch.loss:.4g}"
+        if epoch.metric is not None:
+            note += f", validation {epoch.metric:.4f} (best {best:.4f})"
+        self.progress(self.label, epoch.epoch, total, note)
+
+
+NO_LOG = RunLog()

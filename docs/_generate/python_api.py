@@ -5,8 +5,6 @@ from importlib.util import find_spec
 from inspect import isclass
 from typing import Final
 
-from pricdr.models.catalogue import METHODS
-
 PAGES: Final = {
     "reference/python.md": (
         "pricdr",
@@ -35,6 +33,8 @@ def public_names(module: str) -> list[str]:
         module = "pricdr.privacy.strategies"
     found = import_module(module)
     if not hasattr(found, "__all__"):
+        from pricdr.models.catalogue import METHODS
+
         return [_home(entry.configure({})) for entry in METHODS.values()]
     documented = [name for name in found.__all__ if getattr(found, name).__doc__ and callable(getattr(found, name))]
     return [f"{module}.{name}" for name in sorted(documented, key=lambda name: isclass(getattr(found, name)))]

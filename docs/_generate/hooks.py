@@ -12,6 +12,7 @@ from docs._generate import command_line, python_api
 
 ROOT: Final = Path(__file__).parents[2]
 _LINK: Final = re.compile(r"\]\((?:\.\./)+([\w./-]+)(#[\w-]+)?\)")
+_FIGURE: Final = re.compile(r"(\d) ± (\.?\d)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -26,7 +27,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Let links that work in the repository work on the site: ``../results/x.md`` is served as ``results/x.md``."""
     up = "../" * page.file.src_uri.count("/")
-    return _LINK.sub(lambda link: f"]({up}{_address(link[1])}{link[2] or ''})", markdown)
+    linked = _LINK.sub(lambda link: f"]({up}{_address(link[1])}{link[2] or ''})", markdown)
+    if markdown.startswith("## "):  # tables of results begin below the heading that a page needs
+        linked = re.sub(r"^##", "#", linked, flags=re.MULTILINE)
+    return _FIGURE.sub("\\1\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}\\2", linked)
 
 
 def _served() -> list[str]:

@@ -25,6 +25,11 @@ def test_the_readme_has_the_shares_of_the_results(epsilon):
     assert row in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_at_epsilon_one_a_quarter_to_a_half_is_left_as_the_readme_says():
+    shares = [Experiment(f"frontier_{data}").share("guided, ε = 1").value for data in DUPLICATES]
+    assert [round(4 * share) for share in shares] == [1, 2]
+
+
 def test_the_readme_counts_the_controls_that_were_refused():
     """A control that was refused leaves one model, whatever it was made of."""
     pairs = [Experiment(f"frontier_{data}") for data in (*DUPLICATES, "douban_book_music")]

@@ -8,13 +8,13 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
 FUZZ_CASES ?= 10000
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
-.PHONY: setup demo test test-all fuzz lint format schema bench clean
+.PHONY: setup demo test test-all fuzz lint format schema results docs bench clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,docs]'
 	touch $(READY)
 
 demo: setup
@@ -43,6 +43,13 @@ format: setup
 schema: setup
 	$(BIN)/python -c 'import sys; from pricdr.release.certificate import schema_text; sys.stdout.write(schema_text())' \
 		> docs/certificate.schema.json
+
+results: setup
+	$(BIN)/python -m docs._generate.results
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(BIN)/python -m docs._generate.self_contained build/site
 
 bench: setup
 	$(BIN)/python -m benchmarks.publish

@@ -80,7 +80,7 @@ def train(
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch's generators start at ``seed`` inside, and outside go on as if nothing had happened."""
+    """Start torch's generators at ``seed`` inside; outside they go on as if nothing had happened."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield

@@ -21,7 +21,7 @@ from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
-from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral, Strategy
+from pricdr.privacy.strategies import Spectral, Strategy
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
@@ -94,8 +94,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
-    if isinstance(strategy, Features) and strategy.features is not None and items is None:
-        items = strategy.features.items  # what has public features is the public catalogue
+    items = strategy.catalogue if items is None else items
     selected = _select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
@@ -173,6 +172,8 @@ def _plan(
     if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
         raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
     if source == "none":
+        if strategy.dim is None:
+            raise ParameterError("the dimension is chosen by a noisy mean: without noise, give --dim a number")
         settled = noiseless(steps, bounds)
     settled[-1].grid.radius(bounds)
     return _Plan(guarantee, calibration, source, strategy, settled, cost)
@@ -223,7 +224,7 @@ def _spend(plan: _Plan, ledger: Ledger) -> Balance:
 
 def _unlisted(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Ratings | None:
     """The users outside the list, where the strategy learns from them too."""
-    if not isinstance(strategy, Spectral) or strategy.learn_from is not LearnFrom.ALL:
+    if not strategy.learns_from_unlisted:
         return None
     listed = set(selected.users)
     return ratings.select(users=tuple(user for user in ratings.users if user not in listed), items=selected.items)
@@ -231,7 +232,7 @@ def _unlisted(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Rating
 
 def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) -> GuideStatement | None:
     """What the certificate says of the guide; a guide that protects nobody is refused unless it is allowed."""
-    if not isinstance(strategy, Guided):
+    if not strategy.takes_guide:
         return None
     release = strategy.guide
     if not isinstance(release, Release):
@@ -249,14 +250,14 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
         epsilon=promise.epsilon,
         delta=promise.delta,
         unit=promise.unit,
-        missing_users=strategy.missing(users),
+        missing_users=len(set(users) - set(release.users)),  # a fact about two lists, not about ratings
     )
 
 
 def _item_universe(strategy: Strategy, items: Sequence[str] | None) -> ItemUniverse:
     if items is not None:
         return "declared"
-    if isinstance(strategy, Spectral) and strategy.learn_from is LearnFrom.ALL:
+    if strategy.learns_from_unlisted:
         return "hashed into buckets"
     return "read off the ratings" if strategy.needs_catalogue else "not needed"
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.options import PublicKeyOption, StrategyName, UnitName, parse_strategy
+from pricdr.cli.options import PublicKeyOption, UnitName
+from pricdr.cli.strategy_options import StrategyName, parse_strategy
 from pricdr.errors import ParameterError, require_count
 
 if TYPE_CHECKING:
@@ -94,11 +95,11 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
 def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.strategies import Features
     from pricdr.privacy.strategies.dims import default_dim
 
     require_count(users=users)
-    if isinstance(strategy, Features) and strategy.dim is None:  # no table to count columns of
+    # A catalogue would say how many columns there are; a projection that pays for the choice cannot be audited open.
+    if strategy.dim is None and not strategy.rows_cancel:
         strategy = strategy.with_dim(default_dim(guarantee))
     return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 

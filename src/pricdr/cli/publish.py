@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, StrategyName, UnitName, parse_strategy, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -23,7 +23,6 @@ from pricdr.cli.publish_options import (
     ItemFeaturesOption,
     ItemsOption,
     LearnFromOption,
-    Learning,
     LedgerOption,
     RatingBoundOption,
     RatingStepOption,
@@ -36,6 +35,7 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
+from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def publish(
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
-    strategy: StrategyOption = StrategyName.SPECTRAL,
+    strategy: StrategyOption = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: GuideOption = None,
     refine: RefineOption = None,
@@ -97,9 +97,17 @@ def publish(
     _require_paper(calibration, plan)
     bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
     bounds.sensitivity(guarantee.unit)
-    plan = Learning(
-        guide, public_key, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items
-    ).added_to(plan)
+    plan = StrategyOptions(
+        guide=guide,
+        public_key=public_key,
+        refine=refine,
+        fill_guide=fill_guide,
+        allow_not_private_guide=allow_not_private_guide,
+        item_features=item_features,
+        learn_from=learn_from,
+        buckets=buckets,
+        items=items,
+    ).complete(plan)
     key = None if sign is None else read_private_key(sign)
     account = None if ledger is None else Ledger(ledger)
     if account is not None:
@@ -139,13 +147,11 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
 
 
 def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
-    from pricdr.privacy.strategies import Features
-
     ratings = reading.ratings
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
     others = 0 if listed is None else len(set(ratings.users) - set(listed))
-    if not others and _learns_from_all(strategy):
+    if not others and strategy.learns_from_unlisted:
         warn("--learn-from all: every user is listed, so there is nobody else to learn from")
     if listed is not None:
         absent = len(set(listed) - set(ratings.users))
@@ -153,8 +159,8 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
             f"{others:,} users of the ratings are not listed and {_others(strategy) if others else 'left out'}"
         )
-    if universe is None and isinstance(strategy, Features) and strategy.features is not None:
-        universe = strategy.features.items
+    if universe is None and strategy.catalogue is not None:
+        universe = strategy.catalogue
         say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
@@ -190,12 +196,8 @@ def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Id
     warn(f"{why}: no rating counts, and what is published is noise alone")
 
 
-def _learns_from_all(strategy: "Strategy") -> bool:
-    return bool(strategy.parameters().get("learn_from_all"))
-
-
 def _others(strategy: "Strategy") -> str:
-    if not _learns_from_all(strategy):
+    if not strategy.learns_from_unlisted:
         return "left out"
     return "get no row; directions are learnt from them first, and one promise holds for them too"
 

@@ -16,15 +16,13 @@ from pricdr.privacy.mechanism import on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Declared, Kind, Settled
-from pricdr.privacy.strategies import JLT, SJLT, Features, Strategy
+from pricdr.privacy.strategies import Projection, Strategy
 from pricdr.privacy.sums import directions, noisy_sums, whole_guide
-from pricdr.progress import silent
 from pricdr.randomness import Randomness, Secret
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
-_CATALOGUE: Final = tuple(f"item {number}" for number in range(500))
 _CROWD: Final = 100
 """Raters (or items) that share a direction: its vector is then 0.995 long, and so is nearly the whole shift."""
 _PRIOR: Final = 0.0
@@ -59,6 +57,7 @@ def worst_case(one: Settled, strategy: Strategy, declared: Declared) -> Shift:
     """The most that could be found for a step of this kind."""
     step = one.step
     if step.kind is Kind.GIVEN and step.spread is None:
+        assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
         low, high = _projected(one, strategy, declared)
     elif step.kind is Kind.GIVEN:
         low, high = _given(one, declared)
@@ -69,18 +68,13 @@ def worst_case(one: Settled, strategy: Strategy, declared: Declared) -> Shift:
     return Shift(low.ravel()[differs], high.ravel()[differs], steps_per_sigma, one.grid.refinement)
 
 
-def _projected(one: Settled, strategy: Strategy, declared: Declared) -> tuple[IntArray, IntArray]:
+def _projected(one: Settled, strategy: Projection, declared: Declared) -> tuple[IntArray, IntArray]:
     """One rating of the item with the longest row; or two users whose profiles point in opposite directions."""
     bounds, grid = declared.bounds, one.grid
     radius = grid.radius(bounds)
     if declared.unit is Unit.RATING:
         with Secret() as fresh:
-            if isinstance(strategy, JLT | SJLT):
-                drawn = strategy.item_rows(_CATALOGUE, fresh, silent)
-            else:
-                assert isinstance(strategy, Features), "no other strategy projects"
-                drawn = np.eye(1, one.step.numbers, dtype=np.float32)
-        rows = on_grid(drawn, radius=radius)
+            rows = on_grid(strategy.example_rows(fresh), radius=radius)
         longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
         rows, none, full = rows[longest : longest + 1], [0], [bounds.levels]
     else:

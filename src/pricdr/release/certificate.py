@@ -3,7 +3,7 @@
 Nothing in it is read off the ratings: no counts, ranges, means or hashes of the input. The JSON Schema is committed
 as ``docs/certificate.schema.json``; the meaning of a field never changes within a schema version. Every number and
 every text is bounded, so that checking a hostile certificate never computes with absurd figures. Which fields follow
-from which is the business of ``issuing``.
+from which is the business of ``issue``.
 """
 
 import hashlib
@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import LARGEST_SCALE, VerificationError
+from pricdr.privacy.registry import BY_NAME
 
 SchemaVersion: TypeAlias = Literal[1, 2, 3]
 SCHEMA_VERSION: Final[SchemaVersion] = 3
@@ -64,7 +65,7 @@ Software: TypeAlias = Annotated[
     str, Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
 ]
 UnitName: TypeAlias = Literal["rating", "user"]
-StrategyName: TypeAlias = Annotated[str, Field(pattern="^(spectral|guided|features|jlt|sjlt)$")]
+StrategyName: TypeAlias = Annotated[str, Field(pattern=f"^({'|'.join(BY_NAME)})$")]
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
 UserList: TypeAlias = Literal["declared", "read off the ratings"]
 ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]

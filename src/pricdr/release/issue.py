@@ -1,8 +1,8 @@
 """From what was declared or drawn to a complete certificate, and back: checking is issuing again and comparing.
 
-:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest. So every figure and every
-sentence of a certificate has one source, and :func:`check` has nothing to keep in step with it. The sentences belong to
-the schema version: changing one means a new version, or older releases would no longer verify.
+:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest, the sentences with the help
+of ``wording``. So every figure and every sentence of a certificate has one source, and :func:`check` has nothing to
+keep in step with it.
 """
 
 import math
@@ -19,9 +19,9 @@ from pricdr.privacy.calibration import (
     paper_sigma,
 )
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
-from pricdr.privacy.guarantee import Unit, delta_warnings
+from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
-from pricdr.privacy.strategies import BY_NAME, Features, Guided
 from pricdr.release.certificate import (
     BoundsStatement,
     Certificate,
@@ -33,6 +33,7 @@ from pricdr.release.certificate import (
     rounded_up,
 )
 from pricdr.release.terms import Terms
+from pricdr.release.wording import neighbours, not_protected, warnings
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
@@ -65,7 +66,7 @@ def issue(terms: Terms) -> Certificate:
         dim=terms.dim,
         steps=[] if terms.schema_version == 1 else [_step(one, terms) for one in terms.settled],
         guide=terms.guide,
-        neighbours=_neighbours(terms),
+        neighbours=neighbours(terms),
         epsilon_at_delta=_curve(terms),
         whole_user=_whole_user(terms),
         bounds=BoundsStatement(
@@ -86,8 +87,8 @@ def issue(terms: Terms) -> Certificate:
         input=terms.input,
         ledger=terms.ledger,
         dim_chosen_by=terms.chosen,
-        not_protected=_not_protected(terms),
-        warnings=_warnings(terms),
+        not_protected=not_protected(terms),
+        warnings=warnings(terms),
         software=terms.software,
     )
 
@@ -158,7 +159,7 @@ def _check_terms(terms: Terms) -> None:
         raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
     if terms.schema_version > 1 and (universe == "declared") != (terms.declared.items is not None):
         raise VerificationError("an item universe is declared with its size, or neither is stated")
-    if (terms.guide is not None) != (kind.name == Guided.name):
+    if (terms.guide is not None) != kind.takes_guide:
         raise VerificationError(f"strategy {kind.name} and the statement about a guide do not fit")
     if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
         raise VerificationError("the guide lacks every listed user")
@@ -188,17 +189,6 @@ def _check_line(account: LedgerStatement, numbers: int) -> None:
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
     if account.numbers < numbers:  # more where a dimension was chosen after the spend
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
-
-
-def _neighbours(terms: Terms) -> str:
-    unlisted = any(one.step.payer is Payer.UNLISTED for one in terms.settled)
-    everybody = " (listed or not)" if unlisted else ""
-    if terms.unit is Unit.RATING:
-        return (
-            f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
-            f"each value within [0, {terms.bounds.largest:g}], not rated being 0"
-        )
-    return f"two inputs over the same listed users that differ in all ratings of one user{everybody}, however many"
 
 
 def _curve(terms: Terms) -> list[EpsilonAtDelta]:
@@ -233,54 +223,6 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
         )
         for t in GROUP_SIZES
     ]
-
-
-def _not_protected(terms: Terms) -> list[str]:
-    found = [
-        "The user list itself: its ids, their number and their order are in the release."
-        if terms.input.user_list == "declared"
-        else "Who has ratings at all: without a declared user list the users were read off the ratings."
-    ]
-    if terms.input.item_universe == "read off the ratings":
-        found.append(
-            "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
-            "it; the guarantee holds for ratings of items that somebody else rated too."
-        )
-    if terms.input.filtered_by is not None:
-        found.append(
-            "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
-            "and item sets fixed; which users and items survived the filter is not covered."
-        )
-    if BY_NAME[terms.strategy.name].learns:
-        found.append(
-            "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
-            "not take that user's ratings out of the other rows."
-        )
-    if terms.strategy.name == Features.name:
-        found.append(
-            "The item features: they were declared public, and the promise rests on their not being made from these "
-            "ratings."
-        )
-    if terms.guide is not None:
-        found.append(
-            "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
-            "of the same ratings."
-        )
-    if terms.unit is Unit.RATING:
-        found.append("A user's taste as a whole: the promise is for one rating; the section on a whole user says more.")
-    found.append("What other releases of the same ratings tell, unless one ledger counts them all.")
-    found.append("What holds of the population: the release is made to tell general tastes.")
-    return found
-
-
-def _warnings(terms: Terms) -> list[str]:
-    found = list(delta_warnings(terms.delta, terms.declared.users))
-    if terms.guide is not None and not terms.guide.private:
-        found.append("the guide is NOT PRIVATE: it protects nobody on the other side")
-    exact = terms.settled[-1].step.spread is None  # learnt rows pay for their rounding instead
-    if terms.noisy and exact and not terms.grid.keeps_signal(terms.bounds, terms.dim):
-        found.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
-    return found
 
 
 def _stated(epsilon: float) -> float | None:

@@ -7,8 +7,9 @@ from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import MAX_REFINEMENT, Calibration, composed_epsilon
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Declared, Settled, Step, total_mu, total_numbers
-from pricdr.privacy.strategies import BY_NAME, Strategy
+from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
     SCHEMA_VERSION,
     Certificate,

@@ -1,8 +1,8 @@
 """``spectral``: taste directions learnt from the source's own ratings, inside the mechanism."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
-from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.base import Float32Array, Strategy
 from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
@@ -42,7 +42,7 @@ def _learn_from(given: LearnFrom | str) -> LearnFrom:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spectral:
+class Spectral(Strategy):
     """Rounds from a random start: users' noisy rows guide the next round, and the last round's are published.
 
     With ``LearnFrom.ALL`` the start is an item model that the users outside the list pay for, with their whole budget:
@@ -50,8 +50,6 @@ class Spectral:
     """
 
     name: ClassVar[str] = "spectral"
-    rows_cancel: ClassVar[bool] = False
-    needs_catalogue: ClassVar[bool] = False
     learns: ClassVar[bool] = True
 
     dim: int | None = None
@@ -76,11 +74,12 @@ class Spectral:
         self._model(self.dim or 1)
         self._rounds(self.dim or 1)
 
-    def with_dim(self, dim: int | None) -> "Spectral":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        return replace(self, dim=dim)
+    @property
+    def learns_from_unlisted(self) -> bool:
+        """Whether users outside the list give the first round its item vectors."""
+        return self.learn_from is LearnFrom.ALL
 
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "Spectral":
+    def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """With the dimension that suits ε."""
         return self if self.dim is not None else self.with_dim(default_dim(guarantee))
 
@@ -93,7 +92,7 @@ class Spectral:
         return {"learn_from_all": 1.0, **{name: float(getattr(self, name)) for name in names}}
 
     @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "Spectral":
+    def described(cls, dim: int, parameters: dict[str, float]) -> Self:
         """The strategy that a certificate describes."""
         given: dict[str, float] = dict(parameters)
         everybody = given.pop("learn_from_all", 0.0)
@@ -108,7 +107,7 @@ class Spectral:
             return rounds.steps(declared)
         return *self._item_steps(declared), *rounds.steps(declared, first_given=True)
 
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
+    def publish(self, entries: Entries, run: Run) -> Float32Array:
         """The last round's rows; everything learnt about items is erased."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rounds = self._rounds(self.dim)

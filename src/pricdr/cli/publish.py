@@ -41,6 +41,8 @@ from pricdr.errors import InputError, OutputError, ParameterError
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ids, Ratings
     from pricdr.data.reading.readers import Reading
+    from pricdr.privacy.guarantee import Unit
+    from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
 
@@ -84,19 +86,16 @@ def publish(
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
     from pricdr._publish import publish as publish_ratings
-    from pricdr.data.reading.readers import read_ids
     from pricdr.files import new_folder
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
-    from pricdr.privacy.ledger import Ledger
     from pricdr.release.signing import read_private_key
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     plan = parse_strategy(strategy, dim, density, guarantee)
     _require_paper(calibration, plan)
-    bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
-    bounds.sensitivity(guarantee.unit)
+    bounds = parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
     plan = StrategyOptions(
         guide=guide,
         public_key=public_key,
@@ -109,15 +108,10 @@ def publish(
         items=items,
     ).complete(plan)
     key = None if sign is None else read_private_key(sign)
-    account = None if ledger is None else Ledger(ledger)
-    if account is not None:
-        account.require_unit(guarantee.unit)
+    account = None if ledger is None else _open_ledger(ledger, guarantee.unit)
     with new_folder(out) as staging:
-        listed = None if users is None else read_ids(users)
-        universe = None if items is None else read_ids(items)
-        reading = read_ratings(ratings, columns, threshold)
-        if values and not reading.has_values:
-            raise InputError(f"{ratings}: --values needs a rating column, and there is none")
+        listed, universe = _read_lists(users, items)
+        reading = _read_ratings(ratings, columns, threshold, values=values)
         _say_input(reading, listed, universe, plan)
         _require_space(staging, len(listed or reading.ratings.users), plan.dim)
         with progress_bar() as progress:
@@ -144,6 +138,29 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
         raise ParameterError(
             f"--calibration paper is for the paper's own jlt and sjlt, not for {strategy.name}: add --strategy jlt"
         )
+
+
+def _open_ledger(file: Path, unit: "Unit") -> "Ledger":
+    """Return the ledger, once it is clear that it counts this unit: a mismatch is found before anything is read."""
+    from pricdr.privacy.ledger import Ledger
+
+    ledger = Ledger(file)
+    ledger.require_unit(unit)
+    return ledger
+
+
+def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "Ids | None"]:
+    """Return the listed users and the item universe, each None where no file was given."""
+    from pricdr.data.reading.readers import read_ids
+
+    return None if users is None else read_ids(users), None if items is None else read_ids(items)
+
+
+def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, values: bool) -> "Reading":
+    reading = read_ratings(file, columns, threshold)
+    if values and not reading.has_values:
+        raise InputError(f"{file}: --values needs a rating column, and there is none")
+    return reading
 
 
 def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:

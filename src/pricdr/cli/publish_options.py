@@ -12,6 +12,7 @@ from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.guarantee import Unit
 
 
 class CalibrationName(StrEnum):
@@ -105,21 +106,25 @@ InsecureNoNoiseOption: TypeAlias = Annotated[
 
 
 def parse_bounds(
+    unit: "Unit",
     values: bool,
     threshold: float | None,
     rating_bound: float | None,
     rating_step: float | None,
     clip: float | None,
 ) -> "Bounds":
-    """What is declared about the ratings; :class:`ParameterError` where options do not fit."""
+    """Return what is declared about the ratings; :class:`ParameterError` where the options do not fit together."""
     from pricdr.privacy.bounds import Bounds
 
     if not values:
         if rating_bound is not None or rating_step is not None:
             raise ParameterError("--rating-bound and --rating-step belong to --values")
-        return Bounds(clip=clip)
-    if threshold is not None:
+        bounds = Bounds(clip=clip)
+    elif threshold is not None:
         raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
-    if rating_bound is None or rating_step is None:
+    elif rating_bound is None or rating_step is None:
         raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
-    return Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+    else:
+        bounds = Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+    bounds.sensitivity(unit)  # refuses a clip that the unit lacks or has no use for, before any file is read
+    return bounds

@@ -84,7 +84,7 @@ def publish(
         allow_not_private_guide: take a guide that protects nobody on the other side; the certificate says so.
         insecure_seed: draw everything from this seed. For tests: the release is marked not private.
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
-        progress: told how far the work has come.
+        progress: called now and then with how far the work has come.
 
     Returns:
         A release whose matrix is ``grid · (S + Z)``: S the strategy's sums in whole grid steps, Z independent discrete
@@ -132,7 +132,7 @@ def publish(
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
-    """The listed users and items; refusals go by the lists and by sizes.
+    """Return the listed users and items; refusals go by the lists and by sizes.
 
     Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
     the release what was rated.
@@ -203,7 +203,7 @@ def _choose_dim(entries: Entries, plan: _Plan, randomness: Randomness) -> Chosen
 
 
 def _with_dim(plan: _Plan, dim: int) -> _Plan:
-    """The plan with a dimension that was paid for: the noise stays as settled, there are only fewer columns."""
+    """Return the plan with a dimension that was paid for: the noise stays as settled, there are only fewer columns."""
     strategy = plan.strategy.with_dim(dim)
     mean, rows = plan.settled
     step = replace(rows.step, numbers=dim, moved=dim)
@@ -223,7 +223,7 @@ def _spend(plan: _Plan, ledger: Ledger) -> Balance:
 
 
 def _unlisted(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Ratings | None:
-    """The users outside the list, where the strategy learns from them too."""
+    """Return the users outside the list, where the strategy learns from them too."""
     if not strategy.learns_from_unlisted:
         return None
     listed = set(selected.users)
@@ -231,7 +231,7 @@ def _unlisted(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Rating
 
 
 def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) -> GuideStatement | None:
-    """What the certificate says of the guide; a guide that protects nobody is refused unless it is allowed."""
+    """Return what the certificate says of the guide; a guide that protects nobody is refused unless it is allowed."""
     if not strategy.takes_guide:
         return None
     release = strategy.guide

@@ -12,7 +12,7 @@ VARIABLE: Final = "PRICDR_MEMORY"
 """The environment variable that replaces the default limit."""
 _SHARE: Final = 0.5
 _CONTAINER: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux tells a container its limit, in version 2 and version 1 of control groups."""
+"""Where Linux states the limit of a container, in version 2 and version 1 of control groups."""
 _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -42,11 +42,11 @@ def memory_limit() -> int:
 
 def _container_limits() -> list[int]:
     """Return what a container may use, where this is one and says so; most know of no limit of their own."""
-    found = []
+    limits = []
     for path in _CONTAINER:
         with suppress(OSError, ValueError):  # "max" where there is no limit
-            found.append(int(path.read_text(encoding="ascii")))
-    return found
+            limits.append(int(path.read_text(encoding="ascii")))
+    return limits
 
 
 def _stated() -> str:

@@ -110,10 +110,10 @@ def _say_table(subject: "Subject", thorough: "Finding", one_run: "Finding") -> N
     if len(subject.settled) > 1:
         say(f"{len(subject.settled)} steps; the adversary is shown what each of them gave, more than ever leaves")
     say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
-    for name, found in (("likelihood ratio", thorough), ("one run", one_run)):
+    for name, finding in (("likelihood ratio", thorough), ("one run", one_run)):
         say(
-            f"{name:<18}{found.claimed_epsilon:>10.4g}{found.lower_bound:>10.4g}{found.share:>9.0%}"
-            f"{found.confidence:>12g}{found.draws:>12,}"
+            f"{name:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
+            f"{finding.confidence:>12g}{finding.draws:>12,}"
         )
 
 

@@ -60,7 +60,7 @@ def read_ratings(path: Path, columns: str | None, threshold: float | None = None
 
 
 def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "Reading":
-    """Read ratings and refuse the file if none is left. Not for publishing, where a refusal tells what was rated."""
+    """Read ratings and refuse the file if none is left. Not for publishing: a refusal gives away what was rated."""
     reading = read_ratings(path, columns, threshold)
     if threshold is not None and not len(reading.ratings):
         raise InputError(f"{path}: no rating is at least {threshold:g}")

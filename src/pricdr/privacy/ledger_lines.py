@@ -69,7 +69,7 @@ class Contents:
     """The file, with the line break at its end."""
 
     def chained(self, spend: Spend, nonce: str | None) -> tuple[Spend, bytes]:
-        """One more release as the next line of the file, and the line's bytes."""
+        """Return one more release as the next line of the file, and the line's bytes."""
         before = hashlib.sha256(self.raw).hexdigest()
         placed = spend.model_copy(update={"nonce": nonce, "number": len(self.spends) + 1, "before": before})
         sealed = placed.model_copy(update={"hash": _hash(placed)})
@@ -77,7 +77,7 @@ class Contents:
 
 
 def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
-    """The line that begins a ledger with this budget."""
+    """Return the line that begins a ledger with this budget."""
     line = _Budget(
         pricdr_ledger=VERSION,
         epsilon=budget.epsilon,
@@ -90,7 +90,7 @@ def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
 
 
 def parse(raw: bytes, name: object) -> Contents:
-    """The ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed."""
+    """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed."""
     if not raw:
         raise LedgerError(f"{name} is not a ledger: it is empty")
     lines = raw.removesuffix(b"\n").split(b"\n")  # an editor may have taken the last line break away
@@ -118,7 +118,7 @@ def parse(raw: bytes, name: object) -> Contents:
 
 
 def split_cut_line(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The file before its last line, and what is left of that line, where it was cut off; None where it is whole."""
+    """Return the file before a last line that was cut off, and what is left of that line; None if it is whole."""
     *before, last = raw.removesuffix(b"\n").split(b"\n")
     if not before or not last or _is_json(last):
         return None
@@ -151,7 +151,7 @@ def _budget(raw: bytes) -> _Budget:
 
 
 def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
-    """The line as a release; ``chained``: the line before it has a hash, so this one must have one too."""
+    """Return the line as a release; ``chained``: the line before it has a hash, so this one must have one too."""
     line = _read(Spend, raw)
     parts = (line.nonce, line.number, line.before, line.hash)
     if set(parts) == {None} and not chained:

@@ -17,10 +17,9 @@ from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Declared, Kind, Settled
 from pricdr.privacy.strategies import Projection, Strategy
-from pricdr.privacy.sums import directions, noisy_sums, whole_guide
+from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
 from pricdr.randomness import Randomness, Secret
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
 _CROWD: Final = 100
@@ -44,17 +43,17 @@ class Shift:
         """In standard deviations of the noise."""
         return float(np.linalg.norm((self.high - self.low).astype(np.float64))) / self.sigma
 
-    def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> FloatArray:
-        """Log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
+    def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> Float64Array:
+        """Return log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
         noise = DiscreteGaussian(randomness, f"audit {number}", refinement=self.refinement)
         shift = self.high - self.low
         seen = noise.draw(0, len(present) * len(shift)).reshape(len(present), -1) + present[:, None] * shift
-        found: FloatArray = seen @ (shift / self.sigma**2)
-        return found
+        scores: Float64Array = seen @ (shift / self.sigma**2)
+        return scores
 
 
 def worst_case(one: Settled, strategy: Strategy, declared: Declared) -> Shift:
-    """The most that could be found for a step of this kind."""
+    """Return the largest shift that is known for a step of this kind."""
     step = one.step
     if step.kind is Kind.GIVEN and step.spread is None:
         assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
@@ -69,7 +68,7 @@ def worst_case(one: Settled, strategy: Strategy, declared: Declared) -> Shift:
 
 
 def _projected(one: Settled, strategy: Projection, declared: Declared) -> tuple[IntArray, IntArray]:
-    """One rating of the item with the longest row; or two users whose profiles point in opposite directions."""
+    """Return sums without and with a rating of the item with the longest row, or of two opposite users."""
     bounds, grid = declared.bounds, one.grid
     radius = grid.radius(bounds)
     if declared.unit is Unit.RATING:
@@ -95,7 +94,7 @@ def _projected(one: Settled, strategy: Projection, declared: Declared) -> tuple[
 
 
 def _given(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
-    """One rating, or a whole user's, of items that point one way, or the other."""
+    """Return sums without and with a rating, or of two users whose items point opposite ways."""
     vectors = np.zeros((2, one.step.numbers))
     vectors[:, 0] = 1.0, -1.0
     if one.step.numbers > 1:  # a last column that counts, where the step has one
@@ -106,7 +105,9 @@ def _given(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
 
 
 def _learnt(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
-    """A crowd that shares one direction (and, in the user unit, one that shares the opposite): one more joins it.
+    """Return sums before and after one more joins a crowd that shares one direction.
+
+    In the user unit that one leaves a second crowd, which shares the opposite direction.
 
     With users and items exchanged it is a user who rated a crowd of items that point one way.
     """
@@ -122,33 +123,33 @@ def _learnt(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
     worlds[1][-1, 0] = change
     if declared.unit is Unit.USER:
         worlds[0][-1, 1] = change
-    found = []
+    sums = []
     for world in worlds:
         matrix = sp.csr_array(world)
         matrix.eliminate_zeros()
         vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
         if kind is Kind.COUNTED:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
-        found.append(_sums(one, matrix, vectors, value))
-    return found[0], found[1]
+        sums.append(_sums(one, matrix, vectors, value))
+    return sums[0], sums[1]
 
 
 def _units(declared: Declared) -> tuple[float, int]:
-    """What one unit of a rating counts, and how many units a change has."""
+    """Return what one unit of a rating counts, and how many units a change has."""
     bounds = declared.bounds
     if declared.unit is Unit.RATING:
         return bounds.rating_step, bounds.levels
     return bounds.rating_step / UNITS_PER_STEP, bounds.most_units
 
 
-def _sums(one: Settled, matrix: CSR, vectors: FloatArray, value: float) -> IntArray:
-    found = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
-    return _whole(found, one.grid.step)
+def _sums(one: Settled, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
+    sums = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
+    return _whole(sums, one.grid.step)
 
 
 def _matrix(rows: list[list[int]]) -> CSR:
     return sp.csr_array(np.array(rows, dtype=np.int64))
 
 
-def _whole(found: npt.NDArray[np.floating], step: float) -> IntArray:
-    return np.rint(found.astype(np.float64) / step).astype(np.int64).ravel()
+def _whole(values: npt.NDArray[np.floating], step: float) -> IntArray:
+    return np.rint(values.astype(np.float64) / step).astype(np.int64).ravel()

@@ -222,7 +222,7 @@ class Certificate(_Part):
     files: dict[Name, Sha256] = Field(default_factory=dict, max_length=8, description="name to SHA-256")
 
     def to_bytes(self) -> bytes:
-        """The one byte sequence this certificate is written as, closing with a digest of everything before it."""
+        """Return the one byte sequence this certificate is written as; it ends with a digest of all before it."""
         content = self.model_dump(mode="json")
         if self.nominal_epsilon is None:
             del content["nominal_epsilon"]
@@ -236,7 +236,7 @@ class Certificate(_Part):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Certificate":
-        """The certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
+        """Return the certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
         content = _parse(raw)
         version = content.get("schema_version")
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
@@ -257,7 +257,7 @@ class Certificate(_Part):
 
 
 def rounded_up(value: float, digits: int = 6) -> float:
-    """A figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
+    """Return a figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
 
     The 10^-9 keep a computed 4.000000000001 a 4, here and on a machine whose last bits differ.
 
@@ -271,7 +271,7 @@ def rounded_up(value: float, digits: int = 6) -> float:
 
 
 def schema_text() -> str:
-    """The JSON Schema of ``certificate.json``, as committed under ``docs/``."""
+    """Return the JSON Schema of ``certificate.json``, as committed under ``docs/``."""
     schema = Certificate.model_json_schema()
     schema["title"] = f"pricdr certificate, schema versions 1 to {SCHEMA_VERSION}"
     schema["properties"]["digest"] = {

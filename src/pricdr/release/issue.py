@@ -45,7 +45,7 @@ _MARKUP: Final = "<[`*"
 
 
 def issue(terms: Terms) -> Certificate:
-    """The certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
+    """Return the certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
     epsilon, nominal = _epsilons(terms)
     _check_terms(terms)
     last, declared = terms.settled[-1], terms.declared
@@ -127,7 +127,7 @@ def check(certificate: Certificate) -> None:
 
 
 def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
-    """(exact, nominal) ε; refuses an ε below what σ gives."""
+    """Return the exact and the nominal ε; refuse an ε below what σ gives."""
     sigmas = [one.grid.sigma for one in terms.settled]
     if not terms.noisy:
         if any(sigmas) or terms.epsilon is not None:
@@ -149,7 +149,7 @@ def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
 
 
 def _check_terms(terms: Terms) -> None:
-    """Relations between terms that no derived field shows."""
+    """Refuse terms that contradict each other where no derived field would show it."""
     kind = BY_NAME[terms.strategy.name]
     universe = terms.input.item_universe
     if universe == "not needed" and kind.needs_catalogue:
@@ -198,7 +198,7 @@ def _curve(terms: Terms) -> list[EpsilonAtDelta]:
 
 
 def _whole_user(terms: Terms) -> list[GroupFigure]:
-    """The cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
+    """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case. The mean behind an
     automatic dimension always moves by t.
@@ -237,14 +237,14 @@ def _agree(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401
-    """Models as dictionaries, for comparing and for showing."""
+    """Return models as dictionaries, for comparing and for showing."""
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Equality in which numbers may differ by rounding: another machine may compute the last bits otherwise."""
+    """Return whether two values are equal up to rounding: another machine may compute the last bits otherwise."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):

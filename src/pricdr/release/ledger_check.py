@@ -58,7 +58,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
 
 
 def _verified(folder: Path) -> Release:
-    """The release, with its folder's name in front of what is wrong with it: several are checked at a time."""
+    """Return the release; an error names its folder first, since several are checked at a time."""
     try:
         return verify(folder)
     except VerificationError as error:
@@ -66,7 +66,7 @@ def _verified(folder: Path) -> Release:
 
 
 def lost_line(certificate: Certificate) -> Spend:
-    """Rebuild a release's line from its certificate; the hash tells whether it is the line that was written."""
+    """Rebuild a release's line from its certificate; its hash shows whether it is the line that was written."""
     account = certificate.ledger
     if account is None or account.head is None or certificate.mu is None:
         raise LedgerError(

@@ -45,7 +45,7 @@ class Terms:
 
     @classmethod
     def of(cls, certificate: Certificate) -> "Terms":
-        """The terms behind a certificate: its strategy lays out the steps again, each with the noise it states."""
+        """Return the terms behind a certificate: its strategy lays out the steps again, with the stated noise."""
         c = certificate
         declared = Declared(
             bounds=Bounds(
@@ -96,12 +96,12 @@ class Terms:
         return self.settled[-1].grid
 
     def epsilon_at(self, delta: float, *, mu: float | None = None) -> float:
-        """ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
+        """Return ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
         return composed_epsilon([(total_mu(self.settled) if mu is None else mu, total_numbers(self.settled))], delta)
 
 
 def described(certificate: Certificate) -> Strategy:
-    """The strategy that a certificate names, with its parameters."""
+    """Return the strategy that a certificate names, with its parameters."""
     stated = certificate.strategy
     kind = BY_NAME.get(stated.name)
     if kind is None:
@@ -116,7 +116,7 @@ def described(certificate: Certificate) -> Strategy:
 
 
 def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[Step, ...]:
-    """The steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
+    """Return the steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
     if not chosen:
         return strategy.steps(declared)
     assert strategy.dim is not None
@@ -127,7 +127,7 @@ def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[St
 
 
 def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
-    """How much noise each step had, as the certificate states it."""
+    """Return how much noise each step had, as the certificate states it."""
     if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
         raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
     if c.schema_version == 1:

@@ -122,7 +122,7 @@ def _repeated(content: memoryview, about: Struct) -> int:
 def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> list[tuple[int, int]]:
     """Add up the pages of a column chunk; return where those of data begin in it, and their sizes with headers."""
     at = seen = 0
-    found = []
+    data_pages = []
     while at < len(content):
         header, begin = read_struct(content, at)
         more = any(header[kind].keys() - fields for kind, fields in _PAGE_FIELDS.items() if kind in header)
@@ -133,13 +133,13 @@ def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> list
             raise LayoutError("a page is compressed; a release is stored uncompressed")
         seen += _page(header, content[begin : begin + size], leaf, weight, left=values - seen)
         if header[1] != _DICTIONARY:
-            found.append((at, begin + size - at))
+            data_pages.append((at, begin + size - at))
         at = begin + size
         weight.pages += 1
     if seen != values:
         raise LayoutError(f"a column chunk holds {seen:,} values, its footer states {values:,}")
     weight.numbers += values
-    return found
+    return data_pages
 
 
 def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left: int) -> int:

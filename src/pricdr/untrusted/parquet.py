@@ -43,7 +43,7 @@ class Text(NamedTuple):
     values: list[str]
 
     def rows(self) -> list[str | None]:
-        """The text of every row."""
+        """Return the text of every row."""
         values = [*self.values, None]  # -1 is the last
         return [values[code] for code in self.codes.tolist()]
 
@@ -125,8 +125,8 @@ class Parquet:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         answers = ask(request, self._descriptor, seconds=_SECONDS + self.size // _BYTES_A_SECOND)
         try:
-            found = next(answers).report["sha256"]
-            if sha256 is not None and found != sha256:
+            actual = next(answers).report["sha256"]
+            if sha256 is not None and actual != sha256:
                 raise self._refuse("it was changed: its SHA-256 is not the one in the certificate")
             return _checked(next(answers), next(answers), [purpose for _, purpose in columns])
         except SandboxError as error:

@@ -34,15 +34,15 @@ class _Reader:
     def struct(self, depth: int) -> Struct:
         if depth > _DEEPEST:
             raise ThriftError("nested too deeply")
-        found: Struct = {}
+        fields: Struct = {}
         field = 0
         while head := self._byte():
             kind, step = head & 15, head >> 4
             field = field + step if step else _signed(self._varint())
-            if field in found:
+            if field in fields:
                 raise ThriftError("a field occurs twice")
-            found[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
-        return found
+            fields[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - whatever the file holds
         self._left -= 1

@@ -50,7 +50,7 @@ class Features(Projection):
         return None if self.features is None else self.features.items
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
-        """With the dimension that suits ε; features that are the same for all items are refused."""
+        """Return it with the dimension that suits ε; features that are the same for all items are refused."""
         if self.features is None:
             raise ParameterError("strategy features needs item features")
         if not self.features.tells_apart():
@@ -58,12 +58,13 @@ class Features(Projection):
         return self if self.dim is not None else self.with_dim(min(default_dim(guarantee), self.features.rows.shape[1]))
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
-        """One row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""
+        """Return one row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""
         assert self.features is not None
         assert self.dim is not None
         leading = self.features.leading(self.dim)
-        at = {item: position for position, item in enumerate(self.features.items)}
-        places = np.array([at.get(item, -1) for item in items], dtype=np.int64)
+        position_of = {item: position for position, item in enumerate(self.features.items)}
+        positions = np.array([position_of.get(item, -1) for item in items], dtype=np.int64)
+        known = positions >= 0
         rows = np.zeros((len(items), self.dim), dtype=np.float32)
-        rows[places >= 0] = leading[places[places >= 0]]
+        rows[known] = leading[positions[known]]
         return rows

@@ -27,7 +27,7 @@ class JLT(RandomProjection):
     name: ClassVar[str] = "jlt"
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
-        """Row i is a standard Gaussian vector, a function of the key and ``items[i]``, scaled to norm 1."""
+        """Return E, whose row i is a Gaussian vector scaled to norm 1: a function of the key and ``items[i]`` alone."""
         assert self.dim is not None, "the dimension is settled before the rows are drawn"
         stream = randomness.stream("jlt rows")
         rows = np.empty((len(items), self.dim), dtype=np.float32)
@@ -41,7 +41,7 @@ class JLT(RandomProjection):
 
 
 def unit_rows(rows: Float32Array) -> Float32Array:
-    """Rows scaled to norm 1 in place; rows of zeros stay.
+    """Scale rows to norm 1 in place, and return them; rows of zeros stay.
 
     >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32)).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -52,13 +52,13 @@ def unit_rows(rows: Float32Array) -> Float32Array:
 
 
 def unit_gaussian_rows(stream: Stream, count: int, dim: int) -> Float32Array:
-    """So many unit rows in independent random directions, in the stream's order."""
+    """Return ``count`` unit rows in independent random directions, in the stream's order."""
     numbers = count * dim + count * dim % 2
     return unit_rows(normals_from(stream.read(0, 4 * numbers))[: count * dim].reshape(count, dim))
 
 
 def normals_from(bits: Bytes) -> Float32Array:
-    """Standard normals, one for every 4 random bytes (a multiple of 8), by Box-Muller on 32-bit uniforms.
+    """Return standard normals, one for every 4 random bytes (a multiple of 8), by Box-Muller on 32-bit uniforms.
 
     The tail ends at 6.8 standard deviations: good for E, whose law matters for utility only. Privacy noise never
     comes from here.
@@ -80,7 +80,7 @@ def normals_from(bits: Bytes) -> Float32Array:
 
 
 def _keyed_normals(stream: Stream, items: Ids, dim: int) -> Float32Array:
-    """One row of ``dim`` normals per item, read at the stream address that the item's id hashes to."""
+    """Return one row of ``dim`` normals per item, read at the stream address that the item's id hashes to."""
     blocks_per_row = 2 * -(-dim // 8)
     start = np.frombuffer(b"".join(map(stream.address, items)), dtype=np.uint64).reshape(-1, 1, 2)
     address = np.repeat(start, blocks_per_row, axis=1)

@@ -18,7 +18,7 @@ from pricdr.privacy.sums import IntegerArray
 
 SHARES: Final = (0.15, 0.25, 0.6)
 WIDE: Final = 8
-"""Columns of all rounds but the last."""
+"""Columns of all rounds but the last, at least: a round chooses among the directions of the one before."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +43,7 @@ class Guided(Strategy):
     item_prior: float = 5.0
     percentile: float = 50.0
     allow_missing: bool = False
-    """Listed users whom the guide lacks get a row of zeros in it; otherwise they are an error."""
+    """Whether listed users without a row in the guide get a row of zeros; otherwise they are an error."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", require_learnt_dim(self.dim))
@@ -56,30 +56,30 @@ class Guided(Strategy):
         return strategy
 
     def parameters(self) -> dict[str, float]:
-        """Every constant of the method; shares and widths of the rounds are in the steps."""
+        """Return every constant of the method; shares and widths of the rounds are in the steps."""
         names = ("refine", "centring", "item_prior", "percentile")
         return {name: float(getattr(self, name)) for name in names}
 
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> Self:
-        """The strategy that a certificate describes, without its guide."""
+        """Return the strategy that a certificate describes, without its guide."""
         given: dict[str, float] = dict(parameters)
         return cls(dim=dim, refine=bool(given.pop("refine")), **given)  # type: ignore[arg-type]
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Three rounds, or one."""
+        """Return the steps of three rounds, or of one."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         return self._rounds(self.dim).steps(declared)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
-        """The last round's rows; everything learnt about items is erased."""
+        """Return the last round's rows; everything learnt about items is erased."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         with erasing() as secrets:
             rows = self._rounds(self.dim).publish(entries, self.guide_for(entries.users), run, secrets)
             return rows.astype(np.float32)
 
     def guide_for(self, users: Ids) -> IntegerArray:
-        """The guide's rows for these users; :class:`InputError` where it cannot serve them."""
+        """Return the guide's rows for these users; :class:`InputError` where it cannot serve them."""
         if self.guide is None:
             raise ParameterError("strategy guided needs a guide: a release of the other party")
         assert self.dim is not None, "the dimension is settled first"
@@ -91,10 +91,10 @@ class Guided(Strategy):
                 "was it made for another list? (allow_missing, or --fill-guide, gives them a row of zeros)"
             )
         width = self._rounds(self.dim).widths[0]
-        found = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
-        if not found.any():
+        usable = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
+        if not usable.any():
             raise InputError("the guide's rows are the same for all users, or for most: it cannot tell anybody apart")
-        return found
+        return usable
 
     def _rounds(self, dim: int) -> Rounds:
         return Rounds(

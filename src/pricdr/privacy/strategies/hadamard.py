@@ -40,15 +40,15 @@ class SJLT(RandomProjection):
 
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> "SJLT":
-        """The strategy that a certificate describes."""
+        """Return the strategy that a certificate describes."""
         return cls(dim=dim, **parameters)
 
     def parameters(self) -> dict[str, float]:
-        """Public parameters for the certificate."""
+        """Return the density, which E depends on."""
         return {"density": self.density}
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
-        """The rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
+        """Return the rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
         assert self.dim is not None, "the dimension is settled before the rows are drawn"
         n, dim, padded = len(items), self.dim, padded_size(len(items))
         entries = randomness.stream("sjlt entries")
@@ -71,7 +71,7 @@ class SJLT(RandomProjection):
 
 
 def padded_size(n: int) -> int:
-    """The smallest power of two that holds ``n``, at least 2.
+    """Return the smallest power of two that holds ``n``, at least 2.
 
     >>> padded_size(5), padded_size(8)
     (8, 8)
@@ -80,7 +80,7 @@ def padded_size(n: int) -> int:
 
 
 def walsh_hadamard(rows: Float32Array) -> Float32Array:
-    """Every row times the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row.
+    """Multiply every row by the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row.
 
     >>> walsh_hadamard(np.array([[1, 0, 0, 0]], dtype=np.float32)).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
@@ -99,7 +99,7 @@ def walsh_hadamard(rows: Float32Array) -> Float32Array:
 
 
 def _sparse_normals(entry_bits: Bytes, support_bits: Bytes, n: int, density: float) -> Float32Array:
-    """Rows of P: normals kept with probability ``density``, and where none is kept, one at a random place."""
+    """Return rows of P: normals kept with probability ``density``; a row that would be empty keeps a random one."""
     normals = normals_from(entry_bits).reshape(-1, n)
     chance = support_bits.view(np.uint32).reshape(-1, n)
     keep = chance < np.uint64(round(density * 2**32))

@@ -34,7 +34,7 @@ class LearnFrom(Enum):
 
 
 def _learn_from(given: LearnFrom | str) -> LearnFrom:
-    """The member, or the one that a text names."""
+    """Return the member that is given, or that a text names."""
     try:
         return LearnFrom(given)
     except ValueError as error:
@@ -80,11 +80,11 @@ class Spectral(Strategy):
         return self.learn_from is LearnFrom.ALL
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
-        """With the dimension that suits ε."""
+        """Return it with the dimension that suits ε."""
         return self if self.dim is not None else self.with_dim(default_dim(guarantee))
 
     def parameters(self) -> dict[str, float]:
-        """Every constant of the method; shares and widths of the rounds are in the steps."""
+        """Return every constant of the method; shares and widths of the rounds are in the steps."""
         names: tuple[str, ...] = ("centring", "item_prior", "percentile")
         if self.learn_from is LearnFrom.LISTED:
             return {name: float(getattr(self, name)) for name in names}
@@ -93,14 +93,14 @@ class Spectral(Strategy):
 
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> Self:
-        """The strategy that a certificate describes."""
+        """Return the strategy that a certificate describes."""
         given: dict[str, float] = dict(parameters)
         everybody = given.pop("learn_from_all", 0.0)
         whole = {name: int(given.pop(name)) for name in ("buckets", "item_rounds") if name in given}
         return cls(dim=dim, learn_from=LearnFrom.ALL if everybody else LearnFrom.LISTED, **whole, **given)  # type: ignore[arg-type]
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """The rounds; before them, where users outside the list take part, their item model."""
+        """Return the steps of the rounds, after those of an item model where users outside the list take part."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rounds = self._rounds(self.dim)
         if self.learn_from is LearnFrom.LISTED:
@@ -108,7 +108,7 @@ class Spectral(Strategy):
         return *self._item_steps(declared), *rounds.steps(declared, first_given=True)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
-        """The last round's rows; everything learnt about items is erased."""
+        """Return the last round's rows; everything learnt about items is erased."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rounds = self._rounds(self.dim)
         with erasing() as secrets:
@@ -162,7 +162,7 @@ class Spectral(Strategy):
         ]
 
     def _item_vectors(self, entries: Entries, run: Run, secrets: Secrets) -> Float64Array:
-        """One vector per item: its own of the item model, or its bucket's."""
+        """Return one vector per item from the item model: its own, or that of its bucket."""
         assert self.dim is not None
         model = self._model(self._rounds(self.dim).widths[0])
         others: CSR = entries.unlisted
@@ -170,5 +170,5 @@ class Spectral(Strategy):
         if entries.universe_declared:
             return model.learn(others, entries.value, largest, run, secrets)
         stream = run.randomness.stream("buckets")
-        hashed, places = into_buckets(others, entries.items, self.buckets, stream, cap=BUCKET_CAP * entries.most)
-        return model.learn(hashed, entries.value, largest, run, secrets)[places]
+        hashed, bucket_of = into_buckets(others, entries.items, self.buckets, stream, cap=BUCKET_CAP * entries.most)
+        return model.learn(hashed, entries.value, largest, run, secrets)[bucket_of]

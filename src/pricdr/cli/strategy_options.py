@@ -1,4 +1,4 @@
-"""From the options of a strategy to the strategy: the one place where the command line knows strategies apart.
+"""Makes a strategy of its options: the one place where the command line knows strategies apart.
 
 A strategy without options of its own needs nothing here: its name comes from the registry, its columns from --dim.
 """
@@ -127,7 +127,7 @@ def _spectral(options: StrategyOptions) -> dict[str, Any]:
 
 
 _ARGUMENTS: Final[Mapping[str, _Arguments]] = {"guided": _guided, "features": _features, "spectral": _spectral}
-"""By strategy, from its options to the arguments of its constructor."""
+"""For each strategy with options of its own, the function from options to arguments of its constructor."""
 
 
 def _verified(guide: Path, public_key: Path | None) -> "Release":

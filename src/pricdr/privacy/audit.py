@@ -33,7 +33,7 @@ class Subject:
     """A mechanism under audit: its settled steps and what is claimed of them together."""
 
     strategy: Strategy
-    """With its dimension settled."""
+    """The strategy, its dimension settled."""
     declared: Declared
     settled: tuple[Settled, ...]
     delta: float
@@ -144,7 +144,7 @@ def audit_one_run(
 
 @dataclass(frozen=True)
 class _Pair:
-    """Two neighbouring inputs as far apart as could be found, seen by an adversary who is shown what every step gave.
+    """The two neighbouring inputs that are furthest apart, for an adversary who is shown what every step gave.
 
     That is more than anybody is shown (only published rows leave), and what the accounting allows for.
     """

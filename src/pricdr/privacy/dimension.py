@@ -47,6 +47,7 @@ def choose_dim(
         squares = np.minimum(squares, sensitivity)
     scale = _room(mu) / sensitivity
     drawn = int(DiscreteGaussian(randomness, "dimension", refinement=MAX_REFINEMENT).draw(0, 1)[0])
+    # Noise is added to a whole number of steps: in floating point its last bits would give the sum away.
     noisy = (math.floor(int(squares.sum()) * scale) + drawn) / scale
     mean = max(0.0, noisy * bounds.rating_step**2 / entries.shape[0])
     return ChosenDim(dim_for(mean, sigma), mu, mean)

@@ -1,4 +1,4 @@
-"""From noisy rows per user to a guide: whitened, clipped, in whole steps. Post-processing of what was released already.
+"""Makes a guide of noisy rows: whitened, clipped, in whole steps. It only post-processes what was released already.
 
 The guarantee of the party that uses a guide must not depend on it. So whatever arrives here, every row that leaves has
 norm at most 1; what cannot be a guide is refused.
@@ -21,7 +21,7 @@ _LARGEST: Final = 1e100
 _FLOOR: Final = 1e-3
 """The least share of a direction's variance that is taken for signal."""
 _TINY: Final = 1e-6
-"""Of the largest variance: directions below it are not amplified further."""
+"""A share of the largest variance: directions with a smaller one are amplified no further."""
 
 
 def guide(

@@ -150,7 +150,7 @@ class Ledger:
         """Charge all that was left of the budget for a last line that was cut off: it cannot have cost more."""
         with self._open_to_write() as descriptor:
             contents, _ = self._cut(descriptor)
-            left = max(_balance(contents).mu_left, _SLACK)
+            left = max(_balance(contents).mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
             new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
             return self._append(descriptor, contents, *contents.chained(new, _nonce()))

@@ -18,7 +18,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 LARGEST_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
 VERSION: Final = 2
-"""Of new files. Version 1 had no hashes."""
+"""The version of new files. Version 1 had no hashes."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 

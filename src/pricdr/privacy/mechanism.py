@@ -93,6 +93,7 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
     still leave it are rounded towards zero instead, which never lengthens.
     """
     dim = rows.shape[1]
+    # Rounding dim coordinates adds 1/12 each to the squared norm on average: dim / (24 radius) to the norm itself.
     aim = max(0.0, radius - 1 - dim / (24 * radius))
     out = np.empty(rows.shape, dtype=np.int32)
 
@@ -135,6 +136,7 @@ def release_rows(
             rows = clip_rows(rows, bounds.clip / grid.step)
         if noise is not None:
             rows += noise.draw(part.start * dim, rows.size).reshape(rows.shape)
+        # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
         np.multiply(rows, grid.step, out=published[part], casting="unsafe")
 
     each_block(n_users, max(1, _CELLS_PER_BLOCK // dim), fill, what="user rows", progress=progress)

@@ -94,6 +94,7 @@ class Run:
         """Return the noise of a step, which can be asked for once; None in a release without noise."""
         if name in self._used:
             raise RuntimeError(f"the noise of step {name!r} was drawn already: a second draw would be a second release")
+        # Marked before it is handed out, so that a failure later on cannot lead to a second draw.
         self._used.add(name)
         if not self.noisy:
             return None

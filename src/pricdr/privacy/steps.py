@@ -74,7 +74,7 @@ class Step:
     sensitivity: float
     """How far a neighbouring change moves the exact result (Frobenius norm)."""
     share: float
-    """Of the payer's μ²."""
+    """The part of the payer's μ² that it is given."""
     rows: int
     numbers: int
     """Noisy numbers in a row."""
@@ -139,6 +139,7 @@ def settle(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple
         total = math.fsum(step.share for step in steps if step.payer is payer)
         if abs(total - 1) > 1e-12:
             raise ParameterError(f"the shares of the {payer.value} add up to {total!r}, not to 1")
+    # The noise table is off by a little in every number; the promise has to cover all numbers of all steps.
     numbers = sum(step.moved for step in steps)
     return tuple(_settled(step, guarantee, bounds, numbers) for step in steps)
 
@@ -165,7 +166,7 @@ def _groups(settled: Iterable[Settled]) -> list[list[Settled]]:
 
 def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> Settled:
     sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=step.sensitivity, dim=numbers)
-    sigma = sigma / step.share**0.5
+    sigma = sigma / step.share**0.5  # μ² is what adds up, so a share of μ² costs its root in σ
     if step.spread is None:
         return Settled(step, Grid.for_noise(sigma, bounds=bounds, dim=step.numbers))
     # The finest grid there is, and a little more noise to pay for rounding on it: R + rounding = μ steps in σ.

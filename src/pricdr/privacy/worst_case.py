@@ -35,12 +35,12 @@ class Shift:
     low: IntArray
     high: IntArray
     sigma: float
-    """In grid steps."""
+    """Standard deviation of the noise, in grid steps."""
     refinement: int
 
     @property
     def distance(self) -> float:
-        """In standard deviations of the noise."""
+        """How far apart they are, in standard deviations of the noise."""
         return float(np.linalg.norm((self.high - self.low).astype(np.float64))) / self.sigma
 
     def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> Float64Array:

@@ -22,10 +22,10 @@ SCHEMA_VERSION: Final[SchemaVersion] = 3
 """What is issued now. Version 1 had no steps and no guide, version 2 no hashes of the ledger; both still verify."""
 _SINCE_2: Final = ("steps", "guide", "items")
 _SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
-"""Of the ledger's statement."""
+"""Fields of the ledger's statement that version 3 brought."""
 MAX_BYTES: Final = 1 << 20
 _LARGEST: Final = 1e50
-"""Of figures that follow from what was declared: their squares are still finite."""
+"""The largest figure that may follow from what was declared: its square is still finite."""
 
 
 def _printable(text: str) -> str:
@@ -251,6 +251,7 @@ class Certificate(_Part):
             raise VerificationError(
                 f"certificate.json: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.60}"
             ) from error
+        # The bytes are compared too: a certificate has one spelling, so nothing can hide in spaces or number formats.
         if digest != _digest(content) or certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate

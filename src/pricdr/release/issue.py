@@ -1,4 +1,4 @@
-"""From what was declared or drawn to a complete certificate, and back: checking is issuing again and comparing.
+"""Issues certificates from what was declared or drawn, and checks them: checking is issuing again and comparing.
 
 :class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest, the sentences with the help
 of ``wording``. So every figure and every sentence of a certificate has one source, and :func:`check` has nothing to
@@ -121,7 +121,7 @@ def check(certificate: Certificate) -> None:
     except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
         raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
     for name in type(certificate).model_fields:
-        if name in {"files", "signed_by"}:
+        if name in {"files", "signed_by"}:  # facts about the folder, which ``verify`` checks against it
             continue
         _agree(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
 
@@ -177,6 +177,7 @@ def _check_terms(terms: Terms) -> None:
 
 
 def _check_account(account: LedgerStatement, mu: float) -> None:
+    # At least what one release of that μ would cost; the true total counts more noisy numbers.
     least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
     if account.mu_total < mu * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
         raise VerificationError("the ledger's totals are less than its releases cost")

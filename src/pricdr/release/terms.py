@@ -92,7 +92,7 @@ class Terms:
 
     @property
     def grid(self) -> Grid:
-        """Of the last step, whose rows are published."""
+        """The grid of the last step, whose rows are published."""
         return self.settled[-1].grid
 
     def epsilon_at(self, delta: float, *, mu: float | None = None) -> float:

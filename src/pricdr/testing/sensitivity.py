@@ -189,7 +189,7 @@ def replaced_user(items: int, followers: int, clip: float, *, dim: int = 2) -> N
 
 
 def one_more_item(items: int, dim: int = 2) -> Neighbours:
-    """For sums over raters (users and items exchanged): a user of ``items`` alike, and one more of them."""
+    """Return a user of ``items`` that are all alike, and one more of them (for users and items exchanged)."""
     guide = np.zeros((items, dim))
     guide[:, 0] = 1.0
     after = np.ones((1, items))
@@ -199,7 +199,7 @@ def one_more_item(items: int, dim: int = 2) -> Neighbours:
 
 
 def own_taste(ratings: int, followers: int = 1) -> Neighbours:
-    """For guides computed inside: a user whose tastes nearly balance, and one rating that tips them.
+    """Return a user whose tastes nearly balance, and one rating that tips them (for guides computed inside).
 
     The guide has a row per item: half of the user's items point one way, half the other, and the last one tips it.
     """

@@ -50,7 +50,7 @@ class WholeSums:
     unit: Unit = Unit.RATING
     epsilon: float = 4.0
     buckets: int | None = None
-    """Hash items into so many buckets (sums over raters only)."""
+    """How many buckets items are hashed into (sums over raters only)."""
     count_weight: float = 0.3
 
     def settled(self, pair: Neighbours) -> tuple[Settled, ...]:
@@ -147,7 +147,7 @@ class WholeSums:
 
 
 def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:
-    """By how many grid steps rounding lengthens a number's change, at most, over what :meth:`Step.rounding` allows it.
+    """Return the most grid steps that rounding adds to a number's change, over what :meth:`Step.rounding` allows.
 
     ``exact`` computes the rows of one input without any rounding, in the ratings' own scale.
     """

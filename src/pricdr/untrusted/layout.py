@@ -19,7 +19,7 @@ _LONGEST_REPEAT: Final = 2048
 _LONGEST_HEADER: Final = 64
 """Bytes of a page header; they have about 20."""
 _FEWEST_VALUES: Final = 128
-"""In a page or row group other than the last: many small ones would hide much in their headers."""
+"""The fewest values of a page or row group but the last: many small ones would hide much in their headers."""
 _HEADER_FIELDS: Final = {1, 2, 3, 4, 5, 7, 8}
 _PAGE_FIELDS: Final = {5: {1, 2, 3, 4}, 7: {1, 2, 3}, 8: {1, 2, 3, 4, 5, 6, 7}}
 """Fields of each kind of page; statistics are not among them."""

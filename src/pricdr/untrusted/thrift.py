@@ -11,7 +11,7 @@ Struct: TypeAlias = dict[int, Any]
 
 _DEEPEST: Final = 16
 _MOST_VALUES: Final = 1 << 21
-"""In one struct, with all inside it. An empty struct is one byte in a file and a hundred in memory."""
+"""The most values in one struct and all inside it. An empty struct is one byte in a file and a hundred in memory."""
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 

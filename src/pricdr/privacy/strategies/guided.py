@@ -17,6 +17,7 @@ from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
 SHARES: Final = (0.15, 0.25, 0.6)
+"""Of μ², by round: the last round's rows are what is published, so it gets most."""
 WIDE: Final = 8
 """Columns of all rounds but the last, at least: a round chooses among the directions of the one before."""
 

@@ -36,7 +36,7 @@ class ItemModel:
     user_prior: float
     """Added under the root of a user's vector: users with few ratings get short ones."""
     floor: float
-    """Of the largest eigenvalue: directions below it are not amplified further."""
+    """A share of the largest eigenvalue: directions with a smaller one are amplified no further."""
 
     def __post_init__(self) -> None:
         require_count(dim=self.dim, rounds=self.rounds)
@@ -86,9 +86,10 @@ class ItemModel:
         sums = noisy[:, :-1]
         if counts.sum() > 0:
             sums = sums - np.outer(counts, sums.sum(axis=0) / counts.sum())
+        # Noise adds the same variance in every direction: without it taken out, whitening would favour noise.
         gram = sums.T @ sums - len(sums) * variance * np.eye(self.dim)
         values, vectors = np.linalg.eigh(gram)
-        if not values[-1] > 0:  # nothing but noise: whatever way the rows point is as good as any other
+        if not values[-1] > 0:  # nothing but noise: any scale will do
             values = np.ones_like(values)
         scale = 1 / np.sqrt(np.maximum(values, self.floor * values[-1]))
         white = sums @ (vectors * scale)

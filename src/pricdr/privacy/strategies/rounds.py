@@ -28,11 +28,11 @@ class Rounds:
     """The constants of a strategy in rounds."""
 
     shares: tuple[float, ...]
-    """Of μ², for each round."""
+    """The share of μ² that each round gets."""
     widths: tuple[int, ...]
     """Columns of each round's guide, and so of its rows; the last is the release's."""
     centring: float
-    """Of a round's share, for centring its guide; 0 leaves that out."""
+    """The part of a round's share that pays for centring its guide; 0 leaves centring out."""
     item_prior: float
     """n₀: items with few raters get short vectors."""
     percentile: float
@@ -77,7 +77,7 @@ class Rounds:
             last = number == len(self.shares)
             if self.centring:
                 along = _centred(along, number, entries, run)
-            prior = self.item_prior * entries.bounds.largest**2
+            prior = self.item_prior * entries.bounds.largest**2  # stated for ratings that count as 1
             items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
             rows = user_rows(_rows(number, last=last), entries, items, run, secrets)
             if last:

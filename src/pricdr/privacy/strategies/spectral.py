@@ -20,6 +20,7 @@ from pricdr.privacy.strategies.rounds import Rounds, spread
 from pricdr.privacy.sums import Float64Array, whole_guide
 
 SHARES: Final = (0.1, 0.1, 0.2, 0.6)
+"""Of μ², by round: the last round's rows are what is published, so it gets most."""
 WIDE: Final = 16
 """Columns of the first rounds: a random start needs some room to find what matters."""
 MEDIUM: Final = 8
@@ -30,7 +31,7 @@ class LearnFrom(Enum):
 
     LISTED = "listed"
     ALL = "all"
-    """Users outside the list give the first round its item vectors; rows of theirs are never made."""
+    """Users outside the list give the first round its item vectors; they get no rows."""
 
 
 def _learn_from(given: LearnFrom | str) -> LearnFrom:
@@ -56,7 +57,7 @@ class Spectral(Strategy):
     """Columns of the published matrix; None takes what suits ε."""
     learn_from: LearnFrom = LearnFrom.LISTED
     buckets: int = 1 << 16
-    """Rows of the item model where items are not declared: they are hashed into so many."""
+    """How many buckets items are hashed into where the item universe is not declared."""
     centring: float = 0.01
     item_prior: float = 5.0
     percentile: float = 50.0
@@ -113,6 +114,7 @@ class Spectral(Strategy):
         rounds = self._rounds(self.dim)
         with erasing() as secrets:
             if self.learn_from is LearnFrom.LISTED:
+                # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
                 start = unit_gaussian_rows(run.randomness.stream("start"), len(entries.users), rounds.widths[0])
                 rows = rounds.publish(entries, whole_guide(start.astype(np.float64)), run, secrets)
             else:

@@ -84,7 +84,7 @@ class Tally:
         return self.right / self.trials
 
     def refutes(self, mu: float, *, level: float = LEVEL) -> bool:
-        """Return whether guesses this good refute the claim of ``mu``; a true claim they refute with chance ``level``.
+        """Return whether such guesses refute the claim of ``mu``; a true claim is refuted with chance below ``level``.
 
         Three one-sided binomial tests share the level: all guesses against :func:`guess_bound`; and hits against
         :func:`power_bound` at the highest false alarm rate that the alarms allow (Clopper-Pearson), both ways

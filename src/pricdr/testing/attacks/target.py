@@ -31,7 +31,7 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 KNOWN_RATINGS: Final = 6
 """Ratings of every user that the adversary knows, beside the one in question."""
 _ALIGNED: Final = 100
-"""At most so many items in the opposite profiles of the user unit."""
+"""The most items in the opposite profiles of the user unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +144,7 @@ class Opened:
 
 
 def item_names(count: int) -> Ids:
-    """Return ids for so many items."""
+    """Return the ids of ``count`` items."""
     return tuple(f"i{number}" for number in range(count))
 
 

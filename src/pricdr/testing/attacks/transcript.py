@@ -182,7 +182,7 @@ def _tastes(ratings: FloatArray) -> FloatArray:
 
 
 def two_tastes() -> FloatArray:
-    """Return users of two tastes who have rated everything of theirs: guides come out as two opposite points."""
+    """Return users of two tastes who rated all items of their taste: guides come out as two opposite points."""
     users, items = np.arange(2 * _FOLLOWERS) % 2, np.arange(2 * _ITEMS) % 2
     ratings: FloatArray = (users[:, None] == items[None, :]).astype(np.float64)
     return ratings

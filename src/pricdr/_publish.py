@@ -121,6 +121,7 @@ def publish(
     chosen = None
     with ExitStack() as lifetime:
         randomness: Randomness
+        # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
         if strategy.dim is None:
             chosen = _choose_dim(entries, plan, randomness)
@@ -164,6 +165,7 @@ def _plan(
         settled = (Settled(steps[-1], _paper_grid(guarantee, strategy, bounds)),)
     else:
         settled = settle(steps, guarantee, bounds)
+    # Refused here, not when the mean is drawn: by then it would be paid for.
     if any(one.step.name == "dimension" for one in settled):
         require_room(settled[0].mu)
     cost = total_mu(settled)
@@ -175,7 +177,7 @@ def _plan(
         if strategy.dim is None:
             raise ParameterError("the dimension is chosen by a noisy mean: without noise, give --dim a number")
         settled = noiseless(steps, bounds)
-    settled[-1].grid.radius(bounds)
+    settled[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
     return _Plan(guarantee, calibration, source, strategy, settled, cost)
 
 
@@ -227,6 +229,7 @@ def _unlisted(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Rating
     if not strategy.learns_from_unlisted:
         return None
     listed = set(selected.users)
+    # Nobody may be in both groups: each group pays with its whole budget.
     return ratings.select(users=tuple(user for user in ratings.users if user not in listed), items=selected.items)
 
 

@@ -174,6 +174,6 @@ def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
     model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=strategy.floor)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
     for variance in (1.0, 1e-12, 1e12):
-        rows = model._rows(sums * variance**0.5, variance, last=last)
+        rows = model.rows_from(sums * variance**0.5, variance, last=last)
         assert np.isfinite(rows).all()
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12  # noisy_sums shortens by as much again

@@ -114,6 +114,7 @@ def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     if option is None:
         return message
+    # Both spellings, "--dim x" and "--dim=x", become neighbouring words.
     words = [word for argument in arguments for word in argument.split("=", 1)]
     given = [value for name, value in pairwise(words) if name == option[1]]
     return message if not given or repr(given[-1]) in message else f"{message.rstrip('.')}, got {given[-1]!r}"

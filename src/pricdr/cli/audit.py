@@ -47,6 +47,7 @@ def audit(
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.guarantee import Guarantee, Unit
 
+    # Options beside a folder would be ignored, and the audit believed to be about them.
     given = [option for option in (strategy, epsilon, delta, dim, users, density, unit, clip) if option is not None]
     if folder is not None:
         if given:

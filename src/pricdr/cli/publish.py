@@ -109,7 +109,7 @@ def publish(
     ).complete(plan)
     key = None if sign is None else read_private_key(sign)
     account = None if ledger is None else _open_ledger(ledger, guarantee.unit)
-    with new_folder(out) as staging:
+    with new_folder(out) as staging:  # first: an unwritable output must be known before the budget is spent
         listed, universe = _read_lists(users, items)
         reading = _read_ratings(ratings, columns, threshold, values=values)
         _say_input(reading, listed, universe, plan)
@@ -223,7 +223,7 @@ def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
     """Find a full disk before the budget is spent, where that can be known."""
     import shutil
 
-    needed = n_users * (dim or 0) * 4
+    needed = n_users * (dim or 0) * 4  # single precision; the rest of the folder is small
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OutputError(f"the release needs {needed // 10**6:,} MB, {free // 10**6:,} MB are free on {folder.parent}")

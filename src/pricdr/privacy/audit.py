@@ -114,11 +114,11 @@ def audit_likelihood_ratio(
     require_probability(confidence=confidence)
     half = -(-draws // 2)
     threshold = subject.claimed_mu / 2  # fixed before anything is drawn
-    pair = _Pair.of(subject)
+    pair = WorstPair.of(subject)
     false_alarms = int((pair.scores(np.zeros(half, dtype=bool), "one side", progress) > threshold).sum())
     misses = int((pair.scores(np.ones(half, dtype=bool), "other side", progress) <= threshold).sum())
     allowance = (1 - confidence) / 2
-    alpha, beta = (_largest_rate(errors, half, allowance) for errors in (false_alarms, misses))
+    alpha, beta = (largest_rate(errors, half, allowance) for errors in (false_alarms, misses))
     mu = max(0.0, -float(ndtri(alpha)) - float(ndtri(beta)))
     return Finding(subject.claimed_epsilon, epsilon_of(mu, subject.delta), confidence, 2 * half)
 
@@ -134,16 +134,16 @@ def audit_one_run(
     require_count(canaries=canaries)
     require_probability(confidence=confidence)
     coins = (Secret().stream("coins").read(0, canaries) & 1).astype(bool)
-    scores = _Pair.of(subject).scores(coins, "canaries", progress) - subject.claimed_mu / 2
-    guesses = _guesses_for(subject.claimed_mu, canaries, subject.delta, confidence)
+    scores = WorstPair.of(subject).scores(coins, "canaries", progress) - subject.claimed_mu / 2
+    guesses = guesses_for(subject.claimed_mu, canaries, subject.delta, confidence)
     boldest = np.argsort(-np.abs(scores))[:guesses]
     correct = int(((scores[boldest] > 0) == coins[boldest]).sum())
-    bound = _one_run_bound(canaries, guesses, correct, subject.delta, confidence)
+    bound = one_run_bound(canaries, guesses, correct, subject.delta, confidence)
     return Finding(subject.claimed_epsilon, bound, confidence, canaries)
 
 
 @dataclass(frozen=True)
-class _Pair:
+class WorstPair:
     """The two neighbouring inputs that are furthest apart, for an adversary who is shown what every step gave.
 
     That is more than anybody is shown (only published rows leave), and what the accounting allows for.
@@ -152,7 +152,7 @@ class _Pair:
     shifts: tuple[Shift, ...]
 
     @classmethod
-    def of(cls, subject: Subject) -> "_Pair":
+    def of(cls, subject: Subject) -> "WorstPair":
         """Return the pair that is further apart: a change among the listed users, or among those outside the list."""
         pairs = [
             cls(
@@ -187,16 +187,16 @@ class _Pair:
         return scores
 
 
-def _largest_rate(errors: int, trials: int, allowance: float) -> float:
+def largest_rate(errors: int, trials: int, allowance: float) -> float:
     """Return the largest error rate that still makes so few errors with probability ``allowance`` (Clopper-Pearson).
 
-    >>> f"{_largest_rate(0, 100, 0.05):.4f}"
+    >>> f"{largest_rate(0, 100, 0.05):.4f}"
     '0.0295'
     """
     return 1.0 if errors >= trials else float(betaincinv(errors + 1, trials - errors, 1 - allowance))
 
 
-def _one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+def one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Return the chance of so many correct guesses under (ε, δ)-privacy (Steinke et al. 2023, Theorem 5.2)."""
     chance = float(expit(epsilon))
     at_least = np.ones(correct + 1)  # P(at least v correct) for v = 0 … correct
@@ -205,19 +205,19 @@ def _one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, 
     return float(min(1.0, at_least[correct] + 2 * canaries * delta * gaps.max()))
 
 
-def _one_run_bound(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
+def one_run_bound(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
     """Return the largest ε that so many correct guesses refute."""
     low, high = 0.0, 64.0
-    if _one_run_p_value(canaries, guesses, correct, low, delta) > 1 - confidence:
+    if one_run_p_value(canaries, guesses, correct, low, delta) > 1 - confidence:
         return 0.0
     for _ in range(60):
         middle = (low + high) / 2
-        refuted = _one_run_p_value(canaries, guesses, correct, middle, delta) <= 1 - confidence
+        refuted = one_run_p_value(canaries, guesses, correct, middle, delta) <= 1 - confidence
         low, high = (middle, high) if refuted else (low, middle)
     return low
 
 
-def _guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> int:
+def guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> int:
     """Return how many of the boldest guesses to make: what would give the best bound if μ were as claimed."""
     best = (-1.0, 1)
     for guesses in np.unique(np.geomspace(10, canaries, 25).astype(int)):
@@ -228,5 +228,5 @@ def _guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> i
             right, wrong = float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
             low, high = (cut, high) if (right + wrong) * canaries > guesses else (low, cut)
         correct = math.floor(guesses * right / (right + wrong)) if right + wrong > 0 else 0
-        best = max(best, (_one_run_bound(canaries, int(guesses), correct, delta, confidence), int(guesses)))
+        best = max(best, (one_run_bound(canaries, int(guesses), correct, delta, confidence), int(guesses)))
     return best[1]

@@ -94,6 +94,7 @@ def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> 
     """Return the σ per coordinate that buys (ε, δ) for rows of ``dim`` coordinates: inverse of :func:`epsilon_for`."""
     require_positive(sensitivity=sensitivity)
     require_count(dim=dim)
+    # The noise table is not exactly a discrete Gaussian: its error is taken out of δ before σ is computed.
     available = delta - _sampler_delta(epsilon, dim)
     if available < delta / 2:
         raise ParameterError(

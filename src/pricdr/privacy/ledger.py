@@ -127,7 +127,7 @@ class Ledger:
             before = _balance(contents)
             self._require_unit(before, unit)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            total = before.epsilon_with(new)
+            total = before.epsilon_with(new)  # composed exactly: single ε would add up to more than is spent
             if total > before.budget.epsilon * (1 + _SLACK):
                 raise BudgetError(
                     f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
@@ -140,6 +140,7 @@ class Ledger:
         with self._open_to_write() as descriptor:
             contents, rest = self._cut(descriptor)
             new, line = contents.chained(lost, lost.nonce)
+            # The hash covers all lines before it, so a rebuilt line can only stand where it stood.
             if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
                 raise LedgerError(
                     f"{self.path}: the line that was cut off is that of release {new.number}, and not of the one given"

@@ -24,7 +24,7 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 IntegerArray: TypeAlias = npt.NDArray[Any]
 
-_CELLS_PER_BLOCK: Final = 1 << 19
+CELLS_PER_BLOCK: Final = 1 << 19
 _LARGEST: Final = 1e30
 """Published numbers are float32, which reach from 1e-38 to 3e38."""
 _LARGEST_SUM: Final = 1 << 53
@@ -108,7 +108,7 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
         nearest[outside] = np.trunc(exact[outside] * (radius * _SHRINK))
         out[part] = nearest
 
-    each_block(len(rows), max(1, _CELLS_PER_BLOCK // dim), quantise)
+    each_block(len(rows), max(1, CELLS_PER_BLOCK // dim), quantise)
     return out
 
 
@@ -120,6 +120,7 @@ def release_rows(
     bounds: Bounds,
     noise: DiscreteGaussian | None,
     progress: Progress = silent,
+    cells_per_block: int = CELLS_PER_BLOCK,
 ) -> Float32Array:
     """Return ``grid.step`` times (entries · item_rows, clipped where declared, plus noise): one row per user.
 
@@ -139,7 +140,7 @@ def release_rows(
         # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
         np.multiply(rows, grid.step, out=published[part], casting="unsafe")
 
-    each_block(n_users, max(1, _CELLS_PER_BLOCK // dim), fill, what="user rows", progress=progress)
+    each_block(n_users, max(1, cells_per_block // dim), fill, what="user rows", progress=progress)
     return published
 
 

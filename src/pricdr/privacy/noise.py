@@ -147,6 +147,7 @@ class _TableDraws:
         own = (column - np.uint16(_CENTRE)).view(np.int16)
         np.copyto(out, table.alias.take(column))
         np.copyto(out, own, where=fraction < leading)
+        # One draw in 65,536 needs its other 736 bits. How many do depends on the random bits alone, not on ratings.
         for tie in np.flatnonzero(fraction == leading):
             threshold = table.thresholds[column[tie]] & ((1 << _REST) - 1)
             if self._rest(start + int(tie)) < threshold:

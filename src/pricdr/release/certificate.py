@@ -232,7 +232,7 @@ class Certificate(_Part):
         if self.schema_version < 3 and self.ledger is not None:
             for name in _SINCE_3:
                 del content["ledger"][name]
-        return _canonical({**content, "digest": _digest(content)})
+        return seal(content)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Certificate":
@@ -252,7 +252,7 @@ class Certificate(_Part):
                 f"certificate.json: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.60}"
             ) from error
         # The bytes are compared too: a certificate has one spelling, so nothing can hide in spaces or number formats.
-        if digest != _digest(content) or certificate.to_bytes() != raw:
+        if digest != content_digest(content) or certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate
 
@@ -295,7 +295,13 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return content
 
 
-def _digest(content: dict[str, Any]) -> str:
+def seal(content: dict[str, Any]) -> bytes:
+    """Return the bytes of a certificate with this content: the content, closing with a digest of itself."""
+    return _canonical({**content, "digest": content_digest(content)})
+
+
+def content_digest(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of a certificate's content without its digest, as hexadecimal text."""
     return hashlib.sha256(_canonical(content)).hexdigest()
 
 

@@ -138,6 +138,7 @@ def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str]
         check(certificate)
         _check_readme(opened, certificate)
         release = _read_matrix(opened, certificate, verified=True)
+    # Last, because it relies on a σ that has been checked.
     check_matrix(release.matrix, certificate)
     return release
 
@@ -183,6 +184,7 @@ def _check_readme(opened: Folder, certificate: "Certificate") -> None:
     content = opened.read(README, limit=_LONGEST_README)
     if hashlib.sha256(content).hexdigest() != certificate.files[README]:
         raise VerificationError(f"{README} was changed: its SHA-256 is not the one in the certificate")
+    # People read README.md, not the certificate: a matching hash alone would let it promise anything.
     if content != readme(certificate).encode():
         raise VerificationError(f"{README} does not say what the certificate says")
 

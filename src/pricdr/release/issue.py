@@ -137,6 +137,7 @@ def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
         raise VerificationError("sigma and epsilon must be stated where there is noise")
     delivered = terms.epsilon_at(terms.delta)
     if terms.calibration is Calibration.PAPER:
+        # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
         _agree("sigma", terms.grid.sigma, paper_sigma(terms.epsilon, terms.delta, dim=terms.dim))
         if not math.isfinite(delivered):
             raise ParameterError(f"nominal epsilon {terms.epsilon:g} delivers nothing that can be certified")
@@ -154,6 +155,7 @@ def _check_terms(terms: Terms) -> None:
     universe = terms.input.item_universe
     if universe == "not needed" and kind.needs_catalogue:
         raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
+    # Users outside the list may have rated items that nobody declared; which ones exist must not show.
     hashes = any(one.step.payer is Payer.UNLISTED for one in terms.settled) and terms.declared.items is None
     if hashes != (universe == "hashed into buckets"):
         raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
@@ -163,6 +165,7 @@ def _check_terms(terms: Terms) -> None:
         raise VerificationError(f"strategy {kind.name} and the statement about a guide do not fit")
     if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
         raise VerificationError("the guide lacks every listed user")
+    # Without noise a release costs more than any budget: no ledger can have paid for it.
     total = total_mu(terms.settled) if terms.noisy else math.inf
     if terms.chosen is not None and terms.noisy:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)

@@ -50,6 +50,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
     for folder in folders:
         release = _verified(folder)
         number = _number_of(release.certificate, balance, folder, ledger)
+        # Two different matrices for one line: the second was never paid for, however well both verify.
         other, matrix = paid.setdefault(number, (folder, release.sha256()))
         if matrix != release.sha256():
             both = f"{folder} and {other} both claim to be release {number}"

@@ -110,6 +110,7 @@ def described(certificate: Certificate) -> Strategy:
         strategy = kind.described(certificate.dim, stated.parameters)
     except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise VerificationError(f"strategy {kind.name} has no such parameters: {error!s:.80}") from error
+    # Defaults would fill in what a certificate leaves out: it must state every parameter, and no other.
     if strategy.parameters() != stated.parameters:
         raise VerificationError(f"strategy {kind.name} cannot have the parameters {stated.parameters!s:.80}")
     return strategy
@@ -122,6 +123,7 @@ def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[St
     assert strategy.dim is not None
     if not strategy.rows_cancel:
         raise VerificationError(f"strategy {strategy.name} does not choose its dimension by the ratings")
+    # The spend was for the widest release that could be chosen; the noise stays as it was settled then.
     mean, rows = strategy.with_dim(None).steps(declared)
     return mean, replace(rows, numbers=strategy.dim, moved=strategy.dim)
 
@@ -130,7 +132,7 @@ def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
     """Return how much noise each step had, as the certificate states it."""
     if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
         raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
-    if c.schema_version == 1:
+    if c.schema_version == 1:  # which had no steps: their noise follows from the figures at the top
         rows = Grid(c.sigma, c.grid, c.noise.refinement)
         if c.dim_chosen_by is None:
             return [rows]

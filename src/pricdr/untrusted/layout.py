@@ -160,7 +160,7 @@ def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left:
     weight.levels += levels
     if encoding in _DICTIONARY_INDICES:
         weight.indices += len(body) - levels
-        _require_runs(body[levels + 1 :], body[levels] if len(body) > levels else 0, count)
+        require_runs(body[levels + 1 :], body[levels] if len(body) > levels else 0, count)
     elif encoding in _PLAIN:
         weight.values += len(body) - levels
     else:
@@ -179,12 +179,12 @@ def _levels(body: memoryview, leaf: Leaf, count: int, *, sizes: tuple[int, int] 
             at += 4
         else:
             continue
-        _require_runs(body[at : at + size], depth.bit_length(), count if depth else 0)
+        require_runs(body[at : at + size], depth.bit_length(), count if depth else 0)
         at += size
     return at
 
 
-def _require_runs(content: memoryview, width: int, count: int) -> None:
+def require_runs(content: memoryview, width: int, count: int) -> None:
     """Refuse runs of ``count`` numbers of ``width`` bits that leave bytes over, or have more numbers than there are."""
     at = seen = 0
     while at < len(content):

@@ -23,7 +23,7 @@ Get: TypeAlias = Callable[[str], npt.NDArray[Any]]
 Refuse: TypeAlias = Callable[[str], PriCDRError]
 """Turns what is wrong into an error that names the file."""
 
-_SECONDS: Final = 30
+SECONDS: Final = 30
 _BYTES_A_SECOND: Final = 1 << 20
 
 
@@ -83,20 +83,21 @@ class Read:
 class Parquet:
     """An open Parquet file. It is never parsed in this process."""
 
-    def __init__(self, descriptor: int, refuse: Refuse) -> None:
+    def __init__(self, descriptor: int, refuse: Refuse, *, seconds: int = SECONDS) -> None:
         self._descriptor = descriptor
         self._refuse = refuse
+        self._seconds = seconds
         self.size = os.fstat(descriptor).st_size
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, refuse: Refuse) -> Iterator["Parquet"]:
+    def opened(cls, path: Path, refuse: Refuse, *, seconds: int = SECONDS) -> Iterator["Parquet"]:
         """Open a file that the user named, links included."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise refuse("not a regular file; Parquet cannot be read from a pipe or a device")
-            yield cls(descriptor, refuse)
+            yield cls(descriptor, refuse, seconds=seconds)
         finally:
             os.close(descriptor)
 
@@ -123,7 +124,7 @@ class Parquet:
             "memory": memory_limit(),
         }
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        answers = ask(request, self._descriptor, seconds=_SECONDS + self.size // _BYTES_A_SECOND)
+        answers = ask(request, self._descriptor, seconds=self._seconds + self.size // _BYTES_A_SECOND)
         try:
             actual = next(answers).report["sha256"]
             if sha256 is not None and actual != sha256:

@@ -40,6 +40,7 @@ class Features(Projection):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.dim is not None:
+            # A certificate describes the strategy without its table: there is no number of columns to compare with.
             columns = self.dim if self.features is None else self.features.rows.shape[1]
             if self.dim > columns:
                 raise ParameterError(f"dim {self.dim} is above the {columns} columns that the item features have")

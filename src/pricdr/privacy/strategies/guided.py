@@ -53,7 +53,7 @@ class Guided(Strategy):
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """Return it with the dimension that suits ε; a guide that cannot be used is refused."""
         strategy = self if self.dim is not None else self.with_dim(default_dim(guarantee))
-        strategy.guide_for(users)
+        strategy.guide_for(users)  # refuses a guide that cannot serve them, before anything is paid
         return strategy
 
     def parameters(self) -> dict[str, float]:

@@ -59,7 +59,7 @@ class SJLT(RandomProjection):
         def fill(part: slice) -> None:
             size = (part.stop - part.start) * padded * 4
             start = part.start * padded * 4
-            sparse = _sparse_normals(entries.read(start, size), support.read(start, size), padded, self.density)
+            sparse = sparse_normals(entries.read(start, size), support.read(start, size), padded, self.density)
             rows[:, part] = (walsh_hadamard(sparse)[:, :n] * signs).T
 
         def normalise(part: slice) -> None:
@@ -98,7 +98,7 @@ def walsh_hadamard(rows: Float32Array) -> Float32Array:
     return rows
 
 
-def _sparse_normals(entry_bits: Bytes, support_bits: Bytes, n: int, density: float) -> Float32Array:
+def sparse_normals(entry_bits: Bytes, support_bits: Bytes, n: int, density: float) -> Float32Array:
     """Return rows of P: normals kept with probability ``density``; a row that would be empty keeps a random one."""
     normals = normals_from(entry_bits).reshape(-1, n)
     chance = support_bits.view(np.uint32).reshape(-1, n)

@@ -74,10 +74,10 @@ class ItemModel:
                 secrets=secrets,
                 progress=run.progress,
             )
-            item_rows = self._rows(noisy, run.grid(name).sigma ** 2, last=number == self.rounds)
+            item_rows = self.rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.rounds)
         return item_rows
 
-    def _rows(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
+    def rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
         """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1.
 
         Before the last round, rows that are mostly noise are shortened (Wiener).

@@ -263,8 +263,8 @@ def test_directions_never_overflow():
     matrix = sp.csr_array((units, (np.arange(users), np.zeros(users, dtype=np.int64))), shape=(users, 1))
     guide = np.zeros((users, 4), dtype=np.int64)
     guide[:1000, 0] = GUIDE_STEPS - 1
-    found = directions(matrix, guide, value=0.01 / 256, prior=5 * 100.0**2, secrets=Secrets())
-    assert np.linalg.norm(found) < 1
+    vectors = directions(matrix, guide, value=0.01 / 256, prior=5 * 100.0**2, secrets=Secrets())
+    assert np.linalg.norm(vectors) < 1
 
 
 @pytest.mark.parametrize("before", [0.0, 7000.0])

@@ -51,9 +51,9 @@ def _texts() -> dict[str, bytes]:
         "plain.jsonl": jsonl,
         "amazon.json": amazon,
     }
-    found = {name: text.encode() for name, text in texts.items()}
-    packed = {f"{name}.gz": gzip.compress(found[name], 6, mtime=0) for name in ("plain.csv", "plain.jsonl")}
-    return {**found, **packed}
+    files = {name: text.encode() for name, text in texts.items()}
+    packed = {f"{name}.gz": gzip.compress(files[name], 6, mtime=0) for name in ("plain.csv", "plain.jsonl")}
+    return {**files, **packed}
 
 
 def _parquets() -> dict[str, bytes]:

@@ -101,12 +101,12 @@ def test_any_id_list(tmp_path, ids, newline):
     path = tmp_path / "users.txt"
     path.write_bytes(newline.join(ids).encode("utf-8", "surrogatepass"))
     try:
-        found = read_ids(path)
+        read_back = read_ids(path)
     except InputError as error:
         assert "\n" not in str(error)
         return
-    assert len(set(found)) == len(found) > 0
-    assert all(found)
+    assert len(set(read_back)) == len(read_back) > 0
+    assert all(read_back)
 
 
 @quick

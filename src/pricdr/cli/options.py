@@ -11,8 +11,6 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.reading.readers import Reading
-    from pricdr.privacy.guarantee import Guarantee
-    from pricdr.privacy.strategies import Strategy
 
 ColumnsOption: TypeAlias = Annotated[
     str | None,
@@ -45,53 +43,11 @@ class DeviceName(StrEnum):
 DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto takes a GPU where there is one.")]
 
 
-class StrategyName(StrEnum):
-    """The steps from ratings to published rows."""
-
-    SPECTRAL = "spectral"
-    GUIDED = "guided"
-    FEATURES = "features"
-    JLT = "jlt"
-    SJLT = "sjlt"
-
-
 class UnitName(StrEnum):
     """What is protected."""
 
     RATING = "rating"
     USER = "user"
-
-
-def _parse_dim(name: StrategyName, dim: str | None, guarantee: "Guarantee") -> int | None:
-    """A number of columns; None leaves it open: jlt and sjlt then pay for the choice, features look at their table."""
-    from pricdr.privacy.strategies.dims import auto_dim, default_dim
-
-    projection = name in (StrategyName.JLT, StrategyName.SJLT)
-    if dim is None and projection:
-        return 200
-    if dim in (None, "auto"):
-        if projection or name is StrategyName.FEATURES:
-            return None
-        return default_dim(guarantee) if dim is None else auto_dim(guarantee)
-    try:
-        return int(dim)
-    except ValueError as error:
-        raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
-
-
-def parse_strategy(name: StrategyName, dim: str | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
-    """The strategy that these options describe; a guide or item features are added where there are any."""
-    from pricdr.privacy.strategies import JLT, SJLT, Features, Guided, Spectral
-
-    columns = _parse_dim(name, dim, guarantee)
-    if name in (StrategyName.JLT, StrategyName.SJLT):
-        sparse = SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
-        return sparse if name is StrategyName.SJLT else JLT(dim=columns)  # a density is checked either way
-    if density is not None:
-        raise ParameterError(f"--density belongs to --strategy sjlt, not to {name.value}")
-    if name is StrategyName.FEATURES:
-        return Features(dim=columns)
-    return Guided(dim=columns) if name is StrategyName.GUIDED else Spectral(dim=columns)
 
 
 def read_ratings(path: Path, columns: str | None, threshold: float | None = None) -> "Reading":
@@ -104,7 +60,7 @@ def read_ratings(path: Path, columns: str | None, threshold: float | None = None
 
 
 def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "Reading":
-    """Read ratings and refuse the file if none is left. Not for publishing, where a refusal tells what was rated."""
+    """Read ratings and refuse the file if none is left. Not for publishing: a refusal gives away what was rated."""
     reading = read_ratings(path, columns, threshold)
     if threshold is not None and not len(reading.ratings):
         raise InputError(f"{path}: no rating is at least {threshold:g}")

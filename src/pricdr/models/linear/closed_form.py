@@ -128,7 +128,7 @@ def _primal(target: CSR, source: Matrix | None, regularisation: float, block: in
 
 
 def _dual(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
-    """Return user vectors C and item vectors −x_j / P_jj (sparse); users without history are in no x_j, so in neither."""
+    """Return user vectors C and item vectors −x_j / P_jj (sparse), both over the users with a history."""
     n_users = target.shape[0]
     gram = np.zeros((n_users, n_users), order="F")
     _add_product(gram, target, target, block)

@@ -3,7 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pricdr
 from pricdr import Ratings
+from pricdr.cli import run
+from pricdr.data.reading.readers import write_ratings
+from pricdr.data.split_files import load_split
 from pricdr.data.splits import NEGATIVES, HeldOut, Split, leave_one_out, official, set_aside
 from pricdr.errors import InputError, ParameterError
 
@@ -105,6 +109,25 @@ def test_held_out_items_and_negatives_are_uniform():
     unrated = np.setdiff1d(np.arange(len(ITEMS)), rated)
     share = 600 * NEGATIVES / len(unrated)
     assert (np.abs(drawn[unrated] - share) < 6 * np.sqrt(share)).all()
+
+
+def test_the_public_split_is_that_of_the_command(tmp_path):
+    """Values do not count once they pass the threshold, and items that nobody rated are no candidates."""
+    rng = np.random.default_rng(5)
+    pairs = [(f"u{u:02d}", i) for u in range(99) for i in rng.choice(ITEMS, rng.integers(1, 20), replace=False)]
+    ratings = Ratings.from_triples(*zip(*pairs, strict=True), rng.integers(1, 6, len(pairs)))
+    write_ratings(tmp_path / "r.parquet", ratings)
+    options = ["--cold", "0.2", "--seed", "9", "--threshold", "2"]
+    assert run(["split", str(tmp_path / "r.parquet"), "--out", str(tmp_path / "split"), *options]) == 0
+    written = load_split(tmp_path / "split")
+    made = pricdr.split(ratings.select(items=(*ratings.items, "never rated")), threshold=2, cold=0.2, seed=9)
+    assert made.train.fingerprint() == written.train.fingerprint()
+    assert not made.train.has_values
+    for name in ("validation", "test"):
+        for part in ("users", "items", "negatives"):
+            assert np.array_equal(getattr(getattr(made, name), part), getattr(getattr(written, name), part))
+    assert np.array_equal(made.cold, written.cold)
+    assert made.cold.any()
 
 
 @pytest.mark.parametrize("cold", [-0.1, 1.0, float("nan")])

@@ -36,6 +36,10 @@ class HeldOut:
         """How many users are evaluated."""
         return len(self.users)
 
+    def __repr__(self) -> str:
+        """Sizes only: what was rated is private."""
+        return f"HeldOut({len(self)} users, {self.negatives.shape[1]} negatives each)"
+
     def only(self, keep: BoolArray | slice) -> "HeldOut":
         """The part where ``keep`` is true, or a slice of it."""
         return HeldOut(self.users[keep], self.items[keep], self.negatives[keep])
@@ -60,6 +64,11 @@ class Split:
         if np.diff(self.train.matrix.indptr)[self.cold].any():
             raise InputError("a cold user has ratings to train on")
 
+    def __repr__(self) -> str:
+        """Sizes only: what was rated is private."""
+        evaluated = f"{len(self.test)} users evaluated, {int(self.cold.sum())} of them cold"
+        return f"Split({len(self.train)} ratings to train on, {evaluated})"
+
     def strata(self) -> dict[str, BoolArray]:
         """Return which test items count for each kind of user, as masks over ``test``.
 
@@ -70,6 +79,26 @@ class Split:
         ratings = np.diff(self.train.matrix.indptr)[self.test.users]
         few = ~cold & (ratings > 0) & (ratings <= FEW)
         return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "few": few, "cold": cold}
+
+
+def split(ratings: Ratings, *, threshold: float | None = None, cold: float = 0.0, seed: int = 0) -> Split:
+    """Hold out one item of each user for testing and one for validation, as ``pricdr split`` does.
+
+    Each rated pair counts as 1, whatever its value. Users and items without any are left out, and users with fewer than
+    three are trained on but not evaluated.
+
+    Args:
+        ratings: The target's ratings.
+        threshold: Count only what is rated at least this.
+        cold: Hide the whole history of this share of the evaluated users: they are what a newcomer looks like.
+        seed: Another seed, another split.
+
+    >>> others = [f"user {n}" for n in range(300)]
+    >>> ratings = Ratings.from_triples(["alice"] * 5 + others, [f"item {n}" for n in range(305)])
+    >>> split(ratings)
+    Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
+    """
+    return leave_one_out(ratings.positives(threshold).rated(), seed=seed, cold=cold)
 
 
 def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:

@@ -4,7 +4,9 @@ import inspect
 import typing
 from types import ModuleType
 
+import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -19,7 +21,7 @@ CALLED_BY_PUBLISH = {"described", "item_rows", "publish", "resolved", "steps"}
 
 PUBLIC = {name: getattr(pricdr, name) for name in pricdr.__all__ if not isinstance(getattr(pricdr, name), ModuleType)}
 PUBLIC |= {name: getattr(pricdr.strategies, name) for name in pricdr.strategies.__all__}
-NAMES = {**PUBLIC, "pl": pl, "Ed25519PrivateKey": Ed25519PrivateKey}
+NAMES = {**PUBLIC, "pd": pd, "pa": pa, "pl": pl, "Ed25519PrivateKey": Ed25519PrivateKey}
 
 
 def _classes(hint):

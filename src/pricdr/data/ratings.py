@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,11 @@ import scipy.sparse as sp
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import require_ids
 from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 LONGEST_FILTER: Final = 400
@@ -96,6 +101,72 @@ class Ratings:
         """Ratings from positions into ``users`` and ``items``; pairs must be distinct."""
         matrix = _csr(rows, columns, values, (len(users), len(items)))
         return cls(matrix, users, items, filtered_by, has_values)
+
+    @classmethod
+    def from_polars(
+        cls, frame: "pl.DataFrame", *, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> "Ratings":
+        """Return the ratings in a polars data frame, held to the same rules as a file.
+
+        Columns are found by the names that files may use, where they are not given. Ids are text or whole numbers
+        (which become their decimal text); without a rating column each row counts as 1; the largest value of a repeated
+        pair counts. A frame does not remember :attr:`filtered_by` or :attr:`threshold`: use :meth:`disclosing` where it
+        was filtered by counts.
+
+        >>> import polars
+        >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
+        >>> ratings = Ratings.from_polars(frame)
+        >>> ratings.users, ratings.items, ratings.matrix.toarray().tolist()
+        (('7',), ('x', 'y'), [[4.0, 2.5]])
+        """
+        from pricdr.data.frames import ratings_from_polars
+
+        return ratings_from_polars(frame, user, item, rating)
+
+    @classmethod
+    def from_pandas(
+        cls, frame: "pd.DataFrame", *, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> "Ratings":
+        """Return the ratings in a pandas data frame, see :meth:`from_polars`; its index is not read."""
+        from pricdr.data.frames import ratings_from_pandas
+
+        return ratings_from_pandas(frame, user, item, rating)
+
+    @classmethod
+    def from_arrow(
+        cls, table: object, *, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> "Ratings":
+        """Return the ratings in an Arrow table, see :meth:`from_polars`.
+
+        Any object with the Arrow PyCapsule interface will do: tables of pyarrow, relations of DuckDB and others.
+        """
+        from pricdr.data.frames import ratings_from_arrow
+
+        return ratings_from_arrow(table, user, item, rating)
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return one row per rated pair: ``user``, ``item`` and, unless each only says that there is one, ``rating``.
+
+        Users and items without a rating have no row in it.
+
+        >>> Ratings.from_triples(["bob", "alice"], ["x", "y"], [1, 2]).to_polars().rows()
+        [('alice', 'y', 2.0), ('bob', 'x', 1.0)]
+        """
+        from pricdr.data.frames import ratings_to_polars
+
+        return ratings_to_polars(self)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the rows of :meth:`to_polars` as a pandas data frame; pandas must be installed."""
+        from pricdr.data.frames import ratings_to_pandas
+
+        return ratings_to_pandas(self)
+
+    def to_arrow(self) -> "pa.Table":
+        """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
+        from pricdr.data.frames import ratings_to_arrow
+
+        return ratings_to_arrow(self)
 
     def __len__(self) -> int:
         """How many (user, item) pairs were rated."""

@@ -21,6 +21,7 @@ _ALIASES = {
 """Header names as :func:`_plain` leaves them."""
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
 _HINT = "say which with --columns user=…,item=…[,rating=…]"
+_FRAME_HINT = "say which with user=…, item=…, rating=…"
 _HEADERLESS = (
     "for a file without a header give positions (--columns user=1,item=2,rating=3), "
     "or amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)"
@@ -103,9 +104,7 @@ def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, nee
     if wanted is not None and wanted.by_position:
         raise refusal(file, f"positions are for files without a header, this one has names: {_shown(header)}")
     _require_several(file, header)
-    repeated = [name for name, times in Counter(header).items() if times > 1]
-    if repeated:
-        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+    _require_distinct(file, header)
     if wanted is not None:
         user, item = (_position(file, header, name) for name in (wanted.user, wanted.item))
         if wanted.rating is not None:
@@ -117,6 +116,28 @@ def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, nee
     assert users is not None
     assert items is not None
     return Found(users, items, _alias(file, header, "rating", needed=need_rating))
+
+
+def find_in_frame(
+    frame: str, header: Sequence[str], *, user: str | None, item: str | None, rating: str | None
+) -> Found:
+    """Where the columns stand in a data frame: those that are named, and the others by the rules for files.
+
+    >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], user="buyer", item=None, rating=None)
+    Found(user=0, item=1, rating=2)
+    """
+    _require_distinct(frame, header)
+    given = {"user": user, "item": item, "rating": rating}
+    places = {role: None if name is None else _position(frame, header, name) for role, name in given.items()}
+    for role, place in places.items():
+        if place is None:
+            places[role] = _alias(frame, header, role, needed=role != "rating", hint=_FRAME_HINT)
+    users, items, ratings = places.values()
+    assert users is not None
+    assert items is not None
+    if len({users, items, ratings}) < 3:
+        raise ParameterError(f"user, item and rating must be different columns, got {_shown(header)}")
+    return Found(users, items, ratings)
 
 
 def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> Found:
@@ -150,24 +171,30 @@ def _require_several(file: Path, first: Sequence[str]) -> None:
     raise refusal(file, f"line 1 has one column, {shorten(only)}; a user and an item column are needed")
 
 
+def _require_distinct(file: Path | str, header: Sequence[str]) -> None:
+    repeated = [name for name, times in Counter(header).items() if times > 1]
+    if repeated:
+        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+
+
 def _require_header(file: Path, header: Sequence[str]) -> None:
     if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
         raise refusal(file, f"line 1 looks like data, not like a header: {_shown(header)}; {_HEADERLESS}")
     raise refusal(file, f"no user or item column in the header {_shown(header)}; {_HINT}; {_HEADERLESS}")
 
 
-def _alias(file: Path, header: Sequence[str], role: str, *, needed: bool) -> int | None:
+def _alias(file: Path | str, header: Sequence[str], role: str, *, needed: bool, hint: str = _HINT) -> int | None:
     hits = [at for at, name in enumerate(header) if _plain(name) in _ALIASES[role]]
     if len(hits) > 1:
         names = " and ".join(shorten(header[at]) for at in hits[:3])
-        raise refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {_HINT}")
+        raise refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {hint}")
     if not hits and needed:
         asked = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
-        raise refusal(file, f"{asked} in the header {_shown(header)}; {_HINT}")
+        raise refusal(file, f"{asked} in the header {_shown(header)}; {hint}")
     return hits[0] if hits else None
 
 
-def _position(file: Path, header: Sequence[str], name: str | int) -> int:
+def _position(file: Path | str, header: Sequence[str], name: str | int) -> int:
     exact = [at for at, there in enumerate(header) if there == name]
     loose = [at for at, there in enumerate(header) if there.strip().casefold() == str(name).casefold()]
     for hits in (exact, loose):

@@ -26,8 +26,8 @@ _MAGIC = {
 }
 
 
-def refusal(file: Path, rule: str) -> InputError:
-    """An error about ``file``, whatever its name holds.
+def refusal(file: Path | str, rule: str) -> InputError:
+    """Return an error about ``file``, whatever its name holds.
 
     >>> refusal(Path("ratings.csv"), "is empty")
     InputError('ratings.csv: is empty')

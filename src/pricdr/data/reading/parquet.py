@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from pricdr.data.ratings import Ratings
@@ -74,17 +73,9 @@ def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] |
     ...     pl.read_parquet(Path(folder) / "r.parquet").rows(named=True)
     [{'user': '007', 'item': 'x'}]
     """
-    matrix = ratings.matrix
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    columns = {
-        "user": pl.Series(ratings.users, dtype=pl.String).gather(rows),
-        "item": pl.Series(ratings.items, dtype=pl.String).gather(matrix.indices),
-    }
-    if ratings.has_values:
-        columns["rating"] = pl.Series(matrix.data)
     filtered = {} if ratings.filtered_by is None else {FILTERED: ratings.filtered_by}
     buffer = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(buffer, metadata={**(metadata or {}), **filtered})
+    ratings.to_polars().write_parquet(buffer, metadata={**(metadata or {}), **filtered})
     write_new(path, buffer.getvalue())
 
 

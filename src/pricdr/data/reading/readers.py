@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from pricdr.data.ids import id_fault
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
@@ -14,8 +12,8 @@ from pricdr.data.reading.contents import read_text, refusal, shorten
 from pricdr.data.reading.delimited import CSV, INTER, MOVIELENS, TSV, read_delimited
 from pricdr.data.reading.jsonlines import read_json_lines
 from pricdr.data.reading.parquet import read_parquet, write_ratings
-from pricdr.data.reading.tables import Encoded, Table, encode
-from pricdr.errors import InputError, printable
+from pricdr.data.reading.tables import Table, encode, to_ratings
+from pricdr.errors import printable
 
 __all__ = [
     "AMAZON_2014",
@@ -98,17 +96,18 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
     (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
     named = Columns.parse(columns) if isinstance(columns, str) else columns
-    table = _table(Path(path), named, need_rating=threshold is not None)
+    file = Path(path)
+    table = _table(file, named, need_rating=threshold is not None)
     dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
     encoded = encode(table)
-    ratings = _ratings(encoded, table)
+    ratings = to_ratings(encoded, table)
     if threshold is not None:
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
         dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
     return Reading(
         ratings=ratings,
-        file=table.file,
+        file=file,
         rows=table.rows,
         duplicates=encoded.duplicates,
         dropped=tuple(dropped),
@@ -164,21 +163,3 @@ def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
         return read_json_lines(file, read_text(file), columns, need_rating=need_rating)
     accepted = ", ".join((*_DELIMITED, *_JSON))
     raise refusal(file, f"unknown kind of file; accepted are {accepted} (each also with .gz) and .parquet")
-
-
-def _ratings(encoded: Encoded, table: Table) -> Ratings:
-    values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
-    ratings = Ratings.from_codes(
-        encoded.rows,
-        encoded.columns,
-        values,
-        tuple(encoded.users.to_list()),
-        tuple(encoded.items.to_list()),
-        has_values=encoded.values is not None,
-    )
-    if table.filtered_by is None:
-        return ratings
-    try:
-        return ratings.disclosing(table.filtered_by)
-    except InputError as error:
-        raise refusal(table.file, str(error)) from error

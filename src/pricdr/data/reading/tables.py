@@ -10,7 +10,9 @@ import numpy.typing as npt
 import polars as pl
 
 from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
+from pricdr.data.ratings import Ratings
 from pricdr.data.reading.contents import refusal, shorten
+from pricdr.errors import InputError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -18,9 +20,10 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass
 class Table:
-    """The rows of one file, before anything is known about their values."""
+    """The rows of one file or data frame, before anything is known about their values."""
 
-    file: Path
+    file: Path | str
+    """Where the rows come from; text where that is no file."""
     rows: int
     columns: dict[str, "Fetch"]
     """``user``, ``item`` (as :class:`Coded`) and perhaps ``rating`` (text or numbers), each fetched once."""
@@ -97,6 +100,25 @@ def encode(table: Table) -> Encoded:
     spread = None if values is None else (float(values.min()), float(values.max()))
     merged = _merge(rows, columns, values, len(items))
     return Encoded(*merged, users, items, table.rows - len(merged[0]), spread)
+
+
+def to_ratings(encoded: Encoded, table: Table) -> Ratings:
+    """Return the ratings of a checked table, with the filter that its file discloses."""
+    values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
+    ratings = Ratings.from_codes(
+        encoded.rows,
+        encoded.columns,
+        values,
+        tuple(encoded.users.to_list()),
+        tuple(encoded.items.to_list()),
+        has_values=encoded.values is not None,
+    )
+    if table.filtered_by is None:
+        return ratings
+    try:
+        return ratings.disclosing(table.filtered_by)
+    except InputError as error:
+        raise refusal(table.file, str(error)) from error
 
 
 def _encode_ids(table: Table, role: str) -> Coded:

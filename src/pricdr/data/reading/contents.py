@@ -46,10 +46,11 @@ def shorten(value: object, limit: int = 40) -> str:
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
-def read_text(file: Path) -> bytes:
-    """The whole of a UTF-8 text file without its byte order mark; a ``.gz`` name is unpacked on the way.
+def read_text(file: Path, *, blanks_count: bool = False) -> bytes:
+    """Return the whole of a UTF-8 text file without its byte order mark; a ``.gz`` name is unpacked on the way.
 
-    Every block is checked before the next one is asked for, so junk and compression bombs end early.
+    Every block is checked before the next one is asked for, so junk and compression bombs end early. A file of line
+    ends alone is refused as empty, and so is one of blanks, unless ``blanks_count``.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
     kept, lines = io.BytesIO(), 0
@@ -62,7 +63,8 @@ def read_text(file: Path) -> bytes:
             kept.write(block)
     _require_text(file, decoder, b"", lines, final=True)
     content = kept.getvalue()
-    if not content[:_BLOCK].strip() and not content.strip():
+    nothing = b"\r\n" if blanks_count else None  # None stands for every kind of white space
+    if not content[:_BLOCK].strip(nothing) and not content.strip(nothing):
         raise refusal(file, "the file is empty")
     return content
 

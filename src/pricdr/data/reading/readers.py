@@ -139,7 +139,8 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     ('007', ' bob')
     """
     file = Path(path)
-    ids = read_text(file).rstrip(b"\r\n").decode().split("\n")
+    # An id may consist of blanks: ids are kept byte for byte.
+    ids = read_text(file, blanks_count=True).rstrip(b"\r\n").decode().split("\n")
     at: dict[str, int] = {}
     for line, raw in enumerate(ids, start=1):
         name = raw.removesuffix("\r")

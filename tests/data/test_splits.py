@@ -145,20 +145,35 @@ def test_too_few_ratings_or_items_are_refused():
         leave_one_out(narrow, seed=0)
 
 
-def test_an_official_split_is_taken_as_it_is():
+def _official_parts():
+    """Three users' ratings, and the first and the last of each held out."""
     ratings = _ratings(users=3)
     users = np.arange(3)
     first = ratings.matrix.indices[ratings.matrix.indptr[:-1]].astype(np.int64)
     last = ratings.matrix.indices[ratings.matrix.indptr[1:] - 1].astype(np.int64)
     negatives = np.zeros((3, NEGATIVES), dtype=np.int64)
-    split = official(ratings, HeldOut(users, first, negatives), HeldOut(users, last, negatives))
-    held = len({(u, i) for part in (first, last) for u, i in zip(users, part, strict=True)})
-    assert len(split.train) == len(ratings) - held
+    return ratings, HeldOut(users, first, negatives), HeldOut(users, last, negatives)
+
+
+def test_an_official_split_is_taken_as_it_is():
+    ratings, validation, test = _official_parts()
+    split = official(ratings, validation, test)
+    held = {(u, i) for part in (validation, test) for u, i in zip(part.users, part.items, strict=True)}
+    kept = {(u, i) for u, i in zip(*ratings.matrix.nonzero(), strict=True) if (u, i) not in held}
+    assert set(zip(*split.train.matrix.nonzero(), strict=True)) == kept
     assert split.seed is None
-    wrong = HeldOut(users, (first + 1) % len(ITEMS), negatives)
-    if not (ratings.matrix[users, wrong.items] > 0).all():
-        with pytest.raises(InputError, match="never rated it"):
-            official(ratings, wrong, HeldOut(users, last, negatives))
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_an_official_split_cannot_hold_out_what_was_not_rated(part):
+    ratings, *parts = _official_parts()
+    at = ["validation", "test"].index(part)
+    unrated = int(np.flatnonzero(ratings.matrix[[1]].toarray()[0] == 0)[0])
+    items = parts[at].items.copy()
+    items[1] = unrated
+    parts[at] = HeldOut(parts[at].users, items, parts[at].negatives)
+    with pytest.raises(InputError, match=f"holds out '{ratings.items[unrated]}' of 'u01', who never rated it"):
+        official(ratings, *parts)
 
 
 def test_a_cold_user_with_ratings_is_a_contradiction():

@@ -1,3 +1,4 @@
+import itertools
 import math
 import tracemalloc
 
@@ -114,6 +115,58 @@ def test_a_comparison_finds_a_difference_and_its_interval_covers():
     better = compare(base + 0.05 + generator.normal(0, 0.1, 200), base)
     assert better.low > 0
     assert better.p_value < 0.001
+
+
+DIFFERENCES = {
+    "ties": [0.1, 0.2, 0.3, -0.1, 0.0, 0.3, -0.2, 0.1, 0.1],
+    "all one way": [0.5, 0.25, 1.0, 0.125, 0.75, 0.5, 0.5],
+    "balanced": [1.0, -1.0, 1.0, -1.0],
+    "skewed": [3.0, 0.1, 0.1, -0.2, 0.1, -0.1, 0.1, 0.2, -0.1, 0.4, 0.1, -0.3],
+    "one user": [0.5],
+}
+
+
+@pytest.mark.parametrize("differences", DIFFERENCES.values(), ids=DIFFERENCES)
+def test_the_p_value_is_that_of_all_sign_flips(differences):
+    """Exactly: in whole thousandths, where sums that are equal compare as equal."""
+    thousandths = [round(1000 * value) for value in differences]
+    sums = [abs(sum(s * v for s, v in zip(signs, thousandths, strict=True)))
+            for signs in itertools.product((-1, 1), repeat=len(thousandths))]  # fmt: skip
+    exact = np.mean([value >= abs(sum(thousandths)) for value in sums])
+    found = compare(np.array(differences), np.zeros(len(differences))).p_value
+    assert abs(found - exact) < 5 * math.sqrt(exact * (1 - exact) / 10_000) + 1e-3
+
+
+@pytest.mark.parametrize("differences", DIFFERENCES.values(), ids=DIFFERENCES)
+def test_the_interval_is_that_of_resampled_users(differences):
+    """Against another way of drawing the same: how often each user is drawn is multinomial."""
+    n = len(differences)
+    counts = np.random.default_rng(2).multinomial(n, [1 / n] * n, size=200_000)
+    means = counts @ np.array(differences) / n
+    found = compare(np.array(differences), np.zeros(n))
+    assert found.mean == pytest.approx(np.mean(differences))
+    # By shares, not by distance: with few users the means jump from one value to the next.
+    assert np.mean(means < found.low + 1e-9) + 0.02 * (found.low <= means.min() + 1e-9) > 0.015
+    assert np.mean(means < found.low - 1e-9) < 0.035
+    assert np.mean(means > found.high + 1e-9) < 0.035
+    assert np.mean(means > found.high - 1e-9) + 0.02 * (found.high >= means.max() - 1e-9) > 0.015
+
+
+def test_a_comparison_takes_bounded_memory():
+    """Fifteen thousand users, as in the paper's largest pair; ten thousand resamples at once would take gigabytes."""
+    generator = np.random.default_rng(0)
+    left, right = generator.random(15_412), generator.random(15_412)
+    tracemalloc.start()
+    compare(left, right)
+    peak = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    assert peak < 64, f"{peak:.0f} MiB"
+
+
+def test_a_comparison_is_repeatable():
+    left, right = np.random.default_rng(0).random((2, 50))
+    assert compare(left, right, seed=3) == compare(left, right, seed=3)
+    assert compare(left, right, seed=3) != compare(left, right, seed=4)
 
 
 def test_comparing_different_users_is_refused():

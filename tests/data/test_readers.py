@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import Columns, read, read_ids, read_ratings, write_ratings
+from pricdr.data.reading.readers import Columns, read_ids, read_ratings, write_ratings
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import OutputError
 
 TRIPLES = [("u2", "i1", 3.0), ("u1", "i2", 4.5), ("u1", "i1", 1.0)]

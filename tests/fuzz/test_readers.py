@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pricdr.data.reading.readers import Columns, read, read_ids
+from pricdr.data.reading.readers import Columns, read_ids
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, StrategyName, UnitName, parse_strategy, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, StrategyName, UnitName, parse_strategy, read_ratings_file
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -40,7 +40,7 @@ from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ids, Ratings
-    from pricdr.data.reading.readers import Reading
+    from pricdr.data.reading.readers import RatingsFile
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
 
@@ -107,7 +107,7 @@ def publish(
     with new_folder(out) as staging:
         listed = None if users is None else read_ids(users)
         universe = None if items is None else read_ids(items)
-        reading = read_ratings(ratings, columns, threshold)
+        reading = read_ratings_file(ratings, columns, threshold)
         if values and not reading.has_values:
             raise InputError(f"{ratings}: --values needs a rating column, and there is none")
         _say_input(reading, listed, universe, plan)
@@ -138,7 +138,7 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
         )
 
 
-def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+def _say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
     from pricdr.privacy.strategies import Features
 
     ratings = reading.ratings

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings_file
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def recommend(
         return
     assert out is not None
     wanted = fitted.users if users is None else read_ids(users)
-    histories = None if seen is None else read_ratings(seen, columns, threshold).ratings
+    histories = None if seen is None else read_ratings_file(seen, columns, threshold).ratings
     found = fitted.recommend(wanted, k, seen=histories)
     _write(out, found)
     unknown = len(set(wanted) - set(fitted.users))

@@ -33,12 +33,12 @@ def split(
     if official is not None and cold is not None:
         raise ParameterError("--official and --cold exclude each other: an official split is taken as it is")
     with new_folder(out) as staging:
-        reading = read_some_ratings(target, columns, threshold)
-        say(*reading.summary().split("\n"))
+        ratings_file = read_some_ratings(target, columns, threshold)
+        say(*ratings_file.summary().split("\n"))
         made = (
-            split_ratings(reading.ratings, seed=seed, cold=cold or 0.0)
+            split_ratings(ratings_file.ratings, seed=seed, cold=cold or 0.0)
             if official is None
-            else read_official(official, reading.ratings.positives().rated())
+            else read_official(official, ratings_file.ratings.positives().rated())
         )
         save_split(made, staging)
     users = {name: int(keep.sum()) for name, keep in made.strata().items()}

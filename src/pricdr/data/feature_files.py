@@ -1,4 +1,4 @@
-"""Reading public item features: one row per item, numeric columns or a column of tags."""
+"""RatingsFile public item features: one row per item, numeric columns or a column of tags."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ import polars as pl
 
 from pricdr.data.features import MOST_COLUMNS, ItemFeatures
 from pricdr.data.ratings import Ids
-from pricdr.data.reading.contents import read_text, refusal, shorten
 from pricdr.data.reading.parquet import opened, to_series
+from pricdr.data.reading.text_files import read_text, refusal, shorten
 from pricdr.errors import InputError
 from pricdr.untrusted.parquet import As, Column
 

@@ -11,8 +11,8 @@ import polars as pl
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
-from pricdr.data.reading.contents import refusal, shorten
-from pricdr.data.reading.tables import Table, encode, series_column, to_ratings
+from pricdr.data.reading.raw_ratings import RawRatings, encode, in_memory, to_ratings
+from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.errors import InputError
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def ratings_to_pandas(ratings: Ratings) -> "pd.DataFrame":
     return pd.DataFrame(columns)
 
 
-def ratings_to_arrow(ratings: Ratings) -> "pa.Table":
+def ratings_to_arrow(ratings: Ratings) -> "pa.RawRatings":
     """Return the same rows as a pyarrow table."""
     try:
         import pyarrow  # noqa: F401
@@ -96,7 +96,7 @@ def _ratings(columns: dict[str, pl.Series]) -> Ratings:
         if missing.any():
             raise refusal(_FRAME, f"row {(missing.arg_max() or 0) + 1}: the {role} id is empty (null)")
         columns[role] = columns[role].cast(pl.String)
-    table = Table(_FRAME, rows, {role: series_column(column) for role, column in columns.items()})
+    table = RawRatings(_FRAME, rows, {role: in_memory(column) for role, column in columns.items()})
     return to_ratings(encode(table), table)
 
 

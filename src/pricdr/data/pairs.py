@@ -13,8 +13,8 @@ import numpy as np
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
-from pricdr.data.reading.contents import shorten
 from pricdr.data.reading.parquet import write_ratings
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 

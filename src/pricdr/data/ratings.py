@@ -162,7 +162,7 @@ class Ratings:
 
         return ratings_to_pandas(self)
 
-    def to_arrow(self) -> "pa.Table":
+    def to_arrow(self) -> "pa.RawRatings":
         """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
         from pricdr.data.frames import ratings_to_arrow
 

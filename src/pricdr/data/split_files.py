@@ -9,7 +9,7 @@ import polars as pl
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings
 from pricdr.data.splits import HeldOut, Split, official
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
@@ -60,7 +60,7 @@ def load_split(folder: Path) -> Split:
         raise InputError(f"{folder / 'split.json'}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
-    train = read(folder / "train.parquet").ratings.select(users, items)
+    train = read_ratings(folder / "train.parquet").select(users, items)
     if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
     validation, test = (_held_out(folder, name, users, items) for name in _PARTS)

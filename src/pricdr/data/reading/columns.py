@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pricdr.data.reading.contents import refusal, shorten
+from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.errors import ParameterError
 
 _ALIASES = {
@@ -87,7 +87,7 @@ AMAZON_2018 = Columns(user=2, item=1, rating=3)
 """Amazon's 2018 ratings files: item, user, rating, time, without a header."""
 
 
-class Found(NamedTuple):
+class ColumnPositions(NamedTuple):
     """Positions, counted from 0, in one file."""
 
     user: int
@@ -95,11 +95,11 @@ class Found(NamedTuple):
     rating: int | None
 
 
-def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> Found:
+def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> ColumnPositions:
     """Where the columns stand in ``header``, or a refusal that shows it.
 
     >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
-    Found(user=0, item=1, rating=2)
+    ColumnPositions(user=0, item=1, rating=2)
     """
     if wanted is not None and wanted.by_position:
         raise refusal(file, f"positions are for files without a header, this one has names: {_shown(header)}")
@@ -108,23 +108,23 @@ def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, nee
     if wanted is not None:
         user, item = (_position(file, header, name) for name in (wanted.user, wanted.item))
         if wanted.rating is not None:
-            return Found(user, item, _position(file, header, wanted.rating))
-        return Found(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
+            return ColumnPositions(user, item, _position(file, header, wanted.rating))
+        return ColumnPositions(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
     if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
         _require_header(file, header)
     users, items = (_alias(file, header, role, needed=True) for role in ("user", "item"))
     assert users is not None
     assert items is not None
-    return Found(users, items, _alias(file, header, "rating", needed=need_rating))
+    return ColumnPositions(users, items, _alias(file, header, "rating", needed=need_rating))
 
 
 def find_in_frame(
     frame: str, header: Sequence[str], *, user: str | None, item: str | None, rating: str | None
-) -> Found:
+) -> ColumnPositions:
     """Where the columns stand in a data frame: those that are named, and the others by the rules for files.
 
     >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], user="buyer", item=None, rating=None)
-    Found(user=0, item=1, rating=2)
+    ColumnPositions(user=0, item=1, rating=2)
     """
     _require_distinct(frame, header)
     given = {"user": user, "item": item, "rating": rating}
@@ -137,14 +137,14 @@ def find_in_frame(
     assert items is not None
     if len({users, items, ratings}) < 3:
         raise ParameterError(f"user, item and rating must be different columns, got {_shown(header)}")
-    return Found(users, items, ratings)
+    return ColumnPositions(users, items, ratings)
 
 
-def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> Found:
+def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> ColumnPositions:
     """Where positions stand in a file whose first line ``first`` is data already.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
-    Found(user=1, item=0, rating=2)
+    ColumnPositions(user=1, item=0, rating=2)
     """
     _require_several(file, first)
     given = [p for p in (wanted.user, wanted.item, wanted.rating) if isinstance(p, int)]
@@ -156,7 +156,7 @@ def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_ratin
     if all(_plain(first[place]) in sum(_ALIASES.values(), ()) for place in at):
         rule = f"positions are for files without one; {_HINT}"
         raise refusal(file, f"line 1 looks like a header: {_shown(first)}; {rule}")
-    return Found(at[0], at[1], at[2] if len(at) > 2 else None)
+    return ColumnPositions(at[0], at[1], at[2] if len(at) > 2 else None)
 
 
 def _require_several(file: Path, first: Sequence[str]) -> None:

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pricdr.data.reading.columns import Columns, Found, find_named, find_placed
-from pricdr.data.reading.contents import refusal, shorten
-from pricdr.data.reading.survey import Survey, survey
-from pricdr.data.reading.tables import Table, series_column
+from pricdr.data.reading.columns import ColumnPositions, Columns, find_named, find_placed
+from pricdr.data.reading.field_counts import FieldCounts, count_fields
+from pricdr.data.reading.raw_ratings import RawRatings, in_memory
+from pricdr.data.reading.text_files import refusal, shorten
 
 _UNIT_SEPARATOR = b"\x1f"
 _CHUNK = 1 << 16
@@ -42,7 +42,7 @@ MOVIELENS = Dialect("::", quoting=False, headerless=True)
 
 def read_delimited(
     file: Path, content: bytes, dialect: Dialect, columns: Columns | None, *, need_rating: bool
-) -> Table:
+) -> RawRatings:
     r"""The user, item and rating columns of a delimited text file, all as text, byte for byte.
 
     >>> table = read_delimited(Path("r.csv"), b'user,item\n007,"a,b"\n', CSV, None, need_rating=False)
@@ -99,10 +99,10 @@ class _Parser:
         except csv.Error as error:
             raise refusal(self.file, f"line {1 + self.skipped} is not a valid row: {_reason(error)}") from error
 
-    def table(self, found: Found, width: int, headers: int) -> Table:
+    def table(self, found: ColumnPositions, width: int, headers: int) -> RawRatings:
         """Every row after the header as text."""
         places = sorted({place for place in found if place is not None})
-        seen = survey(
+        seen = count_fields(
             self.content,
             separator=ord(self.dialect.separator),
             width=width,
@@ -118,10 +118,10 @@ class _Parser:
             what = "has a header and no rows" if headers else "has no rows"
             raise refusal(self.file, f"the file {what}")
         at = {role: places.index(place) for role, place in found._asdict().items() if place is not None}
-        columns = {role: series_column(frame.to_series(place)) for role, place in at.items()}
-        return Table(self.file, frame.height, columns, line, blank_lines + self.skipped)
+        columns = {role: in_memory(frame.to_series(place)) for role, place in at.items()}
+        return RawRatings(self.file, frame.height, columns, line, blank_lines + self.skipped)
 
-    def _line_of(self, seen: Survey | None, headers: int) -> Callable[[int], int | None]:
+    def _line_of(self, seen: FieldCounts | None, headers: int) -> Callable[[int], int | None]:
         if seen is None or not seen.one_line_each:
             return lambda row: None
         # Rows before each blank line, so that a search tells how many blank lines come before a row.
@@ -129,14 +129,14 @@ class _Parser:
         first = self.skipped + headers + 1
         return lambda row: first + row + int(np.searchsorted(rows_before, row, side="right"))
 
-    def _uneven(self, seen: Survey, width: int, headers: int) -> Exception:
+    def _uneven(self, seen: FieldCounts, width: int, headers: int) -> Exception:
         assert seen.uneven is not None
         record, fields = seen.uneven
         row = record - headers - int(np.searchsorted(seen.blanks, record)) + 1
         line = f" (line {record + 1 + self.skipped})" if seen.one_line_each else ""
         return _wrong_width(self.file, f"row {row}{line}", fields, width, headers)
 
-    def _parse_fast(self, places: list[int], seen: Survey, headers: int) -> pl.DataFrame | None:
+    def _parse_fast(self, places: list[int], seen: FieldCounts, headers: int) -> pl.DataFrame | None:
         try:
             frame = pl.read_csv(
                 self.content,

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.contents import refusal, shorten
-from pricdr.data.reading.tables import Table, series_column
+from pricdr.data.reading.raw_ratings import RawRatings, in_memory
+from pricdr.data.reading.text_files import refusal, shorten
 
 _CHUNK = 1 << 16
 _ABSENT = object()
@@ -19,7 +19,7 @@ _ID_TYPES = {str: "text", int: "a number"}
 _Objects = Iterator[dict[str, Any]]
 
 
-def read_json_lines(file: Path, content: bytes, columns: Columns | None, *, need_rating: bool) -> Table:
+def read_json_lines(file: Path, content: bytes, columns: Columns | None, *, need_rating: bool) -> RawRatings:
     r"""The user, item and rating of every line; the names are looked up in the first object.
 
     >>> table = read_json_lines(Path("r.jsonl"), b'{"user_id": 7, "asin": "x"}\n', None, need_rating=False)
@@ -33,12 +33,12 @@ def read_json_lines(file: Path, content: bytes, columns: Columns | None, *, need
     found = find_named(file, header, columns, need_rating=need_rating)
     names = {role: header[at] for role, at in found._asdict().items() if at is not None}
     parts: dict[str, list[pl.Series]] = {role: [] for role in names}
-    table = Table(file, 0, {}, lambda row: lines[row])
+    table = RawRatings(file, 0, {}, lambda row: lines[row])
     for chunk in _chunks(chain([first], objects), names):
         for role, values in chunk.items():
             parts[role].append(_column(table, role, values, type(first[names[role]])))
         table.rows += len(chunk["user"])
-    table.columns = {role: series_column(pl.concat(series)) for role, series in parts.items()}
+    table.columns = {role: in_memory(pl.concat(series)) for role, series in parts.items()}
     table.blank_lines = content.count(b"\n") + (not content.endswith(b"\n")) - len(lines)
     return table
 
@@ -77,7 +77,7 @@ def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[dict[str, list
         yield chunk
 
 
-def _column(table: Table, role: str, values: list[Any], kind: type) -> pl.Series:
+def _column(table: RawRatings, role: str, values: list[Any], kind: type) -> pl.Series:
     """One chunk as a column; ``kind`` is the type of the first id in the file."""
     allowed = {int, float} if role == "rating" else {kind} & _ID_TYPES.keys()
     if not set(map(type, values)) <= allowed:
@@ -96,7 +96,7 @@ def _column(table: Table, role: str, values: list[Any], kind: type) -> pl.Series
         raise refusal(table.file, f"{place}: the {role} id {shorten(error.object)} {rule}") from error
 
 
-def _wrong(table: Table, at: int, role: str, value: object, kind: type) -> Exception:
+def _wrong(table: RawRatings, at: int, role: str, value: object, kind: type) -> Exception:
     place = table.place(table.rows + at)
     if value is _ABSENT:
         return refusal(table.file, f"{place} has no {role}; every line must have the fields of the first")

@@ -10,8 +10,8 @@ import polars as pl
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.contents import reading, refusal, shorten
-from pricdr.data.reading.tables import Coded, Fetch, Table
+from pricdr.data.reading.raw_ratings import CodedIds, ColumnLoader, RawRatings
+from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
 from pricdr.files import write_new
 from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text
 
@@ -19,7 +19,7 @@ FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
 
 
-def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
+def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
     """The user, item and rating columns of a Parquet file; whole numbers become text."""
     with opened(file) as parquet:
         about = parquet.read()
@@ -32,7 +32,7 @@ def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> T
         wanted = [(at, As.NUMBERS if role == "rating" else As.TEXT) for role, at in places.items()]
         read = parquet.read(*wanted)
     fetched = {role: _fetch(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
-    return Table(file, about.rows, fetched, filtered_by=about.metadata.get(FILTERED))
+    return RawRatings(file, about.rows, fetched, filtered_by=about.metadata.get(FILTERED))
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
@@ -53,7 +53,7 @@ def to_series(column: Decoded) -> pl.Series:
 @contextmanager
 def opened(file: Path) -> Iterator[Parquet]:
     """A file of the user's own choice, to be decoded elsewhere; what is wrong with it is a refusal that names it."""
-    with reading(file), Parquet.opened(file, partial(refusal, file)) as parquet:
+    with explaining_os_errors(file), Parquet.opened(file, partial(refusal, file)) as parquet:
         yield parquet
 
 
@@ -95,10 +95,10 @@ def _require_kind(file: Path, role: str, column: Column) -> None:
         raise refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
 
 
-def _fetch(file: Path, role: str, column: Decoded) -> Fetch:
+def _fetch(file: Path, role: str, column: Decoded) -> ColumnLoader:
     if not isinstance(column, Text):
         return lambda: to_series(column)
     missing = column.codes < 0
     if missing.any():
         raise refusal(file, f"row {int(missing.argmax()) + 1}: the {role} id is empty (null)")
-    return lambda: Coded(column.codes, pl.Series(column.values, dtype=pl.String))
+    return lambda: CodedIds(column.codes, pl.Series(column.values, dtype=pl.String))

@@ -8,21 +8,21 @@ from typing import TypeAlias
 from pricdr.data.ids import id_fault
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.contents import read_text, refusal, shorten
 from pricdr.data.reading.delimited import CSV, INTER, MOVIELENS, TSV, read_delimited
 from pricdr.data.reading.jsonlines import read_json_lines
 from pricdr.data.reading.parquet import read_parquet, write_ratings
-from pricdr.data.reading.tables import Table, encode, to_ratings
+from pricdr.data.reading.raw_ratings import RawRatings, encode, to_ratings
+from pricdr.data.reading.text_files import read_text, refusal, shorten
 from pricdr.errors import printable
 
 __all__ = [
     "AMAZON_2014",
     "AMAZON_2018",
     "Columns",
-    "Reading",
-    "read",
+    "RatingsFile",
     "read_ids",
     "read_ratings",
+    "read_ratings_file",
     "write_ratings",
 ]
 
@@ -32,8 +32,8 @@ _JSON = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Ratings and how they were read: for the screen of the party that owns it, never for a release."""
+class RatingsFile:
+    """The ratings of one file and how they were read: for the screen of their owner, never for a release."""
 
     ratings: Ratings
     file: Path
@@ -54,7 +54,7 @@ class Reading:
         """A few lines for people.
 
         >>> r = Ratings.from_triples(["a"], ["x"], [4.0])
-        >>> print(Reading(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
+        >>> print(RatingsFile(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
         r.csv: 3 rows, 1 users, 1 items, 1 ratings
           duplicates: 1 rows repeat a (user, item) pair; the largest value counts
           dropped: 1 rated below 3
@@ -74,8 +74,10 @@ class Reading:
         return "\n  ".join(lines)
 
 
-def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Reading:
-    r"""Read one file of ratings; its name says its format.
+def read_ratings_file(
+    path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None
+) -> RatingsFile:
+    r"""Read one file of ratings, and count what was merged or left out; its name says its format.
 
     Args:
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
@@ -91,8 +93,8 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "r.csv"
     ...     _ = file.write_text("user,item,rating\nbob,x,5\nal,y,2\nbob,x,1\n")
-    ...     reading = read(file, threshold=3)
-    >>> reading.ratings.users, reading.duplicates, reading.dropped, reading.rating_range
+    ...     content = read_ratings_file(file, threshold=3)
+    >>> content.ratings.users, content.duplicates, content.dropped, content.rating_range
     (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
     named = Columns.parse(columns) if isinstance(columns, str) else columns
@@ -105,7 +107,7 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
         dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
-    return Reading(
+    return RatingsFile(
         ratings=ratings,
         file=file,
         rows=table.rows,
@@ -116,7 +118,7 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
 
 
 def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Ratings:
-    r"""The ratings of :func:`read`, without the account of how they were read.
+    r"""Return the ratings in a file, see :func:`read_ratings_file` for what it may hold.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -125,7 +127,7 @@ def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, thresho
     ...     read_ratings(file).users
     ('007',)
     """
-    return read(path, columns=columns, threshold=threshold).ratings
+    return read_ratings_file(path, columns=columns, threshold=threshold).ratings
 
 
 def read_ids(path: AnyPath) -> tuple[str, ...]:
@@ -153,7 +155,7 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     return tuple(at)
 
 
-def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
+def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
     kinds = [suffix.lower() for suffix in file.suffixes[-2:]]
     kind = kinds[-2] if len(kinds) == 2 and kinds[-1] == ".gz" else "".join(kinds[-1:])
     if kind == ".parquet" and kinds[-1] == kind:

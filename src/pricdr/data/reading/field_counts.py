@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass
-class Survey:
+class FieldCounts:
     """What a file looks like. Records are counted from 0, the header and blank lines included."""
 
     records: int
@@ -26,7 +26,7 @@ class Survey:
     """Whether no field holds a line break, so that records and lines are the same."""
 
 
-def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Survey | None:
+def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -> FieldCounts | None:
     r"""Count the fields of every record; ``None`` where quotes or carriage returns stand where RFC 4180 has none.
 
     Args:
@@ -35,12 +35,12 @@ def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Surv
         width: How many fields a record should have.
         quoting: Whether ``"`` may enclose fields.
 
-    >>> seen = survey(b'u,i\na,"x,\ny"\n\nb\n', separator=ord(","), width=2, quoting=True)
+    >>> seen = count_fields(b'u,i\na,"x,\ny"\n\nb\n', separator=ord(","), width=2, quoting=True)
     >>> seen.records, seen.blanks.tolist(), seen.uneven, seen.one_line_each
     (4, [2], (3, 1), False)
     """
     data = np.frombuffer(content, dtype=np.uint8)
-    seen = Survey(0, np.zeros(0, dtype=np.int64), None, True)
+    seen = FieldCounts(0, np.zeros(0, dtype=np.int64), None, True)
     reader = _MarkReader(data, separator, quoting, returns=b"\r" in content)
     pending, blanks = 0, [seen.blanks]
     for start in range(0, len(data), _BLOCK):

@@ -11,7 +11,7 @@ import polars as pl
 
 from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.contents import refusal, shorten
+from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.errors import InputError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -19,26 +19,26 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass
-class Table:
+class RawRatings:
     """The rows of one file or data frame, before anything is known about their values."""
 
     file: Path | str
     """Where the rows come from; text where that is no file."""
     rows: int
-    columns: dict[str, "Fetch"]
-    """``user``, ``item`` (as :class:`Coded`) and perhaps ``rating`` (text or numbers), each fetched once."""
+    columns: dict[str, "ColumnLoader"]
+    """``user``, ``item`` (as :class:`CodedIds`) and perhaps ``rating`` (text or numbers), each fetched once."""
     line: Callable[[int], int | None] = field(default=lambda row: None)
     """The line in the file of a row counted from 0, where that is known."""
     blank_lines: int = 0
     filtered_by: str | None = None
 
-    def take_ids(self, role: str) -> "Coded":
-        """Fetch a column of ids and forget it: the strings of one column at a time are memory enough."""
+    def take_ids(self, role: str) -> "CodedIds":
+        """ColumnLoader a column of ids and forget it: the strings of one column at a time are memory enough."""
         column = self.columns.pop(role)()
-        return column if isinstance(column, Coded) else Coded.of(column)
+        return column if isinstance(column, CodedIds) else CodedIds.of(column)
 
     def take_ratings(self) -> pl.Series:
-        """Fetch the ratings, and forget them likewise."""
+        """ColumnLoader the ratings, and forget them likewise."""
         column = self.columns.pop("rating")()
         assert isinstance(column, pl.Series)
         return column
@@ -49,29 +49,29 @@ class Table:
         return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
-def series_column(series: pl.Series) -> "Fetch":
+def in_memory(series: pl.Series) -> "ColumnLoader":
     """A column that is in memory already."""
     return lambda: series
 
 
-class Coded(NamedTuple):
+class CodedIds(NamedTuple):
     """A column of text as positions into its distinct values, sorted by their UTF-8 bytes."""
 
     codes: Codes
     names: pl.Series
 
     @classmethod
-    def of(cls, column: pl.Series) -> "Coded":
+    def of(cls, column: pl.Series) -> "CodedIds":
         """The same for a column in memory, which has no nulls."""
         names = column.unique().sort()
         # Enum over the sorted ids: the codes of a Categorical differ from run to run.
         return cls(column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32), names)
 
 
-Fetch: TypeAlias = Callable[[], Coded | pl.Series]
+ColumnLoader: TypeAlias = Callable[[], CodedIds | pl.Series]
 
 
-class Encoded(NamedTuple):
+class EncodedRatings(NamedTuple):
     """One (user, item, value) a position, as positions into sorted ids; pairs are distinct."""
 
     rows: Codes
@@ -83,13 +83,13 @@ class Encoded(NamedTuple):
     range: tuple[float, float] | None
 
 
-def encode(table: Table) -> Encoded:
+def encode(table: RawRatings) -> EncodedRatings:
     """Check every id and value of ``table`` and turn it into positions.
 
     Ids are sorted by their UTF-8 bytes, so the same rows give the same positions in any order, anywhere.
 
     >>> columns = {"user": ["b", "a"], "item": ["x", "x"], "rating": ["1", "2.5"]}
-    >>> table = Table(Path("r.csv"), 2, {name: series_column(pl.Series(c)) for name, c in columns.items()})
+    >>> table = RawRatings(Path("r.csv"), 2, {name: in_memory(pl.Series(c)) for name, c in columns.items()})
     >>> rows, _, values, users, *_ = encode(table)
     >>> rows.tolist(), values.tolist(), users.to_list()
     ([1, 0], [1.0, 2.5], ['a', 'b'])
@@ -99,10 +99,10 @@ def encode(table: Table) -> Encoded:
     values = _numbers(table) if "rating" in table.columns else None
     spread = None if values is None else (float(values.min()), float(values.max()))
     merged = _merge(rows, columns, values, len(items))
-    return Encoded(*merged, users, items, table.rows - len(merged[0]), spread)
+    return EncodedRatings(*merged, users, items, table.rows - len(merged[0]), spread)
 
 
-def to_ratings(encoded: Encoded, table: Table) -> Ratings:
+def to_ratings(encoded: EncodedRatings, table: RawRatings) -> Ratings:
     """Return the ratings of a checked table, with the filter that its file discloses."""
     values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
     ratings = Ratings.from_codes(
@@ -121,7 +121,7 @@ def to_ratings(encoded: Encoded, table: Table) -> Ratings:
         raise refusal(table.file, str(error)) from error
 
 
-def _encode_ids(table: Table, role: str) -> Coded:
+def _encode_ids(table: RawRatings, role: str) -> CodedIds:
     found = table.take_ids(role)
     names = found.names
     wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
@@ -132,7 +132,7 @@ def _encode_ids(table: Table, role: str) -> Coded:
     return found
 
 
-def _numbers(table: Table) -> Floats:
+def _numbers(table: RawRatings) -> Floats:
     column = table.take_ratings()
     text = column.dtype == pl.String
     numbers = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False)

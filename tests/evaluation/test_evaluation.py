@@ -84,6 +84,15 @@ def test_a_model_that_scores_wrongly_is_refused():
         ranks(lambda users: scores[users][:, :-1], held_out, train)
 
 
+def test_ranking_leaves_the_scores_of_a_model_alone():
+    """A model may hand out its own array of scores, float64 and without a copy."""
+    train, _, scores = _case(users=20)
+    before = scores.copy()
+    everyone = HeldOut(np.arange(20), np.arange(20), np.tile(np.arange(100, 199), (20, 1)))
+    ranks(lambda users: scores[users[0] : users[-1] + 1], everyone, train)
+    assert np.array_equal(scores, before)
+
+
 def test_memory_is_bounded_by_blocks():
     """30,000 users x 42,000 items: ten gigabytes of scores, never more than a block of them at a time."""
     users, items = 30_000, 42_000

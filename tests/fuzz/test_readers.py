@@ -34,7 +34,7 @@ def _outcome(path: Path, **options) -> str:
         assert "\r" not in message
         assert len(message) < 1000
         return "refused"
-    assert len(reading.ratings) > 0
+    assert reading.rows > 0  # none of them may be rated high enough
     assert reading.summary()
     return "read"
 

@@ -50,7 +50,7 @@ def prepare(
     say(f"prepared {len(pair.users):,} users: {pair.source.filtered_by}")
     for name, ratings in (("source", pair.source), ("target", pair.target)):
         say(f"  {name}: {len(ratings.items):,} items, {len(ratings):,} ratings")
-    duplicates = whole.duplicate_items()
+    duplicates = whole.duplicate_items()  # also where they were dropped: how many there were matters
     if duplicates:
         ratings_of_both = len(whole.source.select(items=duplicates))
         counted = f"{len(duplicates):,} source items with the raters of a target item, {ratings_of_both:,} ratings"

@@ -30,7 +30,7 @@ class DomainPair:
 
     @property
     def users(self) -> Ids:
-        """The users of both domains."""
+        """Return the users of both domains."""
         return self.source.users
 
     def duplicate_items(self) -> Ids:
@@ -54,6 +54,7 @@ class DomainPair:
         duplicates = set(self.duplicate_items())
         if not duplicates:
             return self
+        # Only the source changes: what was measured on the target stays comparable.
         left = self.source.select(items=tuple(item for item in self.source.items if item not in duplicates))
         if not len(left):
             raise InputError("nothing is left of the source: every item has the same raters as a target item")
@@ -66,7 +67,7 @@ class DomainPair:
         return f"{self.source.fingerprint()} {self.target.fingerprint()}"
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         sides = (("source", self.source), ("target", self.target))
         sizes = (f"{name}: {len(side.items)} items, {len(side)} rated" for name, side in sides)
         return f"DomainPair({len(self.users)} users; {'; '.join(sizes)})"
@@ -75,7 +76,7 @@ class DomainPair:
 def _raters(ratings: Ratings) -> list[bytes | None]:
     """Return who rated each item, as bytes that can be compared; None for items with too few raters to tell."""
     columns = ratings.matrix.tocsc()
-    columns.sort_indices()
+    columns.sort_indices()  # the same raters must give the same bytes
     rows = columns.indices.astype(np.int64)
     spans = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
     return [rows[start:stop].tobytes() if stop - start >= _FEWEST_RATERS else None for start, stop in spans]

@@ -76,7 +76,7 @@ def ratings_to_pandas(ratings: Ratings) -> "pd.DataFrame":
     return pd.DataFrame(columns)
 
 
-def ratings_to_arrow(ratings: Ratings) -> "pa.RawRatings":
+def ratings_to_arrow(ratings: Ratings) -> "pa.Table":
     """Return the same rows as a pyarrow table."""
     try:
         import pyarrow  # noqa: F401
@@ -95,9 +95,9 @@ def _ratings(columns: dict[str, pl.Series]) -> Ratings:
         missing = columns[role].is_null()
         if missing.any():
             raise refusal(_FRAME, f"row {(missing.arg_max() or 0) + 1}: the {role} id is empty (null)")
-        columns[role] = columns[role].cast(pl.String)
-    table = RawRatings(_FRAME, rows, {role: in_memory(column) for role, column in columns.items()})
-    return to_ratings(encode(table), table)
+        columns[role] = columns[role].cast(pl.String)  # codes of categories must not become ids
+    raw = RawRatings(_FRAME, rows, {role: in_memory(column) for role, column in columns.items()})
+    return to_ratings(encode(raw), raw)
 
 
 def _require_kind(role: str, column: pl.Series) -> None:
@@ -112,6 +112,7 @@ def _require_kind(role: str, column: pl.Series) -> None:
 
 def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:
     """Return a pandas column as polars would have it; pandas has many ways to store the same values."""
+    # Through Python values: there is no other way that all of its types share and that needs no pyarrow.
     missing = column.isna().to_numpy()
     values: Sequence[Any] = [None if absent else value for value, absent in zip(column.tolist(), missing, strict=True)]
     try:

@@ -56,6 +56,7 @@ class Ratings:
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
             raise InputError("ratings must be finite numbers")
+        # Ratings are shared between objects, so nobody may change them in place.
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False
 
@@ -66,7 +67,7 @@ class Ratings:
         items: Sequence[str],
         values: Sequence[float] | npt.NDArray[Any] | None = None,
     ) -> "Ratings":
-        """Ratings from one (user, item, value) a position; the largest value of a repeated pair counts.
+        """Make ratings from three sequences of equal length; the largest value of a repeated pair counts.
 
         >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
         >>> r.users, r.items, r.matrix.toarray().tolist()
@@ -98,7 +99,7 @@ class Ratings:
         filtered_by: str | None = None,
         has_values: bool = True,
     ) -> "Ratings":
-        """Ratings from positions into ``users`` and ``items``; pairs must be distinct."""
+        """Make ratings from positions into ``users`` and ``items``; pairs must be distinct."""
         matrix = _csr(rows, columns, values, (len(users), len(items)))
         return cls(matrix, users, items, filtered_by, has_values)
 
@@ -162,22 +163,22 @@ class Ratings:
 
         return ratings_to_pandas(self)
 
-    def to_arrow(self) -> "pa.RawRatings":
+    def to_arrow(self) -> "pa.Table":
         """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
         from pricdr.data.frames import ratings_to_arrow
 
         return ratings_to_arrow(self)
 
     def __len__(self) -> int:
-        """How many (user, item) pairs were rated."""
+        """Return how many (user, item) pairs were rated."""
         return int(self.matrix.nnz)
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
     def at_least(self, threshold: float) -> "Ratings":
-        """The pairs rated at least ``threshold``; users and items all stay, so that nothing is filtered by counts."""
+        """Keep the pairs rated at least ``threshold``; all users and items stay, so nothing is filtered by counts."""
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
         if not abs(threshold) <= LARGEST_SCALE:
@@ -185,7 +186,7 @@ class Ratings:
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
-        """Every entry rated at least ``threshold`` (all of them without one) as a 1; users and items all stay.
+        """Count every entry rated at least ``threshold`` (all of them without one) as a 1; all users and items stay.
 
         >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).matrix.toarray().tolist()
         [[0.0], [1.0]]
@@ -195,7 +196,7 @@ class Ratings:
         return replace(kept, matrix=matrix, has_values=False)
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
-        """The same ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
+        """Return the ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
 
         >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
         >>> r.users, r.matrix.toarray().tolist()
@@ -207,23 +208,26 @@ class Ratings:
             return self
         coo = self.matrix.tocoo()
         rows, columns = _new_positions(self.users, users)[coo.row], _new_positions(self.items, items)[coo.col]
-        keep = (rows >= 0) & (columns >= 0)
+        keep = (rows >= 0) & (columns >= 0)  # −1 marks an id that is not wanted
         matrix = _csr(rows[keep], columns[keep], coo.data[keep], (len(users), len(items)))
         return replace(self, matrix=matrix, users=users, items=items)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
-        """The stored entries where ``keep``, in the matrix's own order, is true; users and items all stay."""
+        """Keep the stored entries where ``keep``, in the matrix's own order, is true; all users and items stay."""
         coo = self.matrix.tocoo()
         return replace(self, matrix=_csr(coo.row[keep], coo.col[keep], coo.data[keep], self.matrix.shape))
 
     def rated(self) -> "Ratings":
-        """The same ratings without the users and items that have none."""
+        """Leave out the users and items that have no rating."""
         users = tuple(self.users[at] for at in np.flatnonzero(np.diff(self.matrix.indptr)))
         counts = np.bincount(self.matrix.indices, minlength=len(self.items))
         return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
 
     def fingerprint(self) -> str:
-        """SHA-256 of who rated what, to tell whether two sets of ratings are the same. Their owner's own business."""
+        """Return the SHA-256 of who rated what, to tell whether two sets of ratings are the same.
+
+        It is for their owner alone: whoever guesses the ratings can confirm the guess by it.
+        """
         digest = hashlib.sha256()
         for ids in (self.users, self.items):
             digest.update("\n".join(ids).encode() + b"\0")
@@ -232,7 +236,7 @@ class Ratings:
         return digest.hexdigest()
 
     def disclosing(self, filtered_by: str) -> "Ratings":
-        """The same ratings, marked as having gone through a filter on counts."""
+        """Return the same ratings, marked as having gone through a filter on counts."""
         return replace(self, filtered_by=filtered_by)
 
 
@@ -247,7 +251,7 @@ def _csr(
 
 
 def _check_filter(text: str | None) -> None:
-    """What is said about a filter ends up in certificates, which are one printable line per sentence."""
+    """Refuse a description that does not fit into a certificate: one printable line per sentence."""
     if text is not None and not (text.isprintable() and len(text) <= LONGEST_FILTER):
         raise InputError(
             f"a filter must be described in one printable line of at most {LONGEST_FILTER} characters, "
@@ -256,7 +260,7 @@ def _check_filter(text: str | None) -> None:
 
 
 def _is_canonical(matrix: CSR) -> bool:
-    """Whether a matrix is CSR and says every (user, item) pair once; computed, not taken from a cached flag."""
+    """Return whether a matrix is CSR and holds every (user, item) pair once; scipy's cached flag is not trusted."""
     if matrix.format != "csr":
         return False
     steps = np.diff(matrix.indices.astype(np.int64))

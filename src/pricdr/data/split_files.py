@@ -43,7 +43,7 @@ def save_split(split: Split, folder: Path) -> None:
 
 
 def load_split(folder: Path) -> Split:
-    """The split in ``folder``; :class:`InputError` where it is none, or was changed."""
+    """Read the split in ``folder``; :class:`InputError` where it is none, or was changed."""
     with Folder.opened(folder, "a split") as opened:
         if not opened.holds("split.json"):
             raise InputError(f"{folder} is not a split: there is no split.json in it (pricdr split makes one)")
@@ -64,6 +64,7 @@ def load_split(folder: Path) -> Split:
     if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
     validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
+    # Which users are cold is not stored: an evaluated user without ratings to train on is.
     empty = np.diff(train.matrix.indptr) == 0
     cold = np.zeros(len(users), dtype=bool)
     cold[test.users] = empty[test.users]
@@ -71,7 +72,7 @@ def load_split(folder: Path) -> Split:
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
-    """A split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
+    """Read a split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
 
     Validation and test share their negatives there, as published.
     """

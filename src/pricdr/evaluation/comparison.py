@@ -9,7 +9,7 @@ from pricdr.data.ratings import Ids, IntArray
 from pricdr.data.splits import BoolArray, Split
 from pricdr.errors import InputError, ParameterError, printable
 from pricdr.evaluation.compare import Difference, compare, standard_error
-from pricdr.evaluation.metrics import NAMES, FloatArray, Metrics, per_user
+from pricdr.evaluation.metrics import NAMES, Float64Array, Metrics, per_user
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
 from pricdr.progress import Progress, silent
 
@@ -31,12 +31,12 @@ class ScoringModel(Protocol):
 
     @property
     def users(self) -> Ids:
-        """The users it can score for: those of the split first, in the same order."""
+        """Return the users it can score for: those of the split first, in the same order."""
         ...
 
     @property
     def items(self) -> Ids:
-        """The items it can score: those of the split, in the same order."""
+        """Return the items it can score: those of the split, in the same order."""
         ...
 
     def score(self, users: IntArray, /) -> ScoreArray:
@@ -75,17 +75,17 @@ class Comparison:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of the models; the first is the baseline of every comparison."""
+        """Return the names of the models; the first is the baseline of every comparison."""
         return tuple(self.values)
 
     @property
     def rankings(self) -> tuple[Ranking, ...]:
-        """The rankings that were measured."""
+        """Return the rankings that were measured."""
         return tuple(next(iter(self.values.values())))
 
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
-        """The difference in NDCG@10 between each further model and the first, per ranking and stratum."""
+        """Return the difference in NDCG@10 between each further model and the first, per ranking and stratum."""
         baseline, *others = self.models
         return tuple(
             PairedDifference(
@@ -170,7 +170,7 @@ class Comparison:
                 for stratum, keep in self.strata.items():
                     yield model, ranking, stratum, keep
 
-    def _compared(self, model: str, ranking: Ranking) -> FloatArray:
+    def _compared(self, model: str, ranking: Ranking) -> Float64Array:
         return self.values[model][ranking][_COMPARED]
 
     def _means(self, metrics: Metrics) -> dict[str, dict[str, float]]:
@@ -242,6 +242,7 @@ def measure(
     seen = getattr(model, "seen", None)
     if seen is not None and seen[split.test.users, split.test.items].any():
         raise InputError(f"{name} was not trained on this split: it has seen ratings that are held out here")
+    # All items have to be scored for the full ranking, and the sampled one then comes for free.
     if list(rankings) == ["sampled"]:
         return {"sampled": per_user(sampled_ranks(model.score_candidates, split.test))}
     sampled, full = ranks(model.score, split.test, split.train.matrix, progress=progress)

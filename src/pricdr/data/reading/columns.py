@@ -53,12 +53,12 @@ class Columns:
 
     @property
     def by_position(self) -> bool:
-        """Whether these are positions, so that the file has no header."""
+        """Return whether these are positions, so that the file has no header."""
         return isinstance(self.user, int)
 
     @classmethod
     def parse(cls, text: str) -> "Columns":
-        """Columns as the command line writes them; digits are positions in a file without a header.
+        """Parse columns as the command line writes them; digits are positions in a file without a header.
 
         >>> Columns.parse("user=reviewerID,item=asin,rating=overall")
         Columns(user='reviewerID', item='asin', rating='overall')
@@ -68,17 +68,17 @@ class Columns:
         known = {"amazon-2014": AMAZON_2014, "amazon-2018": AMAZON_2018}
         if text.strip().lower() in known:
             return known[text.strip().lower()]
-        found: dict[str, str | int] = {}
+        named: dict[str, str | int] = {}
         for part in text.split(","):
             role, equals, name = (piece.strip() for piece in part.partition("="))
-            if not equals or role not in _ALIASES or role in found or not name:
+            if not equals or role not in _ALIASES or role in named or not name:
                 raise ParameterError(
                     f"columns must read user=…,item=…[,rating=…], {' or '.join(known)}, got {shorten(text)}"
                 )
-            found[role] = int(name) if name.isascii() and name.isdigit() else name
-        if not {"user", "item"} <= found.keys():
+            named[role] = int(name) if name.isascii() and name.isdigit() else name
+        if not {"user", "item"} <= named.keys():
             raise ParameterError(f"columns must name user and item, got {shorten(text)}")
-        return cls(found["user"], found["item"], found.get("rating"))
+        return cls(named["user"], named["item"], named.get("rating"))
 
 
 AMAZON_2014 = Columns(user=1, item=2, rating=3)
@@ -88,7 +88,7 @@ AMAZON_2018 = Columns(user=2, item=1, rating=3)
 
 
 class ColumnPositions(NamedTuple):
-    """Positions, counted from 0, in one file."""
+    """Where user, item and rating stand in one file or data frame, counted from 0."""
 
     user: int
     item: int
@@ -96,7 +96,7 @@ class ColumnPositions(NamedTuple):
 
 
 def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> ColumnPositions:
-    """Where the columns stand in ``header``, or a refusal that shows it.
+    """Return where the columns stand in ``header``, or raise a refusal that shows it.
 
     >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
     ColumnPositions(user=0, item=1, rating=2)
@@ -110,6 +110,7 @@ def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, nee
         if wanted.rating is not None:
             return ColumnPositions(user, item, _position(file, header, wanted.rating))
         return ColumnPositions(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
+    # Without a single known name this may be data: say that, not that a column is missing.
     if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
         _require_header(file, header)
     users, items = (_alias(file, header, role, needed=True) for role in ("user", "item"))
@@ -121,7 +122,7 @@ def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, nee
 def find_in_frame(
     frame: str, header: Sequence[str], *, user: str | None, item: str | None, rating: str | None
 ) -> ColumnPositions:
-    """Where the columns stand in a data frame: those that are named, and the others by the rules for files.
+    """Return where the columns stand in a data frame: those that are named, the others by the rules for files.
 
     >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], user="buyer", item=None, rating=None)
     ColumnPositions(user=0, item=1, rating=2)
@@ -141,7 +142,7 @@ def find_in_frame(
 
 
 def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> ColumnPositions:
-    """Where positions stand in a file whose first line ``first`` is data already.
+    """Return where the columns stand in a file without a header, whose first line is ``first``.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
     ColumnPositions(user=1, item=0, rating=2)
@@ -153,6 +154,7 @@ def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_ratin
     if need_rating and wanted.rating is None:
         raise refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
     at = [position - 1 for position in given]
+    # Positions skip nothing: a header would become a user called "userId".
     if all(_plain(first[place]) in sum(_ALIASES.values(), ()) for place in at):
         rule = f"positions are for files without one; {_HINT}"
         raise refusal(file, f"line 1 looks like a header: {_shown(first)}; {rule}")
@@ -195,6 +197,7 @@ def _alias(file: Path | str, header: Sequence[str], role: str, *, needed: bool, 
 
 
 def _position(file: Path | str, header: Sequence[str], name: str | int) -> int:
+    # Exact names first: a file may have both ``User`` and ``user``.
     exact = [at for at, there in enumerate(header) if there == name]
     loose = [at for at, there in enumerate(header) if there.strip().casefold() == str(name).casefold()]
     for hits in (exact, loose):
@@ -205,7 +208,7 @@ def _position(file: Path | str, header: Sequence[str], name: str | int) -> int:
 
 
 def _plain(name: str) -> str:
-    """A header name without case, blanks and punctuation, so that ``User-ID`` and ``user_id`` are one."""
+    """Return a header name without case, blanks and punctuation, so that ``User-ID`` and ``user_id`` are one."""
     return re.sub(r"[\s_.-]", "", name).casefold()
 
 

@@ -20,30 +20,31 @@ FILTERED = "pricdr.filtered"
 
 
 def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
-    """The user, item and rating columns of a Parquet file; whole numbers become text."""
+    """Read the user, item and rating columns of a Parquet file; ids that are whole numbers become text."""
     with opened(file) as parquet:
         about = parquet.read()
-        found = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
-        places = {role: at for role, at in found._asdict().items() if at is not None}
+        positions = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
+        places = {role: at for role, at in positions._asdict().items() if at is not None}
+        # From the file's own description, before anything is decoded.
         for role, at in places.items():
             _require_kind(file, role, about.columns[at])
         if about.rows == 0:
             raise refusal(file, "the file has columns and no rows")
         wanted = [(at, As.NUMBERS if role == "rating" else As.TEXT) for role, at in places.items()]
         read = parquet.read(*wanted)
-    fetched = {role: _fetch(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
-    return RawRatings(file, about.rows, fetched, filtered_by=about.metadata.get(FILTERED))
+    loaders = {role: _loader(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
+    return RawRatings(file, about.rows, loaders, filtered_by=about.metadata.get(FILTERED))
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Text columns of a file that this software wrote, by name."""
+    """Read text columns of a file that this software wrote, by name."""
     with opened(file) as parquet:
-        found = parquet.read(*((name, As.TEXT) for name in columns)).decoded
-    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, found, strict=True)})
+        decoded = parquet.read(*((name, As.TEXT) for name in columns)).decoded
+    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, decoded, strict=True)})
 
 
 def to_series(column: Decoded) -> pl.Series:
-    """A decoded column of text or numbers as polars has it, null where a value is missing."""
+    """Return a decoded column of text or numbers as a polars series, null where a value is missing."""
     if isinstance(column, Text):
         return pl.Series(column.rows(), dtype=pl.String)
     assert isinstance(column, Numbers)
@@ -52,7 +53,7 @@ def to_series(column: Decoded) -> pl.Series:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Parquet]:
-    """A file of the user's own choice, to be decoded elsewhere; what is wrong with it is a refusal that names it."""
+    """Open a file that the user named, to be decoded in a child process; refusals name the file."""
     with explaining_os_errors(file), Parquet.opened(file, partial(refusal, file)) as parquet:
         yield parquet
 
@@ -95,10 +96,10 @@ def _require_kind(file: Path, role: str, column: Column) -> None:
         raise refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
 
 
-def _fetch(file: Path, role: str, column: Decoded) -> ColumnLoader:
+def _loader(file: Path, role: str, column: Decoded) -> ColumnLoader:
     if not isinstance(column, Text):
         return lambda: to_series(column)
-    missing = column.codes < 0
+    missing = column.codes < 0  # how the decoder marks a null
     if missing.any():
         raise refusal(file, f"row {int(missing.argmax()) + 1}: the {role} id is empty (null)")
     return lambda: CodedIds(column.codes, pl.Series(column.values, dtype=pl.String))

@@ -47,11 +47,11 @@ class RatingsFile:
 
     @property
     def has_values(self) -> bool:
-        """Whether there was a rating column; otherwise every value is 1."""
+        """Return whether there was a rating column; otherwise every value is 1."""
         return self.ratings.has_values
 
     def summary(self) -> str:
-        """A few lines for people.
+        """Return a few lines for people.
 
         >>> r = Ratings.from_triples(["a"], ["x"], [4.0])
         >>> print(RatingsFile(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
@@ -99,10 +99,11 @@ def read_ratings_file(
     """
     named = Columns.parse(columns) if isinstance(columns, str) else columns
     file = Path(path)
-    table = _table(file, named, need_rating=threshold is not None)
-    dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
-    encoded = encode(table)
-    ratings = to_ratings(encoded, table)
+    raw = _raw_ratings(file, named, need_rating=threshold is not None)
+    dropped = [("blank lines", raw.blank_lines)] if raw.blank_lines else []
+    encoded = encode(raw)
+    ratings = to_ratings(encoded, raw)
+    # After merging, so that a pair counts if any of its rows is rated high enough.
     if threshold is not None:
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
@@ -110,7 +111,7 @@ def read_ratings_file(
     return RatingsFile(
         ratings=ratings,
         file=file,
-        rows=table.rows,
+        rows=raw.rows,
         duplicates=encoded.duplicates,
         dropped=tuple(dropped),
         rating_range=encoded.range,
@@ -131,7 +132,7 @@ def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, thresho
 
 
 def read_ids(path: AnyPath) -> tuple[str, ...]:
-    r"""The ids of ``users.txt`` or ``items.txt``: one a line, byte for byte, in the order of the file.
+    r"""Read the ids of ``users.txt`` or ``items.txt``: one a line, byte for byte, in the order of the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +147,7 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     at: dict[str, int] = {}
     for line, raw in enumerate(ids, start=1):
         name = raw.removesuffix("\r")
-        if name == "":
+        if name == "":  # a list that lost a line would shift every row after it
             raise refusal(file, f"line {line} is blank; every line must hold one id")
         if fault := id_fault(name):
             raise refusal(file, f"line {line}: the id {fault}")
@@ -155,7 +156,7 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     return tuple(at)
 
 
-def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
+def _raw_ratings(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
     kinds = [suffix.lower() for suffix in file.suffixes[-2:]]
     kind = kinds[-2] if len(kinds) == 2 and kinds[-1] == ".gz" else "".join(kinds[-1:])
     if kind == ".parquet" and kinds[-1] == kind:

@@ -16,7 +16,7 @@ LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
 
 _BLOCK = 1 << 20
-_SIP = 1 << 10
+_PACKED_BLOCK = 1 << 10
 _MAGIC = {
     b"\x1f\x8b": "it is gzip-compressed: name it with .gz at the end",
     b"PAR1": "it is Parquet: name it with .parquet at the end",
@@ -36,7 +36,7 @@ def refusal(file: Path | str, rule: str) -> InputError:
 
 
 def shorten(value: object, limit: int = 40) -> str:
-    r"""``value`` as code would write it, cut where it would swamp a line.
+    r"""Return ``value`` as code would write it, cut where it would swamp a line.
 
     >>> print(shorten("line\nbreak"), len(shorten("x" * 99)))
     'line\nbreak' 40
@@ -102,16 +102,16 @@ def _blocks(file: Path) -> Iterator[bytes]:
 
 
 class _Metered:
-    """A file read in small sips, so that it is known how much packed data the unpacked data came from."""
+    """A file read a little at a time, so that it is known how much packed data the unpacked data came from."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self.taken = 0
 
     def read(self, size: int = -1, /) -> bytes:
-        sip = self._raw.read(min(size, _SIP) if size > 0 else size)
-        self.taken += len(sip)
-        return sip
+        piece = self._raw.read(min(size, _PACKED_BLOCK) if size > 0 else size)
+        self.taken += len(piece)
+        return piece
 
     def seek(self, offset: int, /) -> int:
         return self._raw.seek(offset)

@@ -9,7 +9,7 @@ import pytest
 from pricdr import JLT, SJLT, Features, Guarantee, Guided, Ratings, Spectral, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.privacy.strategies import LearnFrom
 
 USERS = tuple(f"u{at:02d}" for at in range(12))

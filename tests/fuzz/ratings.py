@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import NUMBERS, TEXTS, json_bytes, junk, mutate_bytes, mutate_json
 from tests.fuzz.parquet_files import mutate_parquet

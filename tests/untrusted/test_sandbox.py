@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError
 from pricdr.untrusted import sandbox
 from pricdr.untrusted.parquet import As, Parquet, Text

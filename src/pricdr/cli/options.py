@@ -10,7 +10,7 @@ import typer
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.reading.readers import Reading
+    from pricdr.data.reading.readers import RatingsFile
 
 ColumnsOption: TypeAlias = Annotated[
     str | None,
@@ -50,18 +50,18 @@ class UnitName(StrEnum):
     USER = "user"
 
 
-def read_ratings(path: Path, columns: str | None, threshold: float | None = None) -> "Reading":
+def read_ratings_file(path: Path, columns: str | None, threshold: float | None = None) -> "RatingsFile":
     """Read a file of ratings, with a sign of life while that takes."""
     from pricdr.cli.console import working
-    from pricdr.data.reading.readers import read
+    from pricdr.data.reading import readers
 
     with working(f"reading {path}"):
-        return read(path, columns=columns, threshold=threshold)
+        return readers.read_ratings_file(path, columns=columns, threshold=threshold)
 
 
-def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "Reading":
+def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "RatingsFile":
     """Read ratings and refuse the file if none is left. Not for publishing: a refusal gives away what was rated."""
-    reading = read_ratings(path, columns, threshold)
+    reading = read_ratings_file(path, columns, threshold)
     if threshold is not None and not len(reading.ratings):
         raise InputError(f"{path}: no rating is at least {threshold:g}")
     return reading

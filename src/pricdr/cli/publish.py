@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -40,7 +40,7 @@ from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ids, Ratings
-    from pricdr.data.reading.readers import Reading
+    from pricdr.data.reading.readers import RatingsFile
     from pricdr.privacy.guarantee import Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
@@ -156,14 +156,14 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
 
 
-def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, values: bool) -> "Reading":
-    reading = read_ratings(file, columns, threshold)
+def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, values: bool) -> "RatingsFile":
+    reading = read_ratings_file(file, columns, threshold)
     if values and not reading.has_values:
         raise InputError(f"{file}: --values needs a rating column, and there is none")
     return reading
 
 
-def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+def _say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
     ratings = reading.ratings
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")

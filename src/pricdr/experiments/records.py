@@ -8,7 +8,7 @@ from enum import StrEnum
 from types import UnionType
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
 
 T = TypeVar("T")

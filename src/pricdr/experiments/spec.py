@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.text_files import shorten
 from pricdr.data.toml_files import read_toml
 from pricdr.errors import (
     InputError,
@@ -80,7 +80,7 @@ class DataSpec:
     """The authors' split, a file of the folder; otherwise leave-one-out by seed."""
     cold: float = 0.0
     distinct: bool = False
-    """Without source items that a target item repeats, see :meth:`DomainPair.twins`."""
+    """Without source items that a target item repeats, see :meth:`DomainPair.duplicate_items`."""
 
     def __post_init__(self) -> None:
         require_file_name(folder=self.folder, source=self.source, target=self.target)
@@ -201,7 +201,7 @@ class Spec:
 
 
 def _chosen(tuned: Path | None, data: DataSpec) -> dict[str, Any]:
-    """What a search on this data chose, or on all of it where there was none without the twins."""
+    """What a search on this data chose, or on all of it where there was none without the duplicate items."""
     files = [] if tuned is None else [tuned / f"{name}.toml" for name in (data.name, data.folder)]
     return next((read_toml(file) for file in files if file.exists()), {})
 

@@ -216,7 +216,7 @@ def decode_all_items(task: Task) -> tuple[Float64Array, str]:
     counts, activity = np.bincount(matrix.indices, minlength=matrix.shape[1]), np.diff(matrix.indptr)
     matrix.data = (1 / np.sqrt((counts[matrix.indices] + 1) * np.repeat(activity, activity))).astype(np.float32)
     fitted = matrix[task.known]
-    mean_row = np.asarray(fitted.mean(axis=0)).ravel()
+    mean_row: Matrix = np.asarray(fitted.mean(axis=0)).ravel()
     gram = (fitted.T @ fitted).toarray() - fitted.shape[0] * np.outer(mean_row, mean_row)
     products = (task.by_item @ fitted).toarray() - np.outer(np.asarray(task.by_item.sum(axis=1)).ravel(), mean_row)
     return _chosen(task, gram, products, lambda users: matrix[users].toarray() - mean_row, REGULARISATIONS_ALL_ITEMS)

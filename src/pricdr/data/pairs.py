@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
+from pricdr.data.ratings import Ids, IntArray, RatingMatrix, Ratings
 from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, require_count
@@ -133,7 +133,7 @@ class _Side:
     """What is left of one domain: a matrix, and which items of ``ratings`` its columns are."""
 
     ratings: Ratings
-    matrix: CSR
+    matrix: RatingMatrix
     items: IntArray
 
     def per_user(self) -> IntArray:

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 IntArray: TypeAlias = npt.NDArray[np.int64]
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
-CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
+RatingMatrix: TypeAlias = "sp.csr_array[np.float64, tuple[int, int]]"
+"""Users x items, of float64."""
+CSR: TypeAlias = Any
+"""A sparse matrix of numbers of any type, in the packages that compute with several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +35,7 @@ class Ratings:
     for byte. The arrays are read-only: everything that changes ratings returns new ones.
     """
 
-    matrix: CSR
+    matrix: RatingMatrix
     """float64 CSR, ``len(users)`` x ``len(items)``, sorted indices, no duplicates."""
     users: Ids
     items: Ids
@@ -242,7 +245,7 @@ class Ratings:
 
 def _csr(
     rows: npt.NDArray[Any], columns: npt.NDArray[Any], values: npt.NDArray[np.float64], shape: tuple[int, int]
-) -> CSR:
+) -> RatingMatrix:
     matrix = sp.coo_array((values, (rows, columns)), shape=shape).tocsr()
     matrix.sort_indices()
     if matrix.nnz != len(values):

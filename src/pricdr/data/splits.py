@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR, IntArray, Ratings
+from pricdr.data.ratings import IntArray, RatingMatrix, Ratings
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.randomness import Simulation
 
@@ -213,7 +213,7 @@ def _require_negatives(ratings: Ratings, most: int, count: int) -> None:
         )
 
 
-def _draw_negatives(matrix: CSR, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+def _draw_negatives(matrix: RatingMatrix, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
     """Draw ``count`` distinct unrated items for each user, uniformly; those that collide are drawn again."""
     n_items = matrix.shape[1]
     # A pair as one sorted number, so that one search tells which drawn items were rated.

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR, IntArray
+from pricdr.data.ratings import IntArray, RatingMatrix
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import Float64Array, rank_of
@@ -27,7 +27,7 @@ _USERS_PER_BLOCK: Final = 512
 
 
 def ranks(
-    scorer: ScoreAllItems, held_out: HeldOut, train: CSR, *, progress: Progress = silent
+    scorer: ScoreAllItems, held_out: HeldOut, train: RatingMatrix, *, progress: Progress = silent
 ) -> tuple[Float64Array, Float64Array]:
     """Return the sampled and the full ranks of every held-out item, from one pass over the users.
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from pricdr import JLT, Bounds, Guarantee, Ratings, publish
-from pricdr.errors import VerificationError
+from pricdr.errors import InputError, VerificationError
+from pricdr.release import signing
 from pricdr.release.certificate import rounded_up
 from pricdr.release.matrix_check import check_matrix
+from pricdr.release.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 
@@ -35,6 +37,46 @@ def test_a_repeated_row_of_four_numbers_is_refused():
     repeated[3] = repeated[0]
     with pytest.raises(VerificationError, match="same row twice"):
         check_matrix(repeated, release.certificate)
+
+
+def test_as_many_short_rows_as_chance_allows_pass():
+    """All of 36 rows shorter than the median happens once in 2^36 releases, more often than a check may refuse."""
+    release = _release(users=36, dim=1, bounds=Bounds())
+    certificate = release.certificate
+    signs = np.resize([1.0, -1.0], 18)
+    short = 0.6 * certificate.sigma * np.concatenate([signs, -signs])[:, None]
+    on_the_grid = np.rint(short / certificate.grid) * certificate.grid
+    check_matrix(on_the_grid.astype(np.float32), certificate)
+
+
+def test_a_signature_is_good_or_it_is_not(tmp_path):
+    private, public = create_keys(tmp_path / "key")
+    signature = sign(read_private_key(private), b"message")
+    assert is_signed_by(read_public_key(public), b"message", signature) is True
+    assert is_signed_by(read_public_key(public), b"another", signature) is False
+
+
+def test_a_key_file_longer_than_any_key_is_refused(tmp_path):
+    _, public = create_keys(tmp_path / "key")
+    padded = tmp_path / "padded"
+    padded.write_bytes(public.read_bytes() + b"\n" * (1 << 16))
+    with pytest.raises(InputError, match="more than 65,536 bytes"):
+        read_public_key(padded)
+
+
+def test_half_a_pair_of_keys_that_is_gone_already_does_not_hide_why(tmp_path, monkeypatch):
+    """The reason the second key could not be written is what the user has to hear."""
+    real = signing.write_new
+
+    def write(path, content, **mode):
+        if path.suffix == ".pub":
+            (tmp_path / "key").unlink()
+            raise InputError("the disk is full")
+        real(path, content, **mode)
+
+    monkeypatch.setattr(signing, "write_new", write)
+    with pytest.raises(InputError, match="the disk is full"):
+        create_keys(tmp_path / "key")
 
 
 def test_figures_are_rounded_up_from_a_billionth_above():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Guarantee, Ratings, publish
+from pricdr import JLT, Bounds, Guarantee, Ratings, _publish, publish
 from pricdr.errors import InputError, VerificationError
 from pricdr.release import signing
 from pricdr.release.certificate import rounded_up
@@ -82,3 +82,19 @@ def test_half_a_pair_of_keys_that_is_gone_already_does_not_hide_why(tmp_path, mo
 def test_figures_are_rounded_up_from_a_billionth_above():
     assert rounded_up(4.0 * (1 + 0.9e-9)) == 4.0
     assert rounded_up(4.0 * (1 + 1.5e-9)) == 4.00001
+
+
+@pytest.mark.parametrize(("limit", "says"), [("MOST_ITEMS", "3 items are more"), ("MOST_USERS", "3 users are more")])
+def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
+    ratings = Ratings.from_triples(["a", "b", "c"], ["x", "y", "z"])
+    monkeypatch.setattr(_publish, limit, 3)
+    publish(ratings, PROMISE)
+    monkeypatch.setattr(_publish, limit, 2)
+    with pytest.raises(InputError, match=says):
+        publish(ratings, PROMISE)
+
+
+def test_a_seed_chooses_the_same_dimension_everywhere():
+    ratings = Ratings.from_triples(["a", "a", "b"], ["x", "y", "x"])
+    release = publish(ratings, PROMISE, strategy=JLT(dim=None), users=["a", "b"], insecure_seed=3)
+    assert release.certificate.dim_chosen_by.noisy_mean_square == pytest.approx(9.218339302956377)

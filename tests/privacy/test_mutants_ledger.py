@@ -1,5 +1,6 @@
 """Tests that mutation testing asked for: each one fails under a change of the code that no other test noticed."""
 
+import errno
 import fcntl
 import os
 import threading
@@ -64,3 +65,12 @@ def test_a_ledger_that_vanishes_while_a_publisher_waits_is_missed(ledger):
         ledger.path.unlink()
     waiting.join(timeout=20)
     assert "cannot read ledger" in refused[0]
+
+
+def test_a_ledger_that_the_disk_cannot_read_is_named(ledger, monkeypatch):
+    def broken(descriptor: int, limit: int) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("pricdr.privacy.ledger.read_all", broken)
+    with pytest.raises(InputError, match=r"cannot read ledger .*budget.jsonl: Input/output error"):
+        ledger.read()

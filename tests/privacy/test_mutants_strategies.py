@@ -96,3 +96,12 @@ def test_a_guide_may_be_clipped_at_its_longest_row_and_not_beyond():
 def test_entries_that_say_no_more_are_single_ratings_of_an_undeclared_universe():
     entries = Entries(sp.csr_array(np.eye(2, dtype=np.int64)), ("u", "v"), ("i", "j"), Bounds())
     assert (entries.value, entries.most, entries.universe_declared, entries.unlisted) == (1.0, 1, False, None)
+
+
+@pytest.mark.parametrize("value", [1 / 256, 0.5, 1.0, 5.0])
+def test_a_direction_does_not_depend_on_the_unit_that_ratings_are_counted_in(value):
+    """Without a prior all three sums under the root are squares of ratings: one rater gives 1/√2, in any unit."""
+    matrix = sp.csr_array(np.array([[2, 3], [0, 1]], dtype=np.int64))
+    along = np.array([[1 << 14, 0], [0, 1 << 14]])
+    found = directions(matrix, along, value=value, prior=0.0, secrets=Secrets())
+    np.testing.assert_allclose(found, [[0.5**0.5, 0], [3 / 20**0.5, 1 / 20**0.5]])

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Guarantee, Ratings, _publish, publish
+from pricdr import JLT, Bounds, Features, Guarantee, Ratings, _publish, publish, verify
+from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, VerificationError
 from pricdr.release import signing
 from pricdr.release.certificate import rounded_up
@@ -98,3 +99,19 @@ def test_a_seed_chooses_the_same_dimension_everywhere():
     ratings = Ratings.from_triples(["a", "a", "b"], ["x", "y", "x"])
     release = publish(ratings, PROMISE, strategy=JLT(dim=None), users=["a", "b"], insecure_seed=3)
     assert release.certificate.dim_chosen_by.noisy_mean_square == pytest.approx(9.218339302956377)
+
+
+def test_a_wide_release_verifies(tmp_path):
+    """Its file is hardly longer than its numbers: the least size that is asked of it must not be more."""
+    release = _release(users=50, dim=500, bounds=Bounds())
+    assert verify(release.save(tmp_path / "wide")).matrix.shape == (50, 500)
+
+
+def test_a_release_by_item_features_says_what_its_promise_rests_on():
+    table = ItemFeatures(("x", "y", "z"), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
+    certificate = publish(ratings, PROMISE, strategy=Features(features=table, dim=2)).certificate
+    assert (
+        "The item features: they were declared public, and the promise rests on their not being made from these ratings."
+        in certificate.not_protected
+    )

@@ -5,6 +5,7 @@ import fcntl
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +20,10 @@ def ledger(tmp_path):
 
 
 def test_reading_and_spending_leave_no_descriptor_open(ledger):
-    before = os.listdir("/dev/fd")
+    before = sorted(Path("/dev/fd").iterdir())
     ledger.read()
     ledger.spend(mu=0.1, dim=1, unit=Unit.RATING, strategy="jlt")
-    assert os.listdir("/dev/fd") == before
+    assert sorted(Path("/dev/fd").iterdir()) == before
 
 
 @pytest.mark.slow  # it holds a quarter of a gigabyte

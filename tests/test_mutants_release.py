@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Features, Guarantee, Ratings, _publish, publish, verify
+from pricdr import JLT, Bounds, Features, Guarantee, Ratings, Spectral, _publish, publish, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, VerificationError
 from pricdr.release import signing
@@ -95,6 +95,21 @@ def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
         publish(ratings, PROMISE)
 
 
+def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model():
+    """The two groups pay apart: a listed user's ratings in the item model would be paid for by somebody else."""
+    seen = []
+
+    class Watched(Spectral):
+        def publish(self, entries, run):
+            seen.append(entries)
+            return super().publish(entries, run)
+
+    ratings = Ratings.from_triples(["a", "b", "out", "off", "off"], ["x", "y", "z", "x", "y"])
+    publish(ratings, PROMISE, strategy=Watched(learn_from="all"), users=["b", "a"], items=["x", "y", "z"])
+    assert seen[0].listed.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert sorted(seen[0].unlisted.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
+
+
 def test_a_seed_chooses_the_same_dimension_everywhere():
     ratings = Ratings.from_triples(["a", "a", "b"], ["x", "y", "x"])
     release = publish(ratings, PROMISE, strategy=JLT(dim=None), users=["a", "b"], insecure_seed=3)
@@ -111,7 +126,5 @@ def test_a_release_by_item_features_says_what_its_promise_rests_on():
     table = ItemFeatures(("x", "y", "z"), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
     certificate = publish(ratings, PROMISE, strategy=Features(features=table, dim=2)).certificate
-    assert (
-        "The item features: they were declared public, and the promise rests on their not being made from these ratings."
-        in certificate.not_protected
-    )
+    rests_on = "and the promise rests on their not being made from these ratings."
+    assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected

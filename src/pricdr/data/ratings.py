@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 IntArray: TypeAlias = npt.NDArray[np.int64]
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
-RatingMatrix: TypeAlias = "sp.csr_array[np.float64, tuple[int, int]]"
-"""Users x items, of float64."""
-CSR: TypeAlias = Any
-"""A sparse matrix of numbers of any type, in the packages that compute with several."""
+if TYPE_CHECKING:
+    RatingMatrix: TypeAlias = sp.csr_array[np.float64, tuple[int, int]]
+    """Users x items, of float64."""
+    CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
+    """A sparse matrix of any type of numbers."""
+else:  # older versions of scipy cannot be subscripted when the program runs
+    RatingMatrix = CSR = sp.csr_array
 
 
 @dataclass(frozen=True, eq=False)

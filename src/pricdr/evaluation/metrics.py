@@ -12,8 +12,6 @@ import numpy.typing as npt
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 Metrics: TypeAlias = dict[str, Float64Array]
 """Metric → one value per held-out item."""
-FloatArray: TypeAlias = Float64Array
-"""The former name, which ``models`` imports."""
 
 CUTOFFS: Final = (5, 10)
 NAMES: Final = tuple(f"{name}@{k}" for k in CUTOFFS for name in ("HR", "NDCG", "MRR"))

@@ -230,9 +230,8 @@ class FittedModel:
         return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history
 
 
-def _row(matrix: CSR, at: int) -> IntArray:
-    columns: IntArray = matrix.indices[matrix.indptr[at] : matrix.indptr[at + 1]]
-    return columns
+def _row(matrix: CSR, at: int) -> npt.NDArray[np.integer]:
+    return matrix.indices[matrix.indptr[at] : matrix.indptr[at + 1]]
 
 
 def _numbers(vectors: Vectors) -> Float32Array:

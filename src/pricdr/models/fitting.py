@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
-from pricdr.evaluation.metrics import FloatArray, per_user, rank_of
+from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
@@ -128,7 +128,7 @@ def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) ->
 
 
 @torch.no_grad()
-def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> FloatArray:
+def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> Float64Array:
     """Return the NDCG@10 of each held-out item among its stored negatives, scored on the device in blocks."""
     candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=device)
     users = torch.as_tensor(held_out.users, device=device)

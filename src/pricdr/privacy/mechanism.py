@@ -128,7 +128,8 @@ def release_rows(
     """
     n_users, dim = entries.shape[0], item_rows.shape[1]
     wide = _accumulator(entries, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
-    left, right = entries.astype(wide), item_rows.astype(wide, copy=False)
+    left = entries.astype(wide)
+    right: npt.NDArray[Any] = item_rows.astype(wide, copy=False)
     published = np.empty((n_users, dim), dtype=np.float32)
 
     def fill(part: slice) -> None:

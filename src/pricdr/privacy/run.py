@@ -53,18 +53,20 @@ class Entries:
             listed = bounds.entries(ratings)
             return cls(listed, ratings.users, ratings.items, bounds, bounds.rating_step, bounds.levels)
         limited = bounds.clip is not None
-        groups = [None if group is None else bounds.entries(group).astype(np.int64) for group in (ratings, unlisted)]
-        if limited:
-            groups = [None if group is None else bounds.limited(group) for group in groups]
+
+        def in_units(group: Ratings) -> CSR:
+            entries: CSR = bounds.entries(group).astype(np.int64)
+            return bounds.limited(entries) if limited else entries
+
         return cls(
-            groups[0],
+            in_units(ratings),
             ratings.users,
             ratings.items,
             bounds,
             value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
             most=bounds.most_units if limited else bounds.levels,
             universe_declared=universe_declared,
-            unlisted=groups[1],
+            unlisted=None if unlisted is None else in_units(unlisted),
         )
 
     def __repr__(self) -> str:

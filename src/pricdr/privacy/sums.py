@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
@@ -25,6 +26,8 @@ from pricdr.progress import Progress, silent
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntegerArray: TypeAlias = npt.NDArray[Any]
+Sparse: TypeAlias = "CSR | sp.csc_array[Any]"
+"""By rows, or transposed: what is summed over users may also be summed over items."""
 
 GUIDE_STEPS: Final = 1 << 14
 """A guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact."""
@@ -53,7 +56,7 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
     return whole
 
 
-def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets) -> Float64Array:
+def directions(matrix: Sparse, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets) -> Float64Array:
     """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
     The sums are exact whole numbers, so a direction is a function of them alone, whatever order they were added in.
@@ -78,7 +81,7 @@ def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, 
 
 
 def noisy_sums(
-    matrix: CSR,
+    matrix: Sparse,
     vectors: Float64Array,
     *,
     step: Step,

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from pricdr.data.ratings import CSR, IntArray, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
-from pricdr.evaluation.metrics import FloatArray
+from pricdr.evaluation.metrics import Float64Array
 from pricdr.models.base import SearchSpace, TargetMethod, Trained
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
@@ -71,18 +71,21 @@ def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> 
     n_items = items.shape[0]
     size = max(1, cells // max(n_items, 1))
     norms = np.sqrt(np.diff(items.indptr))
-    parts = []
+    blocks: list[CSR] = []
     for start in range(0, n_items, size):
         # Sparse times sparse: only pairs of items that a user rated together are ever computed.
         met = (items[start : start + size] @ users).tocoo()
         own = met.row + start
         similar = met.data / (norms[own] * norms[met.col] + config.shrinkage)
         other = met.col != own
-        parts.append(_nearest(met.row[other], met.col[other], similar[other], met.shape, config.neighbours))
-    return sp.vstack(parts, format="csr") if parts else sp.csr_array((0, 0), dtype=np.float32)
+        blocks.append(_nearest(met.row[other], met.col[other], similar[other], met.shape, config.neighbours))
+    if not blocks:
+        return sp.csr_array(np.zeros((0, 0), dtype=np.float32))
+    stacked: CSR = sp.vstack(blocks, format="csr")
+    return stacked
 
 
-def _nearest(rows: IntArray, columns: IntArray, values: FloatArray, shape: tuple[int, int], count: int) -> CSR:
+def _nearest(rows: IntArray, columns: IntArray, values: Float64Array, shape: tuple[int, int], count: int) -> CSR:
     """Return the ``count`` largest values of each row; of equal ones those further left, so that runs repeat."""
     order = np.lexsort((columns, -values, rows))
     rows, columns, values = rows[order], columns[order], values[order]

@@ -12,7 +12,7 @@ from pricdr.data.ratings import CSR, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
 from pricdr.evaluation.compare import clearly_above
-from pricdr.evaluation.metrics import FloatArray, per_user
+from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
@@ -148,5 +148,5 @@ def _counts(ratings: CSR) -> npt.NDArray[np.int64]:
     return np.bincount(ratings.indices, minlength=ratings.shape[1])
 
 
-def _ndcg(model: FittedModel, held_out: HeldOut) -> FloatArray:
+def _ndcg(model: FittedModel, held_out: HeldOut) -> Float64Array:
     return per_user(sampled_ranks(model.score_candidates, held_out))["NDCG@10"]

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, Self
 
 import numpy as np
 
-from pricdr.data.ratings import CSR, Ids
+from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
@@ -167,7 +167,8 @@ class Spectral(Strategy):
         """Return one vector per item from the item model: its own, or that of its bucket."""
         assert self.dim is not None
         model = self._model(self._rounds(self.dim).widths[0])
-        others: CSR = entries.unlisted
+        others = entries.unlisted
+        assert others is not None
         largest = entries.bounds.largest
         if entries.universe_declared:
             return model.learn(others, entries.value, largest, run, secrets)

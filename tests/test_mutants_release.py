@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Features, Guarantee, Ratings, Spectral, _publish, publish, verify
+from pricdr import JLT, Bounds, Features, Guarantee, Ledger, Ratings, Spectral, _publish, publish, verify
 from pricdr.data.features import ItemFeatures
-from pricdr.errors import InputError, VerificationError
+from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release import signing
 from pricdr.release.certificate import rounded_up
+from pricdr.release.ledger_check import check_ledger
 from pricdr.release.matrix_check import check_matrix
 from pricdr.release.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
 
@@ -128,3 +129,28 @@ def test_a_release_by_item_features_says_what_its_promise_rests_on():
     certificate = publish(ratings, PROMISE, strategy=Features(features=table, dim=2)).certificate
     rests_on = "and the promise rests on their not being made from these ratings."
     assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected
+
+
+def test_the_mean_behind_a_dimension_is_one_number():
+    release = publish(Ratings.from_triples(["a"], ["x"]), PROMISE, strategy=JLT(dim=None), users=["a", "b"])
+    mean = release.certificate.steps[0]
+    assert (mean.name, mean.rows, mean.numbers, mean.moved) == ("dimension", 1, 1, 1)
+
+
+def test_rows_of_item_features_are_not_counted_on_to_cancel():
+    """Two items may have the same features: then a user's ratings add up like t, not like √t."""
+    strategy = Features(features=ItemFeatures(("x", "y"), np.eye(2)), dim=2)
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
+    figures = publish(ratings, PROMISE, strategy=strategy).certificate.whole_user
+    assert [figure.removed_typically for figure in figures] == [None, None, None]
+    with pytest.raises(ParameterError, match="for its own jlt and sjlt"):
+        publish(ratings, PROMISE, strategy=strategy, calibration="paper")
+
+
+def test_a_ledger_of_the_same_budget_is_another_ledger(tmp_path):
+    paid, other = (Ledger.create(tmp_path / name, PROMISE) for name in ("paid", "other"))
+    ratings = Ratings.from_triples(["a"], ["x"])
+    folder = publish(ratings, PROMISE, strategy=JLT(dim=4), ledger=paid).save(tmp_path / "release")
+    assert len(check_ledger(paid, [folder]).spends) == 1
+    with pytest.raises(VerificationError, match="their first lines differ"):
+        check_ledger(other, [folder])

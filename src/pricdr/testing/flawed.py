@@ -108,7 +108,7 @@ def float_noise_release(
     same for everybody who repeats it.
     """
     noise = sigma * rng.standard_normal((ratings.shape[0], item_rows.shape[1]))
-    signal: FloatArray = sp.csr_array(ratings) @ item_rows
+    signal: FloatArray = np.asarray(sp.csr_array(ratings) @ item_rows)
     return signal + noise
 
 

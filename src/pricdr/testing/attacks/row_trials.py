@@ -48,7 +48,7 @@ def low_bits_flawed(setting: Setting, *, trials: int, rng: np.random.Generator) 
     item_rows = _unit_rows(setting.dim, rng)
     worlds, truth = _single_ratings(trials, rng), _coins(trials, rng)
     published = flawed.float_noise_release(_mixed(worlds, truth), item_rows, sigma=setting.sigma, rng=rng)
-    absent, present = (sp.csr_array(world) @ item_rows for world in worlds)
+    absent, present = (np.asarray(sp.csr_array(world) @ item_rows) for world in worlds)
     return Tally.of(truth, decide(low_bits(published, absent, present, setting.sigma), rng))
 
 

@@ -99,7 +99,7 @@ def _line(**changes):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[]", "a Result must be a table"),
+        ("[]", "it must be a table, got"),
         ("{", "not JSON"),
         ("[" * 100_000, "nested"),
         ("1" * 5000, "not JSON"),
@@ -113,11 +113,15 @@ def _line(**changes):
         (_line(surprise=1), "unknown key 'surprise'"),
         (_line(figures={}), "figures"),
         (_line(figures={"sampled": {"warm": {"NDCG@10": 0.1}}}), "figures of warm users, sampled, lack"),
-        (_line(figures={"sampled": {"warm": 3}}), "figures must be .*, got"),
-        (_line(users={"warm": "many"}), "users must be .*, got"),
+        (_line(figures={"sampled": {"warm": 3}}), "figures.sampled.warm must be a table, got 3"),
+        (_line(users={"warm": "many"}), "users.warm must be a whole number, got 'many'"),
         (_line().replace('"arm": "popularity", ', ""), "needs 'arm'"),
+        (_line(seconds=2**70), "seconds must be .*, got 118"),
+        (_line(users={"x" * 9999: 0.5}), "users.x+… must be a whole number, got 0.5"),
+        (_line(arm="a\x1b[2J"), "arm must be one line of 1 to 200 printable characters"),
+        (_line(seed=1).replace('"seed": 1', f'"seed": {"[" * 900}{"]" * 900}'), "seed must be|nested"),
     ],
-    ids=range(17),
+    ids=range(21),
 )
 def test_results_are_read_strictly(tmp_path, line, message):
     path = tmp_path / "r.jsonl"

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from pricdr.data.reading.contents import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.records import from_json
+from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json
 from pricdr.untrusted.opening import read_bounded
 
 MOST_BYTES: Final = 1 << 28
 """Of a file of results."""
 T = TypeVar("T")
 
-Figures: TypeAlias = dict[str, dict[str, dict[str, float]]]
+Figures: TypeAlias = dict[str, dict[str, dict[str, Number]]]
 """sampled|full → all|warm|few|cold → metric → mean over users; results from before there was ``few`` lack it."""
 
 
@@ -26,20 +27,22 @@ Figures: TypeAlias = dict[str, dict[str, dict[str, float]]]
 class Result:
     """One arm with one seed."""
 
-    spec: str
-    arm: str
-    key: str
+    __pydantic_config__ = RECORD
+
+    spec: Line
+    arm: Line
+    key: Line
     """:meth:`Spec.key`: a result counts only for the arm it was measured with."""
-    seed: int
+    seed: Whole
     figures: Figures
-    users: dict[str, int]
+    users: dict[str, Whole]
     """How many users were evaluated, by stratum; ``few`` are among ``warm``."""
-    validation: float
+    validation: Number
     """NDCG@10 on the validation items, all users."""
-    epochs: int
-    seconds: float
+    epochs: Whole
+    seconds: Number
     """Of this run; a network that another arm had trained already counts for nothing."""
-    device: str
+    device: Line
 
     def __post_init__(self) -> None:
         if "sampled" not in self.figures or not set(self.figures) <= {"sampled", "full"}:
@@ -111,10 +114,10 @@ def read(path: Path) -> list[Result]:
 
 def read_lines(path: Path, kind: type[T]) -> list[T]:
     """Every line of a file of results or trials, each checked."""
-    found = []
+    records, adapter = [], TypeAdapter(kind)
     for number, line in enumerate(whole_lines(path), 1):
         try:
-            found.append(from_json(kind, line))
+            records.append(from_json(adapter, line))
         except ParameterError as error:
             raise InputError(f"{path}, line {number}: not a {kind.__name__.lower()}: {error}") from error
-    return found
+    return records

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pricdr.errors import ParameterError, PriCDRError
+from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
 from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
@@ -36,15 +37,17 @@ MOST_TRIALS = 1_000
 class Trial:
     """One draw from a method's space and what it gave on validation."""
 
-    data: str
-    method: str
-    number: int
-    settings: dict[str, Any]
-    validation: float
+    __pydantic_config__ = RECORD
+
+    data: Line
+    method: Line
+    number: Whole
+    settings: Settings
+    validation: Number
     """NDCG@10 of all validation items; 0 where training failed."""
-    epochs: int
-    seconds: float
-    failure: str = ""
+    epochs: Whole
+    seconds: Number
+    failure: Text = ""
 
 
 def space(method: str, dim: int | None) -> SearchSpace:

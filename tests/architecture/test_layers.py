@@ -33,7 +33,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "models": {"untrusted", "data", "release", "evaluation", "training"},
     "_transfer": {"data", "release", "models", "training"},
     "experiments": STAGE_ONE | STAGE_TWO | {"untrusted"},
-    "demo": {"data", "evaluation", "experiments"},
+    "demo": STAGE_ONE | STAGE_TWO,
     "cli": STAGE_ONE | STAGE_TWO | {"experiments", "demo"},
     "testing": STAGE_ONE | {"evaluation", "training", "models"},
 }

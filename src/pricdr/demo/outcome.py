@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.data.splits import Split
-from pricdr.demo.page import Dot, Html, bullets, commands, dot_plot, page, paragraphs, table, together
+from pricdr.demo.page import Dot, Section, dot_plot, figure_table, render_page
 from pricdr.evaluation.compare import Difference, compare, standard_error
 from pricdr.evaluation.metrics import FloatArray, Metrics
 
@@ -112,8 +112,8 @@ def _price(d: Difference) -> str:
     return f"No difference from the plaintext source is shown {interval}."
 
 
-def lines(outcome: Outcome) -> list[str]:
-    """The figures for a screen of eighty columns."""
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """Return the figures, in lines for a screen of ninety columns."""
     wide = 15 * len(METRICS)
     found = [
         "One held-out item of each user among 99 unrated ones; mean ± 1.96 standard errors over users:",
@@ -130,11 +130,24 @@ def lines(outcome: Outcome) -> list[str]:
     return [line.rstrip() for line in found]
 
 
-def report(outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequence[str]]], how: Sequence[str]) -> str:
-    """The same as a page: figures, plot, conclusion, ``promise`` (headings and sentences), and ``how`` to repeat it."""
+def outcome_page(
+    outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequence[str]]], commands: Sequence[str]
+) -> str:
+    """Return the same as a page: figures, plot, conclusion, promise, and how to repeat it.
+
+    Args:
+        outcome: what was measured.
+        epsilon: at which ε both parties published.
+        promise: what the release promises: headings, and sentences under each.
+        commands: what to type to repeat it.
+    """
     story = (
         f"A source company published its ratings under differential privacy (epsilon {epsilon:g} for one rating). A "
         "target company, which shares its users and nothing else, trained a recommender with that release and without."
+    )
+    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
+    repeated = (
+        "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
     )
     dots = [
         Dot(method, _group(outcome, stratum), figure.mean, figure.low, figure.high)
@@ -142,28 +155,22 @@ def report(outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequen
         for method in outcome.methods
         for figure in [outcome.figures[method, stratum, "NDCG@10"]]
     ]
-    above = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
-    figures = table(["", *(metric for _ in STRATA for metric in METRICS)], _rows(outcome), above=above, strong=RELEASE)
-    differences = table(["", *(f"{stratum} users" for stratum in STRATA)], _differences(outcome))
-    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
-    return page(
+    spans = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
+    figures = figure_table(
+        ["", *(metric for _ in STRATA for metric in METRICS)], _rows(outcome), spans=spans, strong=RELEASE
+    )
+    differences = figure_table(["", *(f"{stratum} users" for stratum in STRATA)], _differences(outcome))
+    return render_page(
         "PriCDR demo: what a private release is worth",
         [
-            ("", paragraphs(story, *conclusion(outcome), SYNTHETIC)),
-            ("Figures", together(paragraphs(ranked), dot_plot(dots, label="NDCG@10", strong=RELEASE), figures)),
-            ("", NOT_FOR_REAL),
-            ("Differences, user by user", together(paragraphs("In NDCG@10, with 95 % intervals."), differences)),
-            *((title, bullets(sentences)) for title, sentences in promise),
-            ("How to repeat it", _repeated(how)),
+            Section(paragraphs=[story, *conclusion(outcome), SYNTHETIC]),
+            Section("Figures", [ranked], dot_plot(dots, label="NDCG@10", strong=RELEASE), figures),
+            Section(paragraphs=[NOT_FOR_REAL]),
+            Section("Differences, user by user", ["In NDCG@10, with 95 % intervals."], table=differences),
+            *(Section(title, bullets=sentences) for title, sentences in promise),
+            Section("How to repeat it", [repeated], commands=commands),
         ],
     )
-
-
-def _repeated(how: Sequence[str]) -> Html:
-    before = (
-        "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
-    )
-    return together(paragraphs(before), commands(how))
 
 
 def _group(outcome: Outcome, stratum: str) -> str:

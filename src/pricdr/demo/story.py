@@ -33,8 +33,8 @@ from pricdr.demo.outcome import (
     SYNTHETIC,
     Outcome,
     conclusion,
-    lines,
-    report,
+    outcome_lines,
+    outcome_page,
 )
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
@@ -258,7 +258,7 @@ def measure(models: Mapping[str, FittedModel], split: Split) -> Outcome:
 
 def _outcome_lines(outcome: Outcome) -> Iterator[str]:
     """Yield the figures and what they mean, in lines for the screen."""
-    yield from lines(outcome)
+    yield from outcome_lines(outcome)
     for text in (NOT_FOR_REAL, " ".join(conclusion(outcome)), SYNTHETIC):
         yield ""
         # "95 %" stays on one line: textwrap does not break at a no-break space.
@@ -268,7 +268,7 @@ def _outcome_lines(outcome: Outcome) -> Iterator[str]:
 def write_page(file: Path, outcome: Outcome, received: Release) -> None:
     """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
     promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in _PROMISE]
-    file.write_text(report(outcome, EPSILON, promise, _commands_to_repeat()), encoding="utf-8")
+    file.write_text(outcome_page(outcome, EPSILON, promise, _commands_to_repeat()), encoding="utf-8")
 
 
 def _commands_to_repeat() -> Sequence[str]:

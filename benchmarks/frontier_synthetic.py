@@ -39,7 +39,7 @@ from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, leave_one_out
 from pricdr.evaluation.compare import standard_error
-from pricdr.evaluation.metrics import FloatArray, per_user
+from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.experiments.releases import GUIDE_DIM
 from pricdr.experiments.results import append_line, whole_lines
@@ -114,7 +114,7 @@ class Task:
         return self.drawn.pair.source
 
     @cached_property
-    def popularity(self) -> FloatArray:
+    def popularity(self) -> Float64Array:
         """Log-odds of target items."""
         counts = np.bincount(self.train.matrix.indices, minlength=len(self.train.items)) + 0.5
         return np.asarray(np.log(counts / (self.known.sum() + 1 - counts)))
@@ -194,7 +194,7 @@ def strategy_of(task: Task, arm: Arm, guarantee: Guarantee) -> Strategy:
     return Features(features=task.features(arm.name), dim=dim)
 
 
-def decode(task: Task, rows: Matrix) -> tuple[FloatArray, str]:
+def decode(task: Task, rows: Matrix) -> tuple[Float64Array, str]:
     """Cold users' NDCG@10 on test of popularity plus ridge regression on the rows, settings chosen on validation.
 
     Rows are centred and shortened to x/√(|x|² + median²), in place; how long they were stays, as one more column.
@@ -210,13 +210,13 @@ def decode(task: Task, rows: Matrix) -> tuple[FloatArray, str]:
     return _chosen(task, fitted.T @ fitted, task.by_item @ fitted, lambda users: rows[users], REGULARISATIONS)
 
 
-def decode_all_items(task: Task) -> tuple[FloatArray, str]:
+def decode_all_items(task: Task) -> tuple[Float64Array, str]:
     """The same regression on users' plain ratings of all source items, divided by √popularity and √activity."""
     matrix = task.source.matrix.astype(np.float32)
     counts, activity = np.bincount(matrix.indices, minlength=matrix.shape[1]), np.diff(matrix.indptr)
     matrix.data = (1 / np.sqrt((counts[matrix.indices] + 1) * np.repeat(activity, activity))).astype(np.float32)
     fitted = matrix[task.known]
-    mean_row = np.asarray(fitted.mean(axis=0)).ravel()
+    mean_row: Matrix = np.asarray(fitted.mean(axis=0)).ravel()
     gram = (fitted.T @ fitted).toarray() - fitted.shape[0] * np.outer(mean_row, mean_row)
     products = (task.by_item @ fitted).toarray() - np.outer(np.asarray(task.by_item.sum(axis=1)).ravel(), mean_row)
     return _chosen(task, gram, products, lambda users: matrix[users].toarray() - mean_row, REGULARISATIONS_ALL_ITEMS)
@@ -228,7 +228,7 @@ def _chosen(
     products: npt.NDArray[Any],
     rows_of: Callable[[npt.NDArray[np.int64]], Any],
     regularisations: tuple[float, ...],
-) -> tuple[FloatArray, str]:
+) -> tuple[Float64Array, str]:
     """Solve for every λ, choose λ and the scale on validation, and score test once."""
     gram, users = gram.astype(np.float64), int(task.known.sum())
     popular = _ndcg(task, task.validation)
@@ -259,7 +259,7 @@ def _added(held: HeldOut, weights: Matrix, rows_of: Callable[[npt.NDArray[np.int
     return found
 
 
-def _ndcg(task: Task, held: HeldOut, added: Matrix | None = None) -> FloatArray:
+def _ndcg(task: Task, held: HeldOut, added: Matrix | None = None) -> Float64Array:
     scores = task.popularity[np.column_stack([held.items, held.negatives])]
     scores = scores if added is None else scores + added
     # The library asks for the scores of candidates; here they are columns of a table already.

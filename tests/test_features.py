@@ -51,9 +51,9 @@ def test_items_without_features_add_nothing():
     known = ItemFeatures(ITEMS[:4], TABLE.rows[:4])
     more = Ratings.from_triples(*zip(*[*CELLS, *((user, "unheard of") for user in USERS)], strict=True))
     less = Ratings.from_triples(*zip(*[cell for cell in CELLS if cell[1] in ITEMS[:4]], strict=True))
-    found = [_published(ratings, known, insecure_seed=3).matrix for ratings in (RATINGS, more, less)]
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0], found[2])
+    matrices = [_published(ratings, known, insecure_seed=3).matrix for ratings in (RATINGS, more, less)]
+    np.testing.assert_array_equal(matrices[0], matrices[1])
+    np.testing.assert_array_equal(matrices[0], matrices[2])
     assert not _rows(known, 3)[4:].any()
 
 

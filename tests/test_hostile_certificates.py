@@ -32,7 +32,7 @@ from pricdr.privacy.calibration import MAX_REFINEMENT
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.dims import MOST
-from pricdr.release.certificate import Certificate, _canonical, _digest
+from pricdr.release.certificate import Certificate, seal
 from pricdr.release.issue import check
 from pricdr.release.statement import readme, statement
 
@@ -50,7 +50,7 @@ def _edit(folder, change):
     content = json.loads(path.read_bytes())
     del content["digest"]
     change(content)
-    path.write_bytes(_canonical({**content, "digest": _digest(content)}))
+    path.write_bytes(seal(content))
 
 
 def _strategy(name, **parameters):
@@ -140,7 +140,7 @@ def test_an_absurd_number_anywhere_ends_in_one_clear_line(tmp_path, kind):
                 inner = inner[key]
             inner[path[-1]] = value
             try:
-                check(Certificate.from_bytes(_canonical({**content, "digest": _digest(content)})))
+                check(Certificate.from_bytes(seal(content)))
             except VerificationError as error:
                 refusals.append(str(error))
             else:

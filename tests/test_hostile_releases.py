@@ -18,9 +18,9 @@ from pricdr import JLT, Guarantee, Ratings, publish, verify
 from pricdr.errors import VerificationError
 from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Spectral
-from pricdr.release.certificate import _digest
+from pricdr.release.certificate import seal
 from pricdr.untrusted.footers import LayoutError
-from pricdr.untrusted.layout import Weight, _require_runs, require_fitting
+from pricdr.untrusted.layout import Weight, require_fitting, require_runs
 from pricdr.untrusted.thrift import read_struct
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
@@ -33,8 +33,7 @@ def reseal(folder, **changes):
     del content["digest"]
     content.update(changes)
     content["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content["files"]}
-    text = json.dumps({**content, "digest": _digest(content)}, indent=2, ensure_ascii=False) + "\n"
-    (folder / "certificate.json").write_text(text)
+    (folder / "certificate.json").write_bytes(seal(content))
 
 
 def refused(folder) -> str:
@@ -263,7 +262,7 @@ def test_a_payload_after_the_levels_of_a_page_is_refused(folder):
 
 def test_runs_of_numbers_end_with_their_last_byte_and_number():
     for runs, width, count in ((b"\x10\x01", 1, 8), (b"\x03\xff", 1, 7), (b"\x06\x00\x03\x0f", 1, 7), (b"", 1, 0)):
-        _require_runs(memoryview(runs), width, count)
+        require_runs(memoryview(runs), width, count)
     for runs, width, count in (
         (b"\x10\x01", 1, 7),  # a run beyond the end
         (b"\x10\x01", 1, 9),
@@ -274,7 +273,7 @@ def test_runs_of_numbers_end_with_their_last_byte_and_number():
         (b"\x10", 1, 8),
     ):
         with pytest.raises(LayoutError):
-            _require_runs(memoryview(runs), width, count)
+            require_runs(memoryview(runs), width, count)
 
 
 @pytest.mark.parametrize(

@@ -82,9 +82,9 @@ class Kept(list):
 
 @pytest.fixture
 def kept(monkeypatch):
-    found = Kept()
-    monkeypatch.setattr(run_module.Secrets, "keep", found.keep)
-    return found
+    recorder = Kept()
+    monkeypatch.setattr(run_module.Secrets, "keep", recorder.keep)
+    return recorder
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -111,11 +111,11 @@ def _failing_at(monkeypatch, name):
     ran, original = [], sums.noisy_sums
 
     def failing(*args, **rest):
-        found = original(*args, **rest)
+        result = original(*args, **rest)
         ran.append(rest["step"].name)
         if ran[-1] == name:
             raise RuntimeError("disk full")
-        return found
+        return result
 
     for module in ("rounds", "item_model"):
         monkeypatch.setattr(f"pricdr.privacy.strategies.{module}.noisy_sums", failing)
@@ -152,13 +152,13 @@ def test_what_was_learnt_is_overwritten_on_an_interrupt(kept, monkeypatch):
 
 def _numbers(kept) -> set[str]:
     """Learnt numbers as they would be printed, rounded in several ways."""
-    found = set()
+    texts = set()
     for _, copy in kept:
         for value in np.unique(copy)[:200].tolist():
             if isinstance(value, float) and 1e-6 < abs(value) < 1:
-                found |= {repr(value), f"{value:.6f}", f"{value:.8f}"}
+                texts |= {repr(value), f"{value:.6f}", f"{value:.8f}"}
     # Six digits that count: shorter ones are met by chance among the figures of a certificate.
-    return {text for text in found if len(text.lstrip("-0.")) > 5}
+    return {text for text in texts if len(text.lstrip("-0.")) > 5}
 
 
 @pytest.mark.parametrize("way", ["spectral", "spectral, everybody, buckets", "guided"])

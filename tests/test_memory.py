@@ -35,12 +35,10 @@ def ratings(users, items):
 @pytest.mark.parametrize(("stated", "limit"), [("2000000000\n", 10**9), ("max\n", None), ("", None), (None, None)])
 def test_a_container_counts_by_its_own_limit(tmp_path, monkeypatch, stated, limit):
     monkeypatch.delenv("PRICDR_MEMORY", raising=False)
-    monkeypatch.setattr("pricdr.memory._CONTAINER", ())
-    whole = memory_limit()
+    whole = memory_limit(container=())
     if stated is not None:
         (tmp_path / "memory.max").write_text(stated)
-    monkeypatch.setattr("pricdr.memory._CONTAINER", (tmp_path / "memory.max",))
-    assert memory_limit() == min(whole, limit or whole)
+    assert memory_limit(container=(tmp_path / "memory.max",)) == min(whole, limit or whole)
 
 
 @dataclass

@@ -201,6 +201,7 @@ def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
         ({"items": ()}, InputError, "no items"),
         ({"bounds": Bounds(clip=1)}, ParameterError, "user unit"),
         ({"calibration": Calibration.PAPER, "strategy": JLT(dim=None)}, ParameterError, "depends on the dimension"),
+        ({"insecure_no_noise": True, "strategy": JLT(dim=None)}, ParameterError, "without noise, give --dim a number"),
         (
             {"calibration": Calibration.PAPER, "strategy": JLT(), "bounds": Bounds(rating_bound=5)},
             ParameterError,

@@ -9,7 +9,7 @@ import pytest
 from pricdr import JLT, SJLT, Features, Guarantee, Guided, Ratings, Spectral, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.privacy.strategies import LearnFrom
 
 USERS = tuple(f"u{at:02d}" for at in range(12))
@@ -94,9 +94,9 @@ def test_items_that_are_not_declared_make_no_difference_either(folder, strategy)
 @pytest.mark.parametrize(("rows", "says"), NONE.values(), ids=NONE.keys())
 def test_the_source_is_warned_on_its_own_screen(folder, capsys, rows, says):
     published(folder, "none", rows, "--threshold", "3", "--items", "items.txt")
-    told = capsys.readouterr().err
-    assert told.count("noise alone") == 1
-    assert says in told
+    shown = capsys.readouterr().err
+    assert shown.count("noise alone") == 1
+    assert says in shown
     published(folder, "one", ONE, "--threshold", "3", "--items", "items.txt")
     assert "noise alone" not in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import pricdr
 from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, OutputError, VerificationError
-from pricdr.release.certificate import Certificate, _digest, rounded_up, schema_text
+from pricdr.release.certificate import Certificate, rounded_up, schema_text, seal
 from pricdr.release.issue import check
 from pricdr.release.signing import create_keys
 from pricdr.release.statement import readme, statement
@@ -38,8 +38,7 @@ def _edit(folder, **changes):
     content = json.loads((folder / "certificate.json").read_text())
     del content["digest"]
     content.update(changes)
-    text = json.dumps({**content, "digest": _digest(content)}, indent=2, ensure_ascii=False) + "\n"
-    (folder / "certificate.json").write_text(text)
+    (folder / "certificate.json").write_bytes(seal(content))
 
 
 def test_a_release_survives_the_round_trip(release, folder):

@@ -1,7 +1,6 @@
 """Write the pages of the Python API: one entry for every public name, its text taken from the docstrings."""
 
 from importlib import import_module
-from importlib.util import find_spec
 from inspect import isclass
 from typing import Final
 
@@ -29,19 +28,11 @@ def pages() -> dict[str, str]:
 
 def public_names(module: str) -> list[str]:
     """Return the dotted public names of a module, functions before classes, each in the order it is listed."""
-    if module == "pricdr.strategies" and find_spec(module) is None:
-        module = "pricdr.privacy.strategies"
-    found = import_module(module)
-    if not hasattr(found, "__all__"):
-        from pricdr.models.catalogue import METHODS
-
-        return [_home(entry.configure({})) for entry in METHODS.values()]
-    documented = [name for name in found.__all__ if getattr(found, name).__doc__ and callable(getattr(found, name))]
-    return [f"{module}.{name}" for name in sorted(documented, key=lambda name: isclass(getattr(found, name)))]
-
-
-def _home(method: object) -> str:
-    return f"{type(method).__module__}.{type(method).__qualname__}"
+    package = import_module(module)
+    documented = [
+        name for name in package.__all__ if getattr(package, name).__doc__ and callable(getattr(package, name))
+    ]
+    return [f"{module}.{name}" for name in sorted(documented, key=lambda name: isclass(getattr(package, name)))]
 
 
 def _page(introduction: str, names: list[str]) -> str:

@@ -4,6 +4,12 @@
     release = pricdr.publish(source, pricdr.Guarantee(epsilon=4, delta=1e-6))
     release.save("movies.release")
 
+    target = pricdr.read_ratings("books.csv").positives(threshold=3)
+    split = pricdr.split(target, cold=0.2)
+    release = pricdr.Release.load("movies.release")
+    model = pricdr.HeteroCDR().fit(split.train, release, validation=split.validation)
+    print(pricdr.evaluate({"with the release": model}, split))
+
 Names load when they are first used, so that importing one part does not import the others' dependencies.
 """
 
@@ -11,65 +17,104 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pricdr import models as models
+    from pricdr import strategies as strategies
     from pricdr._publish import publish as publish
     from pricdr._transfer import transfer as transfer
     from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.feature_files import read_features as read_features
+    from pricdr.data.features import ItemFeatures as ItemFeatures
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
+    from pricdr.data.reading.columns import Columns as Columns
     from pricdr.data.reading.readers import read_ratings as read_ratings
+    from pricdr.data.splits import HeldOut as HeldOut
+    from pricdr.data.splits import Split as Split
+    from pricdr.data.splits import split as split
+    from pricdr.data.synthetic import SyntheticConfig as SyntheticConfig
     from pricdr.data.synthetic import synthetic_pair as synthetic_pair
     from pricdr.errors import PriCDRError as PriCDRError
+    from pricdr.evaluation.compare import Difference as Difference
+    from pricdr.evaluation.comparison import Comparison as Comparison
+    from pricdr.evaluation.comparison import PairedDifference as PairedDifference
+    from pricdr.evaluation.comparison import ScoringModel as ScoringModel
+    from pricdr.evaluation.comparison import evaluate as evaluate
+    from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.bounds import Bounds as Bounds
     from pricdr.privacy.calibration import Calibration as Calibration
     from pricdr.privacy.guarantee import Guarantee as Guarantee
     from pricdr.privacy.guarantee import Unit as Unit
+    from pricdr.privacy.ledger import Balance as Balance
     from pricdr.privacy.ledger import Ledger as Ledger
+    from pricdr.privacy.ledger_lines import Spend as Spend
     from pricdr.privacy.strategies import JLT as JLT
     from pricdr.privacy.strategies import SJLT as SJLT
     from pricdr.privacy.strategies import Features as Features
     from pricdr.privacy.strategies import Guided as Guided
     from pricdr.privacy.strategies import Spectral as Spectral
+    from pricdr.progress import Progress as Progress
     from pricdr.release import Release as Release
     from pricdr.release import verify as verify
+    from pricdr.release.certificate import Certificate as Certificate
 
 __version__ = "0.3.0"
 
 _HOME = {
+    "Balance": "pricdr.privacy.ledger",
     "Bounds": "pricdr.privacy.bounds",
     "Calibration": "pricdr.privacy.calibration",
+    "Certificate": "pricdr.release.certificate",
+    "Columns": "pricdr.data.reading.columns",
+    "Comparison": "pricdr.evaluation.comparison",
+    "Difference": "pricdr.evaluation.compare",
     "DomainPair": "pricdr.data.domains",
     "Features": "pricdr.privacy.strategies",
+    "FittedModel": "pricdr.models.fitted",
     "Guarantee": "pricdr.privacy.guarantee",
     "Guided": "pricdr.privacy.strategies",
+    "HeldOut": "pricdr.data.splits",
     "HeteroCDR": "pricdr.models.pricdr.hetero",
+    "ItemFeatures": "pricdr.data.features",
     "JLT": "pricdr.privacy.strategies",
     "Ledger": "pricdr.privacy.ledger",
+    "PairedDifference": "pricdr.evaluation.comparison",
     "PriCDRError": "pricdr.errors",
+    "Progress": "pricdr.progress",
     "Ratings": "pricdr.data.ratings",
     "Release": "pricdr.release",
     "SJLT": "pricdr.privacy.strategies",
+    "ScoringModel": "pricdr.evaluation.comparison",
     "Spectral": "pricdr.privacy.strategies",
+    "Spend": "pricdr.privacy.ledger_lines",
+    "Split": "pricdr.data.splits",
+    "SyntheticConfig": "pricdr.data.synthetic",
     "Unit": "pricdr.privacy.guarantee",
+    "evaluate": "pricdr.evaluation.comparison",
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
     "read_features": "pricdr.data.feature_files",
     "read_ratings": "pricdr.data.reading.readers",
+    "split": "pricdr.data.splits",
     "synthetic_pair": "pricdr.data.synthetic",
     "transfer": "pricdr._transfer",
     "verify": "pricdr.release",
 }
 
-__all__ = list(_HOME)
+_MODULES = ("models", "strategies")
+"""Modules with public names of their own."""
+
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name in _MODULES:
+        return import_module(f"pricdr.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'pricdr' has no attribute {name!r}")
-    found = getattr(import_module(_HOME[name]), name)
-    globals()[name] = found
-    return found
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
-from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral, Strategy
+from pricdr.privacy.strategies import Spectral, Strategy
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
@@ -84,7 +84,7 @@ def publish(
         allow_not_private_guide: take a guide that protects nobody on the other side; the certificate says so.
         insecure_seed: draw everything from this seed. For tests: the release is marked not private.
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
-        progress: told how far the work has come.
+        progress: called now and then with how far the work has come.
 
     Returns:
         A release whose matrix is ``grid · (S + Z)``: S the strategy's sums in whole grid steps, Z independent discrete
@@ -94,8 +94,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
-    if isinstance(strategy, Features) and strategy.features is not None and items is None:
-        items = strategy.features.items  # what has public features is the public catalogue
+    items = strategy.catalogue if items is None else items
     selected = _select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
@@ -122,6 +121,7 @@ def publish(
     chosen = None
     with ExitStack() as lifetime:
         randomness: Randomness
+        # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
         if strategy.dim is None:
             chosen = _choose_dim(entries, plan, randomness)
@@ -133,7 +133,7 @@ def publish(
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
-    """The listed users and items; refusals go by the lists and by sizes.
+    """Return the listed users and items; refusals go by the lists and by sizes.
 
     Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
     the release what was rated.
@@ -165,6 +165,7 @@ def _plan(
         settled = (Settled(steps[-1], _paper_grid(guarantee, strategy, bounds)),)
     else:
         settled = settle(steps, guarantee, bounds)
+    # Refused here, not when the mean is drawn: by then it would be paid for.
     if any(one.step.name == "dimension" for one in settled):
         require_room(settled[0].mu)
     cost = total_mu(settled)
@@ -173,8 +174,10 @@ def _plan(
     if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
         raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
     if source == "none":
+        if strategy.dim is None:
+            raise ParameterError("the dimension is chosen by a noisy mean: without noise, give --dim a number")
         settled = noiseless(steps, bounds)
-    settled[-1].grid.radius(bounds)
+    settled[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
     return _Plan(guarantee, calibration, source, strategy, settled, cost)
 
 
@@ -202,7 +205,7 @@ def _choose_dim(entries: Entries, plan: _Plan, randomness: Randomness) -> Chosen
 
 
 def _with_dim(plan: _Plan, dim: int) -> _Plan:
-    """The plan with a dimension that was paid for: the noise stays as settled, there are only fewer columns."""
+    """Return the plan with a dimension that was paid for: the noise stays as settled, there are only fewer columns."""
     strategy = plan.strategy.with_dim(dim)
     mean, rows = plan.settled
     step = replace(rows.step, numbers=dim, moved=dim)
@@ -222,16 +225,17 @@ def _spend(plan: _Plan, ledger: Ledger) -> Balance:
 
 
 def _unlisted(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Ratings | None:
-    """The users outside the list, where the strategy learns from them too."""
-    if not isinstance(strategy, Spectral) or strategy.learn_from is not LearnFrom.ALL:
+    """Return the users outside the list, where the strategy learns from them too."""
+    if not strategy.learns_from_unlisted:
         return None
     listed = set(selected.users)
+    # Nobody may be in both groups: each group pays with its whole budget.
     return ratings.select(users=tuple(user for user in ratings.users if user not in listed), items=selected.items)
 
 
 def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) -> GuideStatement | None:
-    """What the certificate says of the guide; a guide that protects nobody is refused unless it is allowed."""
-    if not isinstance(strategy, Guided):
+    """Return what the certificate says of the guide; a guide that protects nobody is refused unless it is allowed."""
+    if not strategy.takes_guide:
         return None
     release = strategy.guide
     if not isinstance(release, Release):
@@ -249,14 +253,14 @@ def _guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) ->
         epsilon=promise.epsilon,
         delta=promise.delta,
         unit=promise.unit,
-        missing_users=strategy.missing(users),
+        missing_users=len(set(users) - set(release.users)),  # a fact about two lists, not about ratings
     )
 
 
 def _item_universe(strategy: Strategy, items: Sequence[str] | None) -> ItemUniverse:
     if items is not None:
         return "declared"
-    if isinstance(strategy, Spectral) and strategy.learn_from is LearnFrom.ALL:
+    if strategy.learns_from_unlisted:
         return "hashed into buckets"
     return "read off the ratings" if strategy.needs_catalogue else "not needed"
 

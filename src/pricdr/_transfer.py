@@ -26,8 +26,8 @@ def transfer(
 ) -> FittedModel:
     """Fit any method to the target's ratings and to whatever else it may see.
 
-    The one place where the three kinds of methods are told apart: the command line and the experiments come through
-    here. Each then fits itself, see :meth:`TargetMethod.fit`, :meth:`ReleaseMethod.fit` and
+    The one place that distinguishes the three kinds of methods: the command line and the experiments come through
+    here. Each method then fits itself, see :meth:`TargetMethod.fit`, :meth:`ReleaseMethod.fit` and
     :meth:`PlaintextMethod.fit_plaintext`.
 
     Args:

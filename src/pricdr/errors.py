@@ -17,7 +17,7 @@ from typing import Final
 
 LARGEST_SEED: Final = 2**63 - 1
 LARGEST_SCALE: Final = 1e15
-"""Of a bound, step, clip, threshold or prior that is declared, and 1/1e15 the smallest: squares of them stay finite."""
+"""The largest bound, step, clip, threshold or prior; 1/1e15 is the smallest. Their squares stay finite."""
 
 POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions follow POSIX"
 

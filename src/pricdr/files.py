@@ -32,7 +32,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     require_absent(path)
     missing = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
     visible = False
-    with _telling(path), _claimed(path) as staging:
+    with _naming_output(path), _claimed(path) as staging:
         try:
             _make_parent(path)
             _sweep(path)
@@ -84,7 +84,7 @@ def sync(path: Path) -> None:
 
 
 def _give(path: Path, to: os.stat_result) -> None:
-    """Owner, group and mode as in ``to``: in this order, since a new owner takes some bits of the mode away."""
+    """Give a file the owner, group and mode of ``to``: mode last, since a new owner takes some of its bits away."""
     now = path.stat()
     if (now.st_uid, now.st_gid) != (to.st_uid, to.st_gid):
         os.chown(path, to.st_uid, to.st_gid)
@@ -93,8 +93,8 @@ def _give(path: Path, to: os.stat_result) -> None:
 
 @contextmanager
 def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
-    """A finished file beside ``path`` for the block to put there; gone afterwards."""
-    with _telling(path), _claimed(path) as staging:
+    """Yield a finished file beside ``path`` for the block to put there; gone afterwards."""
+    with _naming_output(path), _claimed(path) as staging:
         try:
             _make_parent(path)
             _sweep(path)
@@ -110,7 +110,7 @@ def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[Path]:
-    """Where this process stages ``path``, for one writer at a time."""
+    """Yield where this process stages ``path``, for one writer at a time."""
     staging = path.parent / f".{path.name}.partial-{os.getpid()}"
     if staging in _staged:
         raise OutputError(f"{path} is being written by this process already")
@@ -130,7 +130,7 @@ def _make_parent(path: Path) -> None:
 
 
 @contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _naming_output(path: Path) -> Iterator[None]:
     """Turn what the system says about a failed write, through polars or not, into an error that names the output."""
     try:
         yield

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -11,8 +12,8 @@ from pricdr.errors import InputError, ParameterError
 VARIABLE: Final = "PRICDR_MEMORY"
 """The environment variable that replaces the default limit."""
 _SHARE: Final = 0.5
-_CONTAINER: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux tells a container its limit, in version 2 and version 1 of control groups."""
+CONTAINER_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Where Linux states the limit of a container, in version 2 and version 1 of control groups."""
 _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
@@ -29,24 +30,24 @@ def require_memory(need: int, what: str) -> None:
         )
 
 
-def memory_limit() -> int:
+def memory_limit(container: Sequence[Path] = CONTAINER_LIMITS) -> int:
     """Return the limit in bytes: what the environment says, or half of the machine's or the container's memory."""
     given = os.environ.get(VARIABLE)
     if not given:
-        return int(_SHARE * min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_container_limits()]))
+        return int(_SHARE * min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_stated_limits(container)]))
     number = re.fullmatch(r"([1-9][0-9]{0,8})(MB|GB|TB)", given)
     if number is None:
         raise ParameterError(f"{VARIABLE} must be a whole number and MB, GB or TB, such as 8GB, got {given!r:.40}")
     return int(number[1]) * _UNITS[number[2]]
 
 
-def _container_limits() -> list[int]:
+def _stated_limits(files: Sequence[Path]) -> list[int]:
     """Return what a container may use, where this is one and says so; most know of no limit of their own."""
-    found = []
-    for path in _CONTAINER:
+    limits = []
+    for path in files:
         with suppress(OSError, ValueError):  # "max" where there is no limit
-            found.append(int(path.read_text(encoding="ascii")))
-    return found
+            limits.append(int(path.read_text(encoding="ascii")))
+    return limits
 
 
 def _stated() -> str:

@@ -30,15 +30,15 @@ class _Key:
         self._bytes = bytearray(content)
 
     def hash(self, name: str, size: int) -> bytes:
-        """Keyed BLAKE2b: a pseudo-random function of the name."""
+        """Return keyed BLAKE2b of the name: a pseudo-random function of it."""
         return hashlib.blake2b(name.encode(), key=self._live(), digest_size=size).digest()
 
     def derive(self, name: str) -> "_Key":
-        """An independent key for ``name``."""
+        """Return an independent key for ``name``."""
         return _Key(self.hash(name, 32))
 
     def encryptor(self, counter: int | None) -> "CipherContext":
-        """AES-256 in counter mode from ``counter`` on, or of blocks as they are."""
+        """Return AES-256 in counter mode from ``counter`` on, or of blocks as they are."""
         # Imported here: splits and models use a Simulation's generators where cryptography is not installed.
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
@@ -70,7 +70,7 @@ class Stream:
         self._key = key
 
     def read(self, start: int, count: int) -> Bytes:
-        """Bytes ``start`` to ``start + count``; the same positions always give the same bytes."""
+        """Return the bytes ``start`` to ``start + count``; the same positions always give the same bytes."""
         block, skip = divmod(start, BLOCK)
         cipher = self._key.encryptor(block)
         out = np.empty(skip + count + BLOCK - 1, dtype=np.uint8)
@@ -78,13 +78,13 @@ class Stream:
         return out[skip:written]
 
     def at(self, blocks: Bytes) -> Bytes:
-        """The stream's bytes at arbitrary 16-byte block addresses, given as their concatenated bytes."""
+        """Return the stream's bytes at arbitrary 16-byte block addresses, given as their concatenated bytes."""
         out = np.empty(len(blocks) + BLOCK - 1, dtype=np.uint8)
         written = self._key.encryptor(None).update_into(blocks.data, out.data)
         return out[:written]
 
     def address(self, name: str) -> bytes:
-        """A 16-byte block address that only ``name`` and the key decide (a keyed hash)."""
+        """Return a 16-byte block address that only ``name`` and the key decide (a keyed hash)."""
         return self._key.hash(name, BLOCK)
 
     def __repr__(self) -> str:
@@ -95,7 +95,7 @@ class Randomness(Protocol):
     """What hands out named streams."""
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name: independent of every other name's."""
+        """Return the stream of this name: independent of every other name's."""
         ...
 
 
@@ -113,7 +113,7 @@ class Secret:
         self._derived: list[_Key] = []
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name."""
+        """Return the stream of this name."""
         self._derived.append(self._key.derive(name))
         return Stream(self._derived[-1])
 
@@ -149,11 +149,11 @@ class Simulation:
         self.seed = seed
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name."""
+        """Return the stream of this name."""
         return Stream(_Key(hashlib.sha256(f"pricdr simulation {self.seed}".encode()).digest()).derive(name))
 
     def generator(self, name: str) -> np.random.Generator:
-        """A numpy generator of its own for ``name``."""
+        """Return a numpy generator of its own for ``name``."""
         digest = hashlib.sha256(f"pricdr generator {self.seed} {name}".encode()).digest()
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(list(digest))))
 

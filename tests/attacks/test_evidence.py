@@ -67,8 +67,8 @@ def test_the_computed_power_is_reached(ratio, rng):
     trials, claimed = 4000, 0.84
     power = refutation_power(trials, claimed=claimed, true=claimed / ratio)
     right = rng.binomial(trials, guess_bound(claimed / ratio), size=2000)
-    found = np.mean(stats.binom.sf(right - 1, trials, guess_bound(claimed)) < 1e-6 / 3)
-    assert abs(found - power) < 6 * np.sqrt(0.25 / 2000)
+    rejection_rate = np.mean(stats.binom.sf(right - 1, trials, guess_bound(claimed)) < 1e-6 / 3)
+    assert abs(rejection_rate - power) < 6 * np.sqrt(0.25 / 2000)
 
 
 def test_ties_and_missing_scores_are_decided_by_coins(rng):

@@ -131,9 +131,9 @@ def test_an_adversary_who_is_shown_every_step_stays_within_the_guarantee(name, r
 def test_scores_are_spread_as_the_accounting_says(name, rng):
     """Sharper than counting guesses: given what was seen, each score is normal with a known mean and spread."""
     target = ROUNDS[name]
-    truth, found = scored_runs(target, trials=250, rng=rng)
-    assert max(one.distance for one in found) <= target.mu
-    normal = np.array([one.normal(int(world)) for world, one in zip(truth, found, strict=True)])
+    truth, runs = scored_runs(target, trials=250, rng=rng)
+    assert max(one.distance for one in runs) <= target.mu
+    normal = np.array([one.normal(int(world)) for world, one in zip(truth, runs, strict=True)])
     assert scale_p_value(normal, 1.0) > ALPHA
     assert shape_p_value(normal, 1.0) > ALPHA
     assert abs(normal.mean()) < 5 / len(normal) ** 0.5
@@ -165,10 +165,10 @@ def test_an_adversary_who_simulates_releases_catches_a_quarter_of_the_noise(rng)
 
 def test_what_takes_notes_is_gone_afterwards():
     target = ROUNDS["guided, one round: a popular item"]
-    with laid_open() as found:
+    with laid_open() as transcript:
         pass
     target.strategy.publish(target.entries[0], Run(target.settled, Simulation(1)))
-    assert found == {}
+    assert transcript == {}
 
 
 def test_the_bound_counts_what_integer_noise_adds():

@@ -44,8 +44,8 @@ def test_every_interaction_of_douban_books_is_recovered():
     users, items = ratings.shape
     w = flawed.per_column_w(1.0, 1 / users, dim=items + 84)
     published = flawed.constant_seed_release(ratings, w=w, dim=items + 84)
-    found = np.rint(undo_constant_seed(published, n_items=items, w=w))
-    assert np.array_equal(found, ratings)
+    recovered = np.rint(undo_constant_seed(published, n_items=items, w=w))
+    assert np.array_equal(recovered, ratings)
 
 
 def _training_matrix(name):

@@ -78,8 +78,8 @@ def test_a_full_disk_is_refused(here, in_namespace, users, message):
         *("-m", "pricdr", "publish", "r.csv", *ARGUMENTS, "--out", "mount/release", "--dim", 212),
     )
     assert done.returncode == 2
-    (told,) = [line for line in done.stderr.splitlines() if not line.startswith("warning: no --users")]
-    assert re.fullmatch(message, told)
+    (line,) = [line for line in done.stderr.splitlines() if not line.startswith("warning: no --users")]
+    assert re.fullmatch(message, line)
 
 
 def test_a_full_disk_is_seen_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):

@@ -159,9 +159,9 @@ def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, led
     assert spend.mu == pytest.approx(certificate["mu"])
     assert certificate["ledger"]["releases"] == 1
     assert "listed or not" in certificate["neighbours"]
-    told = flat(pricdr("inspect", "release").out)
-    assert "of what the users outside the list paid" in told
-    assert "item sums 1" in told
+    shown = flat(pricdr("inspect", "release").out)
+    assert "of what the users outside the list paid" in shown
+    assert "item sums 1" in shown
 
 
 def test_learning_from_all_without_a_list_has_nobody_else_to_learn_from(here, source, pricdr):
@@ -184,9 +184,9 @@ def test_a_guide_is_followed_and_stated(here, learn, other, pricdr, options, ste
     assert guide["sha256"] == theirs["files"]["release.parquet"]
     assert (guide["private"], guide["epsilon"], guide["unit"]) == (True, 4, "rating")
     assert (guide["strategy"], guide["missing_users"]) == ("spectral", 0)
-    told = flat(pricdr("inspect", "release").out)
-    assert "learnt along a release of the other party (spectral, private at epsilon 4" in told
-    assert "holds whatever that release is" in told
+    shown = flat(pricdr("inspect", "release").out)
+    assert "learnt along a release of the other party (spectral, private at epsilon 4" in shown
+    assert "holds whatever that release is" in shown
     assert pricdr("verify", "release").code == 0
 
 
@@ -231,9 +231,9 @@ def test_a_guide_that_is_not_private_is_refused_or_disclosed(here, refused_learn
     assert certificate["private"] is True, "the promise to these users holds whatever the guide is"
     assert certificate["guide"]["private"] is False
     assert certificate["warnings"] == [warning]
-    told = flat(pricdr("inspect", "release").out)
-    assert "(spectral, NOT PRIVATE; SHA-256" in told
-    assert warning in told
+    shown = flat(pricdr("inspect", "release").out)
+    assert "(spectral, NOT PRIVATE; SHA-256" in shown
+    assert warning in shown
 
 
 @pytest.mark.parametrize("name", ["release.parquet", "README.md", "certificate.json"])
@@ -361,15 +361,15 @@ def test_every_kind_of_release_verifies_shows_its_steps_and_stands_an_audit(
 ):
     assert learn(*options).code == 0
     assert pricdr("verify", "release").code == 0
-    told = flat(pricdr("inspect", "release").out)
+    shown = flat(pricdr("inspect", "release").out)
     for number in range(1, steps + 1):
-        assert (f"Step {number} of {steps}, " in told) == (steps > 1)
-    assert ("Erasure: directions were learnt from everybody's ratings" in told) == (steps > 1)
+        assert (f"Step {number} of {steps}, " in shown) == (steps > 1)
+    assert ("Erasure: directions were learnt from everybody's ratings" in shown) == (steps > 1)
     outcome = pricdr("audit", "release", "--draws", 20_000, "--canaries", 1000, *SURE, "--json", "found.json")
     assert outcome.code == 0, outcome.err
     assert (f"{steps} steps; the adversary is shown what each of them gave" in outcome.out) == (steps > 1)
-    found = json.loads((here / "found.json").read_text())
-    assert 0 < found["lower_bound"] <= found["claimed_epsilon"]
+    finding = json.loads((here / "found.json").read_text())
+    assert 0 < finding["lower_bound"] <= finding["claimed_epsilon"]
 
 
 @pytest.mark.parametrize("strategy", ["spectral", "guided", "features"])

@@ -233,9 +233,9 @@ def test_a_release_outside_any_ledger_is_warned_of_once(ratings, ledger, publish
 
 def test_inspect_says_that_the_budget_is_the_promise(paid, pricdr):
     _, folders = paid
-    told = " ".join(pricdr("inspect", folders[1]).out.split())
-    assert "stay within epsilon 8 at delta 1e-06, however each of them was chosen" in told
-    assert "had all of them been fixed in advance: a figure for orientation, not a promise" in told
+    shown = " ".join(pricdr("inspect", folders[1]).out.split())
+    assert "stay within epsilon 8 at delta 1e-06, however each of them was chosen" in shown
+    assert "had all of them been fixed in advance: a figure for orientation, not a promise" in shown
 
 
 def test_a_read_only_ledger_is_refused(ratings, ledger, refused_publish):

@@ -104,18 +104,28 @@ def test_domains_without_a_common_user_are_refused(here, refused):
     refused("prepare", "a.csv", "b.csv", "--out", "pair", says=("no user id occurs in both", "'a0'", "'b0'"))
 
 
-def test_twins_are_counted_and_left_out_where_asked(here, pricdr):
+@pytest.mark.parametrize("flag", ["--drop-duplicates", "--drop-twins"])
+def test_duplicate_items_are_counted_and_left_out_where_asked(here, pricdr, flag):
     """A disc that both shops list; everything else has raters of its own."""
     shared = [(f"u{u}", "disc") for u in range(6)]
     for name, shift in (("source", 1), ("target", 2)):
         own = [(f"u{u}", f"{name}{i}") for u in range(6) for i in range(4) if (u * shift + i) % 4]
         write(here / f"{name}.csv", shared + own)
     kept = pricdr("prepare", "source.csv", "target.csv", "--out", "kept", "--core", 1)
-    assert "twins: 1 source items with the raters of a target item, 6 ratings, kept" in kept.out
+    assert (
+        "duplicate items: 1 source items with the raters of a target item, 6 ratings, kept: the source shows"
+        in kept.out
+    )
     assert "disc" in set(pl.read_parquet(here / "kept" / "source.parquet")["item"])
-    left = pricdr("prepare", "source.csv", "target.csv", "--out", "left", "--core", 1, "--drop-twins")
+    left = pricdr("prepare", "source.csv", "target.csv", "--out", "left", "--core", 1, flag)
     assert "6 ratings, left out of the source" in left.out
     assert "without items rated by the same users as an item of the other domain" in left.out
     assert "disc" not in set(pl.read_parquet(here / "left" / "source.parquet")["item"])
     assert (here / "left" / "target.parquet").read_bytes() == (here / "kept" / "target.parquet").read_bytes()
     assert (here / "left" / "users.txt").read_bytes() == (here / "kept" / "users.txt").read_bytes()
+
+
+def test_the_former_name_of_the_flag_is_not_shown(pricdr):
+    shown = pricdr("prepare", "--help").out
+    assert "--drop-duplicates" in shown
+    assert "twins" not in shown

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pricdr.data.reading import delimited, survey
-from pricdr.data.reading.readers import Columns, read
+from pricdr.data.reading import delimited, field_counts
+from pricdr.data.reading.readers import Columns
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError
 
 PIECES = st.lists(st.sampled_from(["a", "b", ",", '"', "\n", "\r\n", "\r", '""', 'a,"b"\n', "a,b\n", '"x,y",z\n']))
@@ -36,9 +37,9 @@ def test_the_fast_path_agrees_with_the_csv_module(tmp_path_factory, pieces, bloc
     path = tmp_path_factory.mktemp("csv") / "r.csv"
     path.write_bytes(("user,item\n" + "".join(pieces)).encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey, "_BLOCK", block)
+        patch.setattr(field_counts, "_BLOCK", block)
         fast = outcome(path)
-        patch.setattr(delimited, "survey", lambda *args, **kwargs: None)
+        patch.setattr(delimited, "count_fields", lambda *args, **kwargs: None)
         slow = outcome(path)
     assert fast == slow
 
@@ -76,10 +77,10 @@ def test_what_polars_cannot_read_falls_back(write, monkeypatch):
 
 
 @given(rows=st.lists(st.lists(st.text('ab,"\n\r', max_size=3), min_size=1, max_size=4), max_size=8))
-def test_the_survey_counts_what_was_written(rows):
+def test_the_fields_counted_are_those_written(rows):
     quoted = [",".join('"' + field.replace('"', '""') + '"' for field in row) for row in rows]
     content = "".join(f"{line}\n" for line in quoted).encode()
-    seen = survey.survey(content, separator=ord(","), width=2, quoting=True)
+    seen = field_counts.count_fields(content, separator=ord(","), width=2, quoting=True)
     assert seen is not None
     assert seen.records == len(rows)
     odd = [(at, len(row)) for at, row in enumerate(rows) if len(row) != 2]
@@ -104,14 +105,14 @@ def test_lines_are_named_exactly_around_blank_lines(blank_at, write):
             read(path)
 
 
-def test_survey_of_many_blocks_equals_one(monkeypatch):
+def test_counting_in_many_blocks_equals_one(monkeypatch):
     rng = np.random.default_rng(3)
     parts = rng.choice([b"a,b\n", b'"x\ny",b\n', b"\n", b"\r\n", b"a,b,c\n"], size=400).tolist()
     content = b"".join(parts)
     arguments = {"separator": ord(","), "width": 2, "quoting": True}
-    whole = survey.survey(content, **arguments)
-    monkeypatch.setattr(survey, "_BLOCK", 5)
-    pieces = survey.survey(content, **arguments)
+    whole = field_counts.count_fields(content, **arguments)
+    monkeypatch.setattr(field_counts, "_BLOCK", 5)
+    pieces = field_counts.count_fields(content, **arguments)
     assert whole is not None
     assert pieces is not None
     assert whole.blanks.tolist() == pieces.blanks.tolist() == [n for n, p in enumerate(parts) if p in (b"\n", b"\r\n")]

@@ -13,7 +13,8 @@ from pricdr.data.pairs import (
     save_pair,
 )
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import read, read_ids
+from pricdr.data.reading.readers import read_ids
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, OutputError, ParameterError
 
 Cells = dict[tuple[str, str], float]

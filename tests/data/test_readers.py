@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.readers import Columns, read, read_ids, read_ratings, write_ratings
+from pricdr.data.reading.readers import Columns, read_ids, read_ratings, write_ratings
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import OutputError
 
 TRIPLES = [("u2", "i1", 3.0), ("u1", "i2", 4.5), ("u1", "i1", 1.0)]
@@ -248,3 +249,18 @@ def test_id_lists_round_trip(tmp_path_factory, ids, end, last):
 
 def test_id_lists_keep_order_spaces_and_zeros(write):
     assert read_ids(write("users.txt", b"\xef\xbb\xbf007\r\n a \n\xc3\xa9\n")) == ("007", " a ", "é")
+
+
+@pytest.mark.parametrize(("text", "ids"), [(" ", (" ",)), (" \n", (" ",)), ("  \r\n \r\n\n", ("  ", " "))])
+def test_an_id_may_consist_of_blanks(write, text, ids):
+    assert read_ids(write("users.txt", text)) == ids
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\r\n\n", "\ufeff"])
+def test_a_list_without_ids_is_empty(write, refused, text):
+    assert refused(lambda: read_ids(write("users.txt", text))).endswith("users.txt: the file is empty")
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.tsv", "r.inter", "r.dat", "r.jsonl"])
+def test_ratings_of_blank_lines_are_empty(write, refused, name):
+    assert refused(lambda: read_ratings(write(name, " \n\t\r\n\n"))).endswith("the file is empty")

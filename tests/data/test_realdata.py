@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pricdr.data.pairs import DomainPair, overlap, prepare
-from pricdr.data.reading.readers import read, read_ratings
+from pricdr.data.reading.readers import read_ratings
+from pricdr.data.reading.readers import read_ratings_file as read
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("PRICDR_DATA", ROOT / "../shared/data"))
@@ -50,7 +51,7 @@ def test_douban_equals_what_the_authors_released(douban):
 
 
 @pytest.mark.parametrize(
-    ("folder", "names", "threshold", "core", "expected", "twins"),
+    ("folder", "names", "threshold", "core", "expected", "duplicates"),
     [
         ("amazon_movie_music", ("movie", "music"), 3.0, 5, [2_042, 5_198, 112_825, 4_510, 81_830], (139, 2_089)),
         (
@@ -63,16 +64,16 @@ def test_douban_equals_what_the_authors_released(douban):
         ),
     ],
 )
-def test_joint_cores(folder, names, threshold, core, expected, twins):
+def test_joint_cores(folder, names, threshold, core, expected, duplicates):
     """Products listed in both categories: their ratings in the source are the target's."""
     source, target = (read_ratings(DATA / folder / f"{name}.csv.gz") for name in names)
     pair = prepare(source, target, threshold=threshold, core=core)
     assert sizes(pair) == expected
-    assert (len(pair.twins()), len(pair.source) - len(pair.without_twins().source)) == twins
+    assert (len(pair.duplicate_items()), len(pair.source) - len(pair.without_duplicates().source)) == duplicates
 
 
-def test_douban_has_no_twins(douban):
-    assert douban.twins() == ()
+def test_douban_has_no_duplicate_items(douban):
+    assert douban.duplicate_items() == ()
 
 
 def test_a_threshold_while_reading_changes_nothing(douban):

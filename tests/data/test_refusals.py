@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr.data.reading import contents
-from pricdr.data.reading.readers import AMAZON_2018, Columns, read, read_ids, read_ratings
+from pricdr.data.reading import text_files
+from pricdr.data.reading.readers import AMAZON_2018, Columns, read_ids, read_ratings
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import ParameterError
 
 TEXT_CASES = {
@@ -220,7 +221,7 @@ def test_corrupt_gzip(spoil, tmp_path, refused):
 
 
 def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr(contents, "EXPANSION_FROM", 4 << 20)
+    monkeypatch.setattr(text_files, "EXPANSION_FROM", 4 << 20)
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     # What follows must not make the bomb look harmless, so the tail does not compress.
     tail = "".join(f"{n},{n}\n" for n in np.random.default_rng(0).integers(0, 2**62, 50_000)).encode()
@@ -229,15 +230,15 @@ def test_a_compression_bomb_ends_early(tmp_path, refused, monkeypatch):
     assert 500 * len(packed) > 64 << 20
     path = tmp_path / "r.csv.gz"
     path.write_bytes(packed)
-    monkeypatch.setattr(contents, "LARGEST_EXPANSION", 500)
+    monkeypatch.setattr(text_files, "LARGEST_EXPANSION", 500)
     assert "more than 500 times its size" in refused(lambda: read(path))
-    monkeypatch.setattr(contents, "LARGEST_EXPANSION", 10_000)
-    monkeypatch.setattr(contents, "LARGEST", 1 << 20)
+    monkeypatch.setattr(text_files, "LARGEST_EXPANSION", 10_000)
+    monkeypatch.setattr(text_files, "LARGEST", 1 << 20)
     assert "more than 1,048,576 bytes" in refused(lambda: read(path))
 
 
 def test_bounds_are_the_declared_ones():
-    assert (contents.LARGEST, contents.LARGEST_EXPANSION, contents.EXPANSION_FROM) == (16 << 30, 200, 64 << 20)
+    assert (text_files.LARGEST, text_files.LARGEST_EXPANSION, text_files.EXPANSION_FROM) == (16 << 30, 200, 64 << 20)
 
 
 CALLS = {

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from pricdr.cli import run
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.data.split_files import load_split, read_official, save_split
 from pricdr.data.splits import leave_one_out
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair

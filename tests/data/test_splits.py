@@ -3,7 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import pricdr
 from pricdr import Ratings
+from pricdr.cli import run
+from pricdr.data.reading.readers import write_ratings
+from pricdr.data.split_files import load_split
 from pricdr.data.splits import NEGATIVES, HeldOut, Split, leave_one_out, official, set_aside
 from pricdr.errors import InputError, ParameterError
 
@@ -107,6 +111,25 @@ def test_held_out_items_and_negatives_are_uniform():
     assert (np.abs(drawn[unrated] - share) < 6 * np.sqrt(share)).all()
 
 
+def test_the_public_split_is_that_of_the_command(tmp_path):
+    """Values do not count once they pass the threshold, and items that nobody rated are no candidates."""
+    rng = np.random.default_rng(5)
+    pairs = [(f"u{u:02d}", i) for u in range(99) for i in rng.choice(ITEMS, rng.integers(1, 20), replace=False)]
+    ratings = Ratings.from_triples(*zip(*pairs, strict=True), rng.integers(1, 6, len(pairs)))
+    write_ratings(tmp_path / "r.parquet", ratings)
+    options = ["--cold", "0.2", "--seed", "9", "--threshold", "2"]
+    assert run(["split", str(tmp_path / "r.parquet"), "--out", str(tmp_path / "split"), *options]) == 0
+    written = load_split(tmp_path / "split")
+    made = pricdr.split(ratings.select(items=(*ratings.items, "never rated")), threshold=2, cold=0.2, seed=9)
+    assert made.train.fingerprint() == written.train.fingerprint()
+    assert not made.train.has_values
+    for name in ("validation", "test"):
+        for part in ("users", "items", "negatives"):
+            assert np.array_equal(getattr(getattr(made, name), part), getattr(getattr(written, name), part))
+    assert np.array_equal(made.cold, written.cold)
+    assert made.cold.any()
+
+
 @pytest.mark.parametrize("cold", [-0.1, 1.0, float("nan")])
 def test_a_cold_fraction_outside_its_range_is_refused(cold):
     with pytest.raises(ParameterError, match="cold"):
@@ -122,20 +145,35 @@ def test_too_few_ratings_or_items_are_refused():
         leave_one_out(narrow, seed=0)
 
 
-def test_an_official_split_is_taken_as_it_is():
+def _official_parts():
+    """Three users' ratings, and the first and the last of each held out."""
     ratings = _ratings(users=3)
     users = np.arange(3)
     first = ratings.matrix.indices[ratings.matrix.indptr[:-1]].astype(np.int64)
     last = ratings.matrix.indices[ratings.matrix.indptr[1:] - 1].astype(np.int64)
     negatives = np.zeros((3, NEGATIVES), dtype=np.int64)
-    split = official(ratings, HeldOut(users, first, negatives), HeldOut(users, last, negatives))
-    held = len({(u, i) for part in (first, last) for u, i in zip(users, part, strict=True)})
-    assert len(split.train) == len(ratings) - held
+    return ratings, HeldOut(users, first, negatives), HeldOut(users, last, negatives)
+
+
+def test_an_official_split_is_taken_as_it_is():
+    ratings, validation, test = _official_parts()
+    split = official(ratings, validation, test)
+    held = {(u, i) for part in (validation, test) for u, i in zip(part.users, part.items, strict=True)}
+    kept = {(u, i) for u, i in zip(*ratings.matrix.nonzero(), strict=True) if (u, i) not in held}
+    assert set(zip(*split.train.matrix.nonzero(), strict=True)) == kept
     assert split.seed is None
-    wrong = HeldOut(users, (first + 1) % len(ITEMS), negatives)
-    if not (ratings.matrix[users, wrong.items] > 0).all():
-        with pytest.raises(InputError, match="never rated it"):
-            official(ratings, wrong, HeldOut(users, last, negatives))
+
+
+@pytest.mark.parametrize("part", ["validation", "test"])
+def test_an_official_split_cannot_hold_out_what_was_not_rated(part):
+    ratings, *parts = _official_parts()
+    at = ["validation", "test"].index(part)
+    unrated = int(np.flatnonzero(ratings.matrix[[1]].toarray()[0] == 0)[0])
+    items = parts[at].items.copy()
+    items[1] = unrated
+    parts[at] = HeldOut(parts[at].users, items, parts[at].negatives)
+    with pytest.raises(InputError, match=f"holds out '{ratings.items[unrated]}' of 'u01', who never rated it"):
+        official(ratings, *parts)
 
 
 def test_a_cold_user_with_ratings_is_a_contradiction():

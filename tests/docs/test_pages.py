@@ -16,7 +16,12 @@ import pricdr
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPTIONS = {
-    name: {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    name: {
+        option
+        for parameter in command.params
+        if not getattr(parameter, "hidden", False)
+        for option in (*parameter.opts, *parameter.secondary_opts)
+    }
     for name, command, _ in command_line.commands()
 }
 GENERATED = {"reference/command-line.md", *python_api.pages()}

@@ -1,3 +1,4 @@
+import itertools
 import math
 import tracemalloc
 
@@ -83,6 +84,15 @@ def test_a_model_that_scores_wrongly_is_refused():
         ranks(lambda users: scores[users][:, :-1], held_out, train)
 
 
+def test_ranking_leaves_the_scores_of_a_model_alone():
+    """A model may hand out its own array of scores, float64 and without a copy."""
+    train, _, scores = _case(users=20)
+    before = scores.copy()
+    everyone = HeldOut(np.arange(20), np.arange(20), np.tile(np.arange(100, 199), (20, 1)))
+    ranks(lambda users: scores[users[0] : users[-1] + 1], everyone, train)
+    assert np.array_equal(scores, before)
+
+
 def test_memory_is_bounded_by_blocks():
     """30,000 users x 42,000 items: ten gigabytes of scores, never more than a block of them at a time."""
     users, items = 30_000, 42_000
@@ -116,6 +126,59 @@ def test_a_comparison_finds_a_difference_and_its_interval_covers():
     assert better.p_value < 0.001
 
 
+DIFFERENCES = {
+    "ties": [0.1, 0.2, 0.3, -0.1, 0.0, 0.3, -0.2, 0.1, 0.1],
+    "all one way": [0.5, 0.25, 1.0, 0.125, 0.75, 0.5, 0.5],
+    "balanced": [1.0, -1.0, 1.0, -1.0],
+    "skewed": [3.0, 0.1, 0.1, -0.2, 0.1, -0.1, 0.1, 0.2, -0.1, 0.4, 0.1, -0.3],
+    "equal but for rounding": [1.1, 2.2, -3.3, 0.4],
+    "one user": [0.5],
+}
+
+
+@pytest.mark.parametrize("differences", DIFFERENCES.values(), ids=DIFFERENCES)
+def test_the_p_value_is_that_of_all_sign_flips(differences):
+    """Exactly: in whole thousandths, where sums that are equal compare as equal."""
+    thousandths = [round(1000 * value) for value in differences]
+    sums = [abs(sum(s * v for s, v in zip(signs, thousandths, strict=True)))
+            for signs in itertools.product((-1, 1), repeat=len(thousandths))]  # fmt: skip
+    exact = np.mean([value >= abs(sum(thousandths)) for value in sums])
+    found = compare(np.array(differences), np.zeros(len(differences))).p_value
+    assert abs(found - exact) < 5 * math.sqrt(exact * (1 - exact) / 10_000) + 1e-3
+
+
+@pytest.mark.parametrize("differences", DIFFERENCES.values(), ids=DIFFERENCES)
+def test_the_interval_is_that_of_resampled_users(differences):
+    """Against another way of drawing the same: how often each user is drawn is multinomial."""
+    n = len(differences)
+    counts = np.random.default_rng(2).multinomial(n, [1 / n] * n, size=200_000)
+    means = counts @ np.array(differences) / n
+    found = compare(np.array(differences), np.zeros(n))
+    assert found.mean == pytest.approx(np.mean(differences))
+    # By shares, not by distance: with few users the means jump from one value to the next.
+    assert np.mean(means < found.low + 1e-9) + 0.02 * (found.low <= means.min() + 1e-9) > 0.015
+    assert np.mean(means < found.low - 1e-9) < 0.035
+    assert np.mean(means > found.high + 1e-9) < 0.035
+    assert np.mean(means > found.high - 1e-9) + 0.02 * (found.high >= means.max() - 1e-9) > 0.015
+
+
+def test_a_comparison_takes_bounded_memory():
+    """Fifteen thousand users, as in the paper's largest pair; ten thousand resamples at once would take gigabytes."""
+    generator = np.random.default_rng(0)
+    left, right = generator.random(15_412), generator.random(15_412)
+    tracemalloc.start()
+    compare(left, right)
+    peak = tracemalloc.get_traced_memory()[1] / 2**20
+    tracemalloc.stop()
+    assert peak < 64, f"{peak:.0f} MiB"
+
+
+def test_a_comparison_is_repeatable():
+    left, right = np.random.default_rng(0).random((2, 50))
+    assert compare(left, right, seed=3) == compare(left, right, seed=3)
+    assert compare(left, right, seed=3) != compare(left, right, seed=4)
+
+
 def test_comparing_different_users_is_refused():
     with pytest.raises(InputError, match="same users"):
         compare(np.zeros(3), np.zeros(4))
@@ -144,6 +207,16 @@ def test_metrics_are_those_of_a_published_implementation():
     scores[:, 0] += 1.5
     found = per_user(rank_of(scores[:, 0], scores[:, 1:]))
     np.testing.assert_allclose(np.column_stack([found[name] for name in NAMES]), TORCHMETRICS, atol=1e-6)
+
+
+def test_metrics_over_many_users_are_those_of_ranx():
+    """Means over 400 lists of hit_rate, ndcg and mrr at 5 and 10, by ranx 0.3.21."""
+    rng = np.random.default_rng(11)
+    scores = rng.standard_normal((400, 100))
+    scores[:, 0] += rng.uniform(0, 3, 400)
+    found = per_user(rank_of(scores[:, 0], scores[:, 1:]))
+    ranx = [0.46, 0.3754668272733793, 0.34720833333333334, 0.5825, 0.41486764372166335, 0.36334920634920637]
+    np.testing.assert_allclose([found[name].mean() for name in NAMES], ranx, rtol=1e-12)
 
 
 def test_ranks_among_candidates_alone_are_those_of_the_full_pass():

@@ -234,7 +234,7 @@ def test_distinct_data_has_no_twins_and_keeps_the_target(root, tmp_path):
     write_ratings(tmp_path / "toy" / "source.parquet", Ratings.from_triples(users, items))
     write_ratings(tmp_path / "toy" / "target.parquet", target)
     whole, distinct = (load_task(replace(DATA, distinct=d), tmp_path, tmp_path / "kept") for d in (False, True))
-    assert whole.pair.twins() == (twin,)
+    assert whole.pair.duplicate_items() == (twin,)
     assert set(whole.pair.source.items) - set(distinct.pair.source.items) == {twin}
     assert np.array_equal(whole.split(1).test.items, distinct.split(1).test.items)
     assert len(list((tmp_path / "kept").iterdir())) == 2  # one does not pass for the other

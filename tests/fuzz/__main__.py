@@ -78,9 +78,9 @@ def causes(kind: str, tally: Tally) -> str:
     for number, outcome in sorted(tally.failures.items()):
         numbers.setdefault(outcome.reason, []).append(number)
     lines = []
-    for reason, found in sorted(numbers.items(), key=lambda pair: -len(pair[1])):
-        shown = " ".join(f"#{number}" for number in found[:_SHOWN]) + (" …" if len(found) > _SHOWN else "")
-        lines.append(f"{kind}: {len(found):,} × {reason}: {shown}\n")
+    for reason, cases in sorted(numbers.items(), key=lambda pair: -len(pair[1])):
+        shown = " ".join(f"#{number}" for number in cases[:_SHOWN]) + (" …" if len(cases) > _SHOWN else "")
+        lines.append(f"{kind}: {len(cases):,} × {reason}: {shown}\n")
     return "".join(lines)
 
 

@@ -106,10 +106,10 @@ def nested(rng: Random) -> Any:
 def paths(content: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place inside a JSON value."""
     inner = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
-    found = []
+    all_paths = []
     for key, value in inner:
-        found += [(*prefix, key), *paths(value, (*prefix, key))]
-    return found
+        all_paths += [(*prefix, key), *paths(value, (*prefix, key))]
+    return all_paths
 
 
 def at_path(content: Any, path: tuple[Any, ...]) -> Any:
@@ -152,8 +152,8 @@ def _change_place(rng: Random, changed: Any, path: tuple[Any, ...], other: Any) 
     elif draw == 9:
         parent[rng.choice(TEXTS)[:40]] = parent.pop(key) if rng.random() < 0.5 else junk(rng)
     else:
-        found = at_path(other, path)
-        parent[key] = junk(rng) if found is None else copy.deepcopy(found)
+        replacement = at_path(other, path)
+        parent[key] = junk(rng) if replacement is None else copy.deepcopy(replacement)
 
 
 def nudge(rng: Random, value: float) -> float:

@@ -103,7 +103,7 @@ def _inside(value: Value) -> list[Value]:
     inner = (
         [v for _, v in value.content] if value.type == STRUCT else value.content if value.type in (LIST, SET) else []
     )
-    return [value, *(found for part in inner for found in _inside(part))]
+    return [value, *(deeper for part in inner for deeper in _inside(part))]
 
 
 def mutate_parquet(rng: Random, content: bytes) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from pricdr import Ledger, verify
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError
 from pricdr.privacy.ledger import Balance
 from pricdr.release import Release

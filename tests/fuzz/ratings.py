@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings_file as read
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import NUMBERS, TEXTS, json_bytes, junk, mutate_bytes, mutate_json
 from tests.fuzz.parquet_files import mutate_parquet
@@ -51,9 +51,9 @@ def _texts() -> dict[str, bytes]:
         "plain.jsonl": jsonl,
         "amazon.json": amazon,
     }
-    found = {name: text.encode() for name, text in texts.items()}
-    packed = {f"{name}.gz": gzip.compress(found[name], 6, mtime=0) for name in ("plain.csv", "plain.jsonl")}
-    return {**found, **packed}
+    files = {name: text.encode() for name, text in texts.items()}
+    packed = {f"{name}.gz": gzip.compress(files[name], 6, mtime=0) for name in ("plain.csv", "plain.jsonl")}
+    return {**files, **packed}
 
 
 def _parquets() -> dict[str, bytes]:

@@ -128,7 +128,7 @@ class _Run:
         """When the first worker of a kind had its seeds ready: that takes as long for one case as for all."""
         self.workers: list[_Worker] = []
         self.free = list(range(options.jobs))
-        self.told = time.monotonic()
+        self.last_report = time.monotonic()
 
     def all(self) -> dict[str, Tally]:
         try:
@@ -175,14 +175,14 @@ class _Run:
             self._lost(worker, _death(worker))
 
     def _answer(self, worker: _Worker, message: tuple[Any, ...]) -> None:
-        what, *told = message
+        what, *details = message
         tally = self.tallies[worker.task.kind]
         worker.since = time.monotonic()
         if what == "begun":
-            worker.number = worker.begun = told[0]
+            worker.number = worker.begun = details[0]
             worker.seen = 0
         elif what == "done":
-            number, outcome, seconds, own = told
+            number, outcome, seconds, own = details
             worker.number = None
             extra = max(own, worker.seen) - worker.honest
             if extra > self.options.case_bytes:
@@ -190,11 +190,11 @@ class _Run:
             tally.add(number, outcome, seconds, extra)
             self._tell(worker.task.kind, tally)
         elif what == "unfit":
-            self._abandon(worker, told[0])
+            self._abandon(worker, details[0])
         else:
             if what == "ready":
                 self.started.setdefault(worker.task.kind, worker.since)
-                worker.ready, worker.honest = True, max(worker.seen, told[0])
+                worker.ready, worker.honest = True, max(worker.seen, details[0])
             self._next(worker)
 
     def _next(self, worker: _Worker) -> None:
@@ -264,8 +264,8 @@ class _Run:
 
     def _tell(self, kind: str, tally: Tally) -> None:
         now = time.monotonic()
-        if now - self.told > 10:
-            self.told = now
+        if now - self.last_report > 10:
+            self.last_report = now
             rate = tally.cases / max(now - self.started[kind], 1e-9)
             done = f"{tally.cases:,} of {self.options.count:,}, {len(tally.failures):,} failures"
             self.options.progress(f"{kind}: {done}, {rate:.0f} a second")

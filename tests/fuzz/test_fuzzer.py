@@ -36,9 +36,9 @@ def test_a_planted_bug_is_found(plant, tmp_path):
     limits = {"case_seconds": 3, "case_bytes": 256 << 20}
     tally = run(Options(keep=tmp_path, kinds=(kind,), count=count, plant=plant, **limits))[kind]
     assert tally.cases == count
-    found = [number for number, outcome in sorted(tally.failures.items()) if outcome.reason.startswith(reason)]
-    assert found
-    kept = tmp_path / f"{kind}-{found[0]}"
+    numbers = [number for number, outcome in sorted(tally.failures.items()) if outcome.reason.startswith(reason)]
+    assert numbers
+    kept = tmp_path / f"{kind}-{numbers[0]}"
     assert list((kept / "input").iterdir())
     assert reason in (kept / "reason.txt").read_text()
 

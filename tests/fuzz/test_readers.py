@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from pricdr.data.reading.readers import Columns, read, read_ids
+from pricdr.data.reading.readers import Columns, read_ids
+from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -33,7 +34,7 @@ def _outcome(path: Path, **options) -> str:
         assert "\r" not in message
         assert len(message) < 1000
         return "refused"
-    assert len(reading.ratings) > 0
+    assert reading.rows > 0  # none of them may be rated high enough
     assert reading.summary()
     return "read"
 
@@ -101,12 +102,12 @@ def test_any_id_list(tmp_path, ids, newline):
     path = tmp_path / "users.txt"
     path.write_bytes(newline.join(ids).encode("utf-8", "surrogatepass"))
     try:
-        found = read_ids(path)
+        read_back = read_ids(path)
     except InputError as error:
         assert "\n" not in str(error)
         return
-    assert len(set(found)) == len(found) > 0
-    assert all(found)
+    assert len(set(read_back)) == len(read_back) > 0
+    assert all(read_back)
 
 
 @quick

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.errors import PriCDRError, VerificationError
-from pricdr.release.certificate import Certificate, _digest
+from pricdr.release.certificate import Certificate, content_digest
 from pricdr.release.issue import check
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -60,7 +60,7 @@ def test_any_change_to_any_field_of_a_certificate(certificate, data):
         inner = inner[step]
     before = inner[path[-1]]
     inner[path[-1]] = data.draw(values)
-    raw = (json.dumps({**content, "digest": _digest(content)}, indent=2, ensure_ascii=False) + "\n").encode(
+    raw = (json.dumps({**content, "digest": content_digest(content)}, indent=2, ensure_ascii=False) + "\n").encode(
         "utf-8", "surrogatepass"
     )
     try:

@@ -10,13 +10,13 @@ from pricdr.errors import ParameterError
 from pricdr.privacy.audit import (
     Finding,
     Subject,
-    _guesses_for,
-    _largest_rate,
-    _one_run_bound,
-    _one_run_p_value,
-    _Pair,
+    WorstPair,
     audit_likelihood_ratio,
     audit_one_run,
+    guesses_for,
+    largest_rate,
+    one_run_bound,
+    one_run_p_value,
 )
 from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
 
@@ -26,7 +26,7 @@ PROMISE = Guarantee(epsilon=2, delta=1e-6)
 @pytest.mark.parametrize(("errors", "trials"), [(0, 50), (3, 50), (25, 50), (50, 50)])
 def test_the_largest_rate_is_clopper_and_pearsons(errors, trials):
     expected = stats.binomtest(errors, trials).proportion_ci(0.9, "exact").high
-    assert _largest_rate(errors, trials, 0.05) == pytest.approx(expected)
+    assert largest_rate(errors, trials, 0.05) == pytest.approx(expected)
 
 
 def test_the_one_run_p_value_is_the_published_one():
@@ -43,19 +43,19 @@ def test_the_one_run_p_value_is_the_published_one():
             total += stats.binom.pmf(correct - i, guesses, q)
             alpha = max(alpha, total / i)
         expected = min(1.0, beta + alpha * delta * 2 * canaries)
-        assert _one_run_p_value(canaries, guesses, correct, epsilon, delta) == pytest.approx(expected)
+        assert one_run_p_value(canaries, guesses, correct, epsilon, delta) == pytest.approx(expected)
 
 
 def test_the_one_run_bound_is_where_the_p_value_crosses():
-    bound = _one_run_bound(1000, 100, 95, 1e-6, 0.95)
-    assert _one_run_p_value(1000, 100, 95, bound * 0.999, 1e-6) <= 0.05
-    assert _one_run_p_value(1000, 100, 95, bound * 1.001, 1e-6) > 0.05
-    assert _one_run_bound(1000, 100, 50, 1e-6, 0.95) == 0
+    bound = one_run_bound(1000, 100, 95, 1e-6, 0.95)
+    assert one_run_p_value(1000, 100, 95, bound * 0.999, 1e-6) <= 0.05
+    assert one_run_p_value(1000, 100, 95, bound * 1.001, 1e-6) > 0.05
+    assert one_run_bound(1000, 100, 50, 1e-6, 0.95) == 0
 
 
 def test_the_number_of_guesses_is_settled_beforehand_and_sensible():
-    assert 10 <= _guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
-    assert _guesses_for(0.5, 10_000, 1e-6, 0.95) == _guesses_for(0.5, 10_000, 1e-6, 0.95)
+    assert 10 <= guesses_for(0.5, 10_000, 1e-6, 0.95) <= 10_000
+    assert guesses_for(0.5, 10_000, 1e-6, 0.95) == guesses_for(0.5, 10_000, 1e-6, 0.95)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_number_of_guesses_is_settled_beforehand_and_sensible():
 )
 def test_the_pair_is_as_far_apart_as_the_unit_allows(unit, bounds, strategy):
     subject = Subject.of(Guarantee(epsilon=2, delta=1e-6, unit=unit), strategy, bounds)
-    assert 0.98 * subject.claimed_mu < _Pair.of(subject).distance <= subject.claimed_mu
+    assert 0.98 * subject.claimed_mu < WorstPair.of(subject).distance <= subject.claimed_mu
 
 
 def test_findings_say_what_they_show():

@@ -14,7 +14,7 @@ import pytest
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.errors import VerificationError
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
-from pricdr.release.certificate import Certificate, _digest
+from pricdr.release.certificate import Certificate, seal
 from pricdr.release.statement import readme
 
 USERS, ITEMS = (tuple(f"{kind}{at:02d}" for at in range(30)) for kind in "ui")
@@ -56,8 +56,7 @@ def _forge(folder, change):
         text = (folder / "README.md").read_bytes()
     (folder / "README.md").write_bytes(text)
     content["files"]["README.md"] = hashlib.sha256(text).hexdigest()
-    forged = json.dumps({**content, "digest": _digest(content)}, indent=2, ensure_ascii=False) + "\n"
-    (folder / "certificate.json").write_text(forged)
+    (folder / "certificate.json").write_bytes(seal(content))
 
 
 def _in_step(at, **changes):

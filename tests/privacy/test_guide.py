@@ -60,10 +60,10 @@ HARMLESS = {
 @pytest.mark.parametrize("dim", [1, 4, 8])
 @pytest.mark.parametrize("sigma", [0.0, 1e-40, 1.0, 1e90])
 def test_harmless_guides_have_short_rows(name, dim, sigma):
-    found = guide(HARMLESS[name], dim, sigma=sigma)
-    assert found.shape == (30, dim)
-    assert found.dtype == np.int64
-    assert _longest(found) <= 1
+    guide_rows = guide(HARMLESS[name], dim, sigma=sigma)
+    assert guide_rows.shape == (30, dim)
+    assert guide_rows.dtype == np.int64
+    assert _longest(guide_rows) <= 1
 
 
 @settings(max_examples=150)
@@ -89,10 +89,10 @@ def test_rows_are_short_whatever_arrives(rows, dim, sigma, percentile):
     hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 40)), elements=st.floats(-1e100, 1e100)),
 )
 def test_whole_guides_are_short(rows):
-    found = whole_guide(rows)
-    assert _longest(found) <= 1
+    guide_rows = whole_guide(rows)
+    assert _longest(guide_rows) <= 1
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    assert np.abs(found / GUIDE_STEPS - rows / np.maximum(norms, 1)).max(initial=0) < 1.001 / GUIDE_STEPS
+    assert np.abs(guide_rows / GUIDE_STEPS - rows / np.maximum(norms, 1)).max(initial=0) < 1.001 / GUIDE_STEPS
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300, -1e300])
@@ -129,10 +129,10 @@ def test_users_must_be_distinct_and_have_a_row_each():
 
 def test_missing_users_get_zeros_and_strangers_are_left_out(rng):
     rows = rng.standard_normal((4, 3))
-    found, present = matched(rows, ("d", "a", "x", "b"), ("a", "b", "c"))
+    matched_rows, present = matched(rows, ("d", "a", "x", "b"), ("a", "b", "c"))
     assert present.tolist() == [True, True, False]
-    assert np.array_equal(found, [rows[1], rows[3], [0, 0, 0]])
-    whole = guide(found, 3, sigma=0.5, present=present)
+    assert np.array_equal(matched_rows, [rows[1], rows[3], [0, 0, 0]])
+    whole = guide(matched_rows, 3, sigma=0.5, present=present)
     assert not whole[2].any()
     assert _longest(whole) <= 1
     alone = guide(rows[[1, 3]], 3, sigma=0.5)
@@ -174,6 +174,6 @@ def test_item_rows_are_finite_for_every_floor_that_is_accepted(last):
     model = ItemModel(dim=4, rounds=2, count_weight=0.3, user_prior=4.0, floor=strategy.floor)
     sums = np.random.default_rng(0).standard_normal((40, 5))  # noise of the same size: some eigenvalues are negative
     for variance in (1.0, 1e-12, 1e12):
-        rows = model._rows(sums * variance**0.5, variance, last=last)
+        rows = model.rows_from(sums * variance**0.5, variance, last=last)
         assert np.isfinite(rows).all()
         assert np.linalg.norm(rows, axis=1).max() <= 1 + 1e-12  # noisy_sums shortens by as much again

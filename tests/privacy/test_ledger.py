@@ -21,7 +21,7 @@ from pricdr.errors import BudgetError, InputError, OutputError, ParameterError
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Ledger
-from pricdr.privacy.ledger_lines import Spend, _Budget
+from pricdr.privacy.ledger_lines import BudgetLine, Spend
 
 DELTA = 1e-6
 BUDGET = Guarantee(epsilon=8, delta=DELTA)
@@ -212,7 +212,7 @@ LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "promise": "", "recorded": "now
 
 def old_ledger(*lines: dict[str, object]) -> bytes:
     """Lines without hashes, as version 1 wrote them."""
-    models = [_Budget.model_validate(lines[0]), *map(Spend.model_validate, lines[1:])]
+    models = [BudgetLine.model_validate(lines[0]), *map(Spend.model_validate, lines[1:])]
     return "".join(model.model_dump_json(exclude_none=True) + "\n" for model in models).encode()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pricdr import JLT, Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import BudgetError, InputError, LedgerError, OutputError, VerificationError
-from pricdr.privacy.ledger_lines import Spend, _Budget, _compact, _hash, parse
+from pricdr.privacy.ledger_lines import BudgetLine, Spend, compact, line_hash, parse
 from pricdr.release.ledger_check import check_ledger, lost_line
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
@@ -77,8 +77,8 @@ def test_an_edit_of_an_empty_ledgers_header_is_noticed(tmp_path):
 def resealed(line, **changes):
     """A line whose own hash was computed again, as a careful forger does."""
     content = {**json.loads(line), **changes}
-    kind = _Budget if "pricdr_ledger" in content else Spend
-    return _compact({**content, "hash": _hash(kind.model_validate(content))}) + b"\n"
+    kind = BudgetLine if "pricdr_ledger" in content else Spend
+    return compact({**content, "hash": line_hash(kind.model_validate(content))}) + b"\n"
 
 
 def test_a_forger_who_recomputes_one_hash_is_caught_by_the_next_line(ledger):

@@ -1,15 +1,16 @@
 import math
+from dataclasses import dataclass
 from decimal import Decimal, getcontext
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricdr.privacy import noise
 from pricdr.privacy.calibration import GRID_STEPS, SAMPLER_DISTANCE
-from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, _TableDraws, alias_table, probabilities
+from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, alias_table, probabilities
 from pricdr.randomness import Simulation
 
 ONE = 1 << PROBABILITY_BITS
@@ -61,23 +62,35 @@ def test_the_alias_table_represents_the_probabilities_exactly():
     assert {v: m for v, m in mass.items() if m} == {v: probabilities()[abs(v)] for v in range(-TAIL, TAIL + 1)}
 
 
-def test_a_draw_compares_all_768_bits(monkeypatch):
+@dataclass
+class Chosen:
+    """Randomness whose streams are given as functions of (start, count)."""
+
+    streams: dict
+
+    def stream(self, name):
+        return SimpleNamespace(read=self.streams[name])
+
+
+def test_a_draw_compares_all_768_bits():
     """Feed the sampler chosen bits: below, at and above a threshold, decided by the last bit of the last word."""
     table = alias_table()
     column = int(np.flatnonzero((table.leading > 0) & (table.leading < 0xFFFF) & (table.alias != 0))[5])
     threshold = table.thresholds[column]
     rest = threshold & ((1 << 736) - 1)
-    sampler = _TableDraws(Simulation(0), "n")
-    words = np.zeros(2 * noise._GROUP, dtype=np.uint16)
-    words[: noise._GROUP] = column
-    words[noise._GROUP :] = table.leading[column]
-    words[noise._GROUP] -= 1
-    words[noise._GROUP + 1] += 1
     answers = {2: rest - 1, 3: rest, 4: rest + 1}
-    monkeypatch.setattr(sampler._draws, "_key", None, raising=False)
-    monkeypatch.setattr(type(sampler._draws), "read", lambda *_: words.view(np.uint8))
-    monkeypatch.setattr(sampler, "_rest", lambda position: answers.get(position, 0))
-    drawn = sampler.draw(0, 5).tolist()
+
+    def draws(start, count):
+        words = np.full(count // 2, column, dtype=np.uint16)  # columns first, then what decides between own and alias
+        fractions = words[count // 4 :]
+        fractions[:] = table.leading[column]
+        fractions[:2] += np.array([-1, 1], dtype=np.int16).view(np.uint16)
+        return words.view(np.uint8)
+
+    def ties(start, count):
+        return np.frombuffer(answers.get(start // 92, 0).to_bytes(count, "big"), dtype=np.uint8)
+
+    drawn = DiscreteGaussian(Chosen({"n draws": draws, "n ties": ties}), "n").draw(0, 5).tolist()
     own, alias = column - 2**15, int(table.alias[column])
     assert own != alias
     assert drawn == [own, alias, own, alias, alias]
@@ -98,17 +111,18 @@ def _long_stretch(cache={}):  # noqa: B006
 
 def test_ties_occur_and_read_disjoint_bits():
     """One draw in 65,536 is a tie; each reads its own 92 bytes of the second stream."""
-    sampler = _TableDraws(Simulation(3), "n")
-    seen: list[int] = []
-    original = sampler._rest
-    sampler._rest = lambda position: (seen.append(position), original(position))[1]  # type: ignore[method-assign]
-    sampler.draw(0, 1 << 21)
+    streams = {name: Simulation(3).stream(name) for name in ("n draws", "n ties")}
+    seen: list[tuple[int, int]] = []
+
+    def ties(start, count):
+        seen.append((start, count))
+        return streams["n ties"].read(start, count)
+
+    recorded = DiscreteGaussian(Chosen({"n draws": streams["n draws"].read, "n ties": ties}), "n").draw(0, 1 << 21)
+    assert np.array_equal(recorded, DiscreteGaussian(Simulation(3), "n").draw(0, 1 << 21))
     assert 5 < len(seen) < 80  # 32 expected
     assert len(set(seen)) == len(seen)
-    assert 736 // 8 == 92
-    a, b = original(10), original(11)
-    assert a != b
-    assert max(a, b) < 1 << 736
+    assert all(start % 92 == 0 and count == 92 for start, count in seen)
 
 
 @pytest.mark.parametrize(("name", "other"), [("noise", "dimension")])
@@ -121,8 +135,8 @@ def test_differently_named_noise_is_unrelated(name, other):
 @pytest.mark.parametrize("refinement", [2, 7, 256])
 def test_refined_noise_is_r_times_one_draw_plus_another(refinement):
     draws = DiscreteGaussian(Simulation(3), "n", refinement=refinement).draw(100, 5000)
-    coarse = _TableDraws(Simulation(3), "n").draw(100, 5000).astype(int)
-    fine = _TableDraws(Simulation(3), "n refined").draw(100, 5000)
+    coarse = DiscreteGaussian(Simulation(3), "n").draw(100, 5000)
+    fine = DiscreteGaussian(Simulation(3), "n refined").draw(100, 5000)
     assert np.array_equal(draws, refinement * coarse + fine)
     assert np.abs(draws).max() <= DiscreteGaussian(Simulation(3), "n", refinement=refinement).largest
 

@@ -6,7 +6,7 @@ from scipy.linalg import hadamard
 
 from pricdr.errors import ParameterError
 from pricdr.privacy.strategies import JLT, SJLT
-from pricdr.privacy.strategies.hadamard import _sparse_normals, padded_size, walsh_hadamard
+from pricdr.privacy.strategies.hadamard import padded_size, sparse_normals, walsh_hadamard
 from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
 
@@ -61,7 +61,7 @@ def test_sjlt_rows_are_those_of_p_h_d():
     padded = padded_size(n)
     bits = [simulation.stream(f"sjlt {name}").read(0, dim * padded * 4) for name in ("entries", "support")]
     # blocks of 16 columns are drawn at once, so 12 columns are one block
-    p = _sparse_normals(bits[0], bits[1], padded, 0.3)
+    p = sparse_normals(bits[0], bits[1], padded, 0.3)
     d = np.diag(1 - 2 * (simulation.stream("sjlt signs").read(0, n) & 1).astype(float))
     e = (p @ (hadamard(padded) / np.sqrt(padded)))[:, :n] @ d
     expected = e.T / np.linalg.norm(e.T, axis=1, keepdims=True)
@@ -73,7 +73,7 @@ def test_sjlt_rows_are_those_of_p_h_d():
 def test_p_has_the_stated_density_and_no_empty_row(density):
     n, rows = 2048, 200
     bits = [Simulation(2).stream(name).read(0, rows * n * 4) for name in ("a", "b")]
-    p = _sparse_normals(bits[0], bits[1], n, density)
+    p = sparse_normals(bits[0], bits[1], n, density)
     share = (p != 0).mean()
     slack = 5 * np.sqrt(density * (1 - density) / (rows * n)) + 1 / n * np.exp(-density * n)
     assert abs(share - density) <= slack + 1e-9

@@ -30,8 +30,8 @@ LEARNT = [
 def test_the_bound_is_below_the_claim_and_close_to_it(case, epsilon):
     strategy, unit, bounds = case
     subject = Subject.of(Guarantee(epsilon=epsilon, delta=1e-6, unit=unit), strategy, bounds)
-    found = audit_likelihood_ratio(subject, draws=3_000_000, confidence=SURE)
-    assert 0.85 * epsilon <= found.lower_bound <= epsilon
+    finding = audit_likelihood_ratio(subject, draws=3_000_000, confidence=SURE)
+    assert 0.85 * epsilon <= finding.lower_bound <= epsilon
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 16.0])
@@ -48,8 +48,8 @@ def test_noise_of_four_fifths_is_found_out(case, epsilon):
 def test_one_run_stays_below_the_claim_and_finds_something(case, epsilon):
     strategy, unit, bounds = case
     subject = Subject.of(Guarantee(epsilon=epsilon, delta=TINY, unit=unit), strategy, bounds)
-    found = audit_one_run(subject, canaries=100_000, confidence=SURE)
-    assert 0.1 * epsilon <= found.lower_bound <= epsilon
+    finding = audit_one_run(subject, canaries=100_000, confidence=SURE)
+    assert 0.1 * epsilon <= finding.lower_bound <= epsilon
 
 
 def test_one_run_finds_out_a_mechanism_with_a_quarter_of_the_noise():
@@ -62,8 +62,8 @@ def test_one_run_finds_out_a_mechanism_with_a_quarter_of_the_noise():
 def test_all_steps_together_stay_below_the_claim_and_come_close(case, epsilon):
     strategy, unit, bounds = case
     subject = Subject.of(Guarantee(epsilon=epsilon, delta=1e-6, unit=unit), strategy, bounds)
-    found = audit_likelihood_ratio(subject, draws=200_000, confidence=SURE)
-    assert 0.7 * epsilon <= found.lower_bound <= epsilon
+    finding = audit_likelihood_ratio(subject, draws=200_000, confidence=SURE)
+    assert 0.7 * epsilon <= finding.lower_bound <= epsilon
 
 
 @pytest.mark.parametrize("case", LEARNT, ids=lambda case: case[0].name)

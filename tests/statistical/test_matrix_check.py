@@ -5,7 +5,7 @@ import pytest
 
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Spectral, Unit, publish
 from pricdr.errors import VerificationError
-from pricdr.release import matrix_check as checked
+from pricdr.release.matrix_check import LEVELS, Block, check_floors, check_matrix, too_short
 
 pytestmark = pytest.mark.statistical
 STEPS = 1024
@@ -18,7 +18,7 @@ def _noise(rng, shape):
 
 def _refused(values, sigma=1.0) -> bool:
     try:
-        checked._check_floors(checked._Block(values, sigma / STEPS, sigma, 1e9))
+        check_floors(Block(values, sigma / STEPS, sigma, 1e9))
     except VerificationError:
         return True
     return False
@@ -26,19 +26,18 @@ def _refused(values, sigma=1.0) -> bool:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("signal", [0.0, 0.3, 5.0])
-def test_each_floor_refuses_honest_noise_as_often_as_it_may(monkeypatch, any_seed, shape, signal):
+def test_each_floor_refuses_honest_noise_as_often_as_it_may(any_seed, shape, signal):
     """At an error rate that can be seen: one per cent for each level of a floor instead of 10^-12."""
     alpha, trials = 0.01, 1500
-    monkeypatch.setattr(checked, "_ALPHA", alpha)
     rng = np.random.default_rng([any_seed, *shape])
     under = (signal * rng.standard_normal(shape)).astype(np.float32)
-    refused = sum(_short_rows(_noise(rng, shape) + under) for _ in range(trials))
-    most = alpha * (len(checked._LEVELS) + 1)
+    refused = sum(_short_rows(_noise(rng, shape) + under, alpha) for _ in range(trials))
+    most = alpha * (len(LEVELS) + 1)
     assert refused <= trials * most + 4 * (trials * most) ** 0.5
 
 
-def _short_rows(values) -> bool:
-    return checked._too_short((values.astype(np.float64) ** 2).sum(axis=1), values.shape[1], 0.5 / STEPS)
+def _short_rows(values, alpha) -> bool:
+    return too_short((values.astype(np.float64) ** 2).sum(axis=1), values.shape[1], 0.5 / STEPS, alpha=alpha)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -100,4 +99,4 @@ def test_what_publish_makes_passes(strategy, unit, bounds, epsilon):
             items=items,
             bounds=bounds,
         )
-        checked.check_matrix(release.matrix, release.certificate)
+        check_matrix(release.matrix, release.certificate)

@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """The exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
+    """Return the exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
     try:
         code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
@@ -104,16 +104,17 @@ def run(arguments: Sequence[str]) -> int:
         leaving = not isinstance(error, Exception) and type(error).__name__ != "PanicException"
         if leaving or os.environ.get("PRICDR_TRACEBACK"):
             raise
-        told = f"{type(error).__name__}: {error}"
-        return fail(f"this should not happen, please report it ({told}); PRICDR_TRACEBACK=1 shows where", 2)
+        what = f"{type(error).__name__}: {error}"
+        return fail(f"this should not happen, please report it ({what}); PRICDR_TRACEBACK=1 shows where", 2)
 
 
 def _usage(error: TyperException, arguments: Sequence[str]) -> str:
-    """What typer says about wrong usage, and the value it leaves out."""
+    """Return what typer says about wrong usage, and the value it leaves out."""
     message = error.format_message()
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     if option is None:
         return message
+    # Both spellings, "--dim x" and "--dim=x", become neighbouring words.
     words = [word for argument in arguments for word in argument.split("=", 1)]
     given = [value for name, value in pairwise(words) if name == option[1]]
     return message if not given or repr(given[-1]) in message else f"{message.rstrip('.')}, got {given[-1]!r}"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.options import PublicKeyOption, StrategyName, UnitName, parse_strategy
+from pricdr.cli.options import PublicKeyOption, UnitName
+from pricdr.cli.strategy_options import StrategyName, parse_strategy
 from pricdr.errors import ParameterError, require_count
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def audit(
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.guarantee import Guarantee, Unit
 
+    # Options beside a folder would be ignored, and the audit believed to be about them.
     given = [option for option in (strategy, epsilon, delta, dim, users, density, unit, clip) if option is not None]
     if folder is not None:
         if given:
@@ -94,11 +96,11 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
 def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.strategies import Features
     from pricdr.privacy.strategies.dims import default_dim
 
     require_count(users=users)
-    if isinstance(strategy, Features) and strategy.dim is None:  # no table to count columns of
+    # A catalogue would say how many columns there are; a projection that pays for the choice cannot be audited open.
+    if strategy.dim is None and not strategy.rows_cancel:
         strategy = strategy.with_dim(default_dim(guarantee))
     return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 
@@ -109,10 +111,10 @@ def _say_table(subject: "Subject", thorough: "Finding", one_run: "Finding") -> N
     if len(subject.settled) > 1:
         say(f"{len(subject.settled)} steps; the adversary is shown what each of them gave, more than ever leaves")
     say(f"{'audit':<18}{'claimed':>10}{'at least':>10}{'reached':>9}{'confidence':>12}{'draws':>12}")
-    for name, found in (("likelihood ratio", thorough), ("one run", one_run)):
+    for name, finding in (("likelihood ratio", thorough), ("one run", one_run)):
         say(
-            f"{name:<18}{found.claimed_epsilon:>10.4g}{found.lower_bound:>10.4g}{found.share:>9.0%}"
-            f"{found.confidence:>12g}{found.draws:>12,}"
+            f"{name:<18}{finding.claimed_epsilon:>10.4g}{finding.lower_bound:>10.4g}{finding.share:>9.0%}"
+            f"{finding.confidence:>12g}{finding.draws:>12,}"
         )
 
 

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def say(*lines: str) -> None:
-    """Lines for the user, one for each argument: nothing from outside begins a line of its own."""
+    """Write one line per argument to the user: nothing from outside begins a line of its own."""
     _write(sys.stdout, "\n".join(map(printable, lines)))
 
 
 def warn(text: str) -> None:
-    """Something the user should know that does not stop the command."""
+    """Write something the user should know that does not stop the command."""
     _write(sys.stderr, f"warning: {printable(text)}")
 
 
 def fail(text: str, code: int) -> int:
-    """One line that says what is wrong; returns the exit code."""
+    """Write one line that says what is wrong, and return the exit code."""
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
     _write(sys.stderr, f"error: {printable(line)}")
     return code
@@ -38,7 +38,7 @@ def heed_interrupts() -> None:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A sign of life on a terminal for work that cannot say how far it is."""
+    """Yield a sign of life on a terminal for work that cannot say how far it is."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
@@ -52,7 +52,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def progress_bar() -> Iterator["Progress"]:
-    """A bar with the time left on a terminal; silent where standard error is a file or a pipe."""
+    """Yield a bar with the time left on a terminal; silent where standard error is a file or a pipe."""
     from pricdr.progress import silent
 
     if sys.stderr is None or not sys.stderr.isatty():

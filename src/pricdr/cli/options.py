@@ -10,9 +10,7 @@ import typer
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.reading.readers import Reading
-    from pricdr.privacy.guarantee import Guarantee
-    from pricdr.privacy.strategies import Strategy
+    from pricdr.data.reading.readers import RatingsFile
 
 ColumnsOption: TypeAlias = Annotated[
     str | None,
@@ -45,16 +43,6 @@ class DeviceName(StrEnum):
 DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto takes a GPU where there is one.")]
 
 
-class StrategyName(StrEnum):
-    """The steps from ratings to published rows."""
-
-    SPECTRAL = "spectral"
-    GUIDED = "guided"
-    FEATURES = "features"
-    JLT = "jlt"
-    SJLT = "sjlt"
-
-
 class UnitName(StrEnum):
     """What is protected."""
 
@@ -62,50 +50,18 @@ class UnitName(StrEnum):
     USER = "user"
 
 
-def _parse_dim(name: StrategyName, dim: str | None, guarantee: "Guarantee") -> int | None:
-    """A number of columns; None leaves it open: jlt and sjlt then pay for the choice, features look at their table."""
-    from pricdr.privacy.strategies.dims import auto_dim, default_dim
-
-    projection = name in (StrategyName.JLT, StrategyName.SJLT)
-    if dim is None and projection:
-        return 200
-    if dim in (None, "auto"):
-        if projection or name is StrategyName.FEATURES:
-            return None
-        return default_dim(guarantee) if dim is None else auto_dim(guarantee)
-    try:
-        return int(dim)
-    except ValueError as error:
-        raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
-
-
-def parse_strategy(name: StrategyName, dim: str | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
-    """The strategy that these options describe; a guide or item features are added where there are any."""
-    from pricdr.privacy.strategies import JLT, SJLT, Features, Guided, Spectral
-
-    columns = _parse_dim(name, dim, guarantee)
-    if name in (StrategyName.JLT, StrategyName.SJLT):
-        sparse = SJLT(dim=columns) if density is None else SJLT(dim=columns, density=density)
-        return sparse if name is StrategyName.SJLT else JLT(dim=columns)  # a density is checked either way
-    if density is not None:
-        raise ParameterError(f"--density belongs to --strategy sjlt, not to {name.value}")
-    if name is StrategyName.FEATURES:
-        return Features(dim=columns)
-    return Guided(dim=columns) if name is StrategyName.GUIDED else Spectral(dim=columns)
-
-
-def read_ratings(path: Path, columns: str | None, threshold: float | None = None) -> "Reading":
+def read_ratings_file(path: Path, columns: str | None, threshold: float | None = None) -> "RatingsFile":
     """Read a file of ratings, with a sign of life while that takes."""
     from pricdr.cli.console import working
-    from pricdr.data.reading.readers import read
+    from pricdr.data.reading import readers
 
     with working(f"reading {path}"):
-        return read(path, columns=columns, threshold=threshold)
+        return readers.read_ratings_file(path, columns=columns, threshold=threshold)
 
 
-def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "Reading":
-    """Read ratings and refuse the file if none is left. Not for publishing, where a refusal tells what was rated."""
-    reading = read_ratings(path, columns, threshold)
+def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "RatingsFile":
+    """Read ratings and refuse the file if none is left. Not for publishing: a refusal gives away what was rated."""
+    reading = read_ratings_file(path, columns, threshold)
     if threshold is not None and not len(reading.ratings):
         raise InputError(f"{path}: no rating is at least {threshold:g}")
     return reading

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, say
-from pricdr.cli.options import ColumnsOption, read_ratings
+from pricdr.cli.options import ColumnsOption, read_ratings_file
 from pricdr.errors import ParameterError
 
 
@@ -16,9 +16,11 @@ def prepare(
     out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",
     core: Annotated[int | None, typer.Option(help="A joint K-core instead of the paper's five steps.")] = None,
-    drop_twins: Annotated[
-        bool, typer.Option("--drop-twins", help="Leave source items out that a target item repeats, rater for rater.")
+    drop_duplicates: Annotated[
+        bool,
+        typer.Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater."),
     ] = False,
+    drop_twins: Annotated[bool, typer.Option("--drop-twins", hidden=True, help="The former name of it.")] = False,
     columns: ColumnsOption = None,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
@@ -27,7 +29,7 @@ def prepare(
     filtered.
 
     A product listed in both domains has its ratings in both files: what a split hides of the target then still lies in
-    the source. Such twins are counted, and --drop-twins leaves them out of the source.
+    the source. Such duplicate items are counted, and --drop-duplicates leaves them out of the source.
     """
     from pricdr.data.pairs import overlap, save_pair
     from pricdr.data.pairs import prepare as prepare_pair
@@ -36,22 +38,24 @@ def prepare(
     heed_interrupts()
     limit = _threshold(threshold)
     with new_folder(out) as staging:
-        readings = [read_ratings(path, columns) for path in (source, target)]
-        for reading in readings:
-            say(*reading.summary().split("\n"))
-        left, right = (reading.ratings for reading in readings)
+        files = [read_ratings_file(path, columns) for path in (source, target)]
+        for file in files:
+            say(*file.summary().split("\n"))
+        left, right = (file.ratings for file in files)
         say(overlap(left.users, right.users).summary())
-        found = prepare_pair(left, right, threshold=limit, core=core)
-        pair = found.without_twins() if drop_twins else found
+        whole = prepare_pair(left, right, threshold=limit, core=core)
+        drop = drop_duplicates or drop_twins
+        pair = whole.without_duplicates() if drop else whole
         save_pair(pair, staging)
     say(f"prepared {len(pair.users):,} users: {pair.source.filtered_by}")
     for name, ratings in (("source", pair.source), ("target", pair.target)):
         say(f"  {name}: {len(ratings.items):,} items, {len(ratings):,} ratings")
-    twins = found.twins()
-    if twins:
-        twice = len(found.source.select(items=twins))
-        done = "left out of the source" if drop_twins else "kept: the source shows what a split hides (--drop-twins)"
-        say(f"  twins: {len(twins):,} source items with the raters of a target item, {twice:,} ratings, {done}")
+    duplicates = whole.duplicate_items()  # also where they were dropped: how many there were matters
+    if duplicates:
+        ratings_of_both = len(whole.source.select(items=duplicates))
+        counted = f"{len(duplicates):,} source items with the raters of a target item, {ratings_of_both:,} ratings"
+        done = "left out of the source" if drop else "kept: the source shows what a split hides (--drop-duplicates)"
+        say(f"  duplicate items: {counted}, {done}")
 
 
 def _threshold(text: str) -> float | None:

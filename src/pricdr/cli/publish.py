@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, StrategyName, UnitName, parse_strategy, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -23,7 +23,6 @@ from pricdr.cli.publish_options import (
     ItemFeaturesOption,
     ItemsOption,
     LearnFromOption,
-    Learning,
     LedgerOption,
     RatingBoundOption,
     RatingStepOption,
@@ -36,11 +35,14 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
+from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ids, Ratings
-    from pricdr.data.reading.readers import Reading
+    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.privacy.guarantee import Unit
+    from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
 
@@ -52,7 +54,7 @@ def publish(
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
-    strategy: StrategyOption = StrategyName.SPECTRAL,
+    strategy: StrategyOption = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: GuideOption = None,
     refine: RefineOption = None,
@@ -84,32 +86,32 @@ def publish(
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
     from pricdr._publish import publish as publish_ratings
-    from pricdr.data.reading.readers import read_ids
     from pricdr.files import new_folder
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
-    from pricdr.privacy.ledger import Ledger
     from pricdr.release.signing import read_private_key
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     plan = parse_strategy(strategy, dim, density, guarantee)
     _require_paper(calibration, plan)
-    bounds = parse_bounds(values, threshold, rating_bound, rating_step, clip)
-    bounds.sensitivity(guarantee.unit)
-    plan = Learning(
-        guide, public_key, refine, fill_guide, allow_not_private_guide, item_features, learn_from, buckets, items
-    ).added_to(plan)
+    bounds = parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
+    plan = StrategyOptions(
+        guide=guide,
+        public_key=public_key,
+        refine=refine,
+        fill_guide=fill_guide,
+        allow_not_private_guide=allow_not_private_guide,
+        item_features=item_features,
+        learn_from=learn_from,
+        buckets=buckets,
+        items=items,
+    ).complete(plan)
     key = None if sign is None else read_private_key(sign)
-    account = None if ledger is None else Ledger(ledger)
-    if account is not None:
-        account.require_unit(guarantee.unit)
-    with new_folder(out) as staging:
-        listed = None if users is None else read_ids(users)
-        universe = None if items is None else read_ids(items)
-        reading = read_ratings(ratings, columns, threshold)
-        if values and not reading.has_values:
-            raise InputError(f"{ratings}: --values needs a rating column, and there is none")
+    account = None if ledger is None else _open_ledger(ledger, guarantee.unit)
+    with new_folder(out) as staging:  # first: an unwritable output must be known before the budget is spent
+        listed, universe = _read_lists(users, items)
+        reading = _read_ratings(ratings, columns, threshold, values=values)
         _say_input(reading, listed, universe, plan)
         _require_space(staging, len(listed or reading.ratings.users), plan.dim)
         with progress_bar() as progress:
@@ -138,14 +140,35 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
         )
 
 
-def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
-    from pricdr.privacy.strategies import Features
+def _open_ledger(file: Path, unit: "Unit") -> "Ledger":
+    """Return the ledger, once it is clear that it counts this unit: a mismatch is found before anything is read."""
+    from pricdr.privacy.ledger import Ledger
 
+    ledger = Ledger(file)
+    ledger.require_unit(unit)
+    return ledger
+
+
+def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "Ids | None"]:
+    """Return the listed users and the item universe, each None where no file was given."""
+    from pricdr.data.reading.readers import read_ids
+
+    return None if users is None else read_ids(users), None if items is None else read_ids(items)
+
+
+def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, values: bool) -> "RatingsFile":
+    reading = read_ratings_file(file, columns, threshold)
+    if values and not reading.has_values:
+        raise InputError(f"{file}: --values needs a rating column, and there is none")
+    return reading
+
+
+def _say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
     ratings = reading.ratings
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
     others = 0 if listed is None else len(set(ratings.users) - set(listed))
-    if not others and _learns_from_all(strategy):
+    if not others and strategy.learns_from_unlisted:
         warn("--learn-from all: every user is listed, so there is nobody else to learn from")
     if listed is not None:
         absent = len(set(listed) - set(ratings.users))
@@ -153,8 +176,8 @@ def _say_input(reading: "Reading", listed: "Ids | None", universe: "Ids | None",
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
             f"{others:,} users of the ratings are not listed and {_others(strategy) if others else 'left out'}"
         )
-    if universe is None and isinstance(strategy, Features) and strategy.features is not None:
-        universe = strategy.features.items
+    if universe is None and strategy.catalogue is not None:
+        universe = strategy.catalogue
         say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
     elif universe is not None:
         say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
@@ -190,12 +213,8 @@ def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Id
     warn(f"{why}: no rating counts, and what is published is noise alone")
 
 
-def _learns_from_all(strategy: "Strategy") -> bool:
-    return bool(strategy.parameters().get("learn_from_all"))
-
-
 def _others(strategy: "Strategy") -> str:
-    if not _learns_from_all(strategy):
+    if not strategy.learns_from_unlisted:
         return "left out"
     return "get no row; directions are learnt from them first, and one promise holds for them too"
 
@@ -204,7 +223,7 @@ def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
     """Find a full disk before the budget is spent, where that can be known."""
     import shutil
 
-    needed = n_users * (dim or 0) * 4
+    needed = n_users * (dim or 0) * 4  # single precision; the rest of the folder is small
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OutputError(f"the release needs {needed // 10**6:,} MB, {free // 10**6:,} MB are free on {folder.parent}")

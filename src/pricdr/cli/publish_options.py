@@ -1,26 +1,18 @@
-"""The options of ``pricdr publish``, and what those come down to that several options make together."""
+"""The options of ``pricdr publish`` and their help, and the bounds that several of them declare together."""
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from pricdr.cli.options import StrategyName, UnitName
-from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.cli.options import UnitName
+from pricdr.cli.strategy_options import LearnFromName, StrategyName
+from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.strategies import Strategy
-    from pricdr.release import Release
-
-
-class LearnFromName(StrEnum):
-    """Whose ratings the item model is learnt from."""
-
-    LISTED = "listed"
-    ALL = "all"
+    from pricdr.privacy.guarantee import Unit
 
 
 class CalibrationName(StrEnum):
@@ -113,89 +105,26 @@ InsecureNoNoiseOption: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Learning:
-    """The options of strategies that learn, or that are told something about items."""
-
-    guide: Path | None
-    public_key: Path | None
-    """Whose signature the guide must have, where one was pinned."""
-    refine: bool | None
-    fill_guide: bool
-    allow_not_private_guide: bool
-    item_features: Path | None
-    learn_from: LearnFromName | None
-    buckets: int | None
-    items: Path | None
-
-    def added_to(self, strategy: "Strategy") -> "Strategy":
-        """The strategy with its guide, its features, its learners; options of another strategy are refused."""
-        from pricdr.data.feature_files import read_features
-        from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
-
-        self._refuse_strangers(strategy)
-        if isinstance(strategy, Guided):
-            if self.guide is None:
-                raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
-            rounds = strategy.refine if self.refine is None else self.refine
-            verified = _verified(self.guide, self.public_key)
-            return replace(strategy, guide=verified, refine=rounds, allow_missing=self.fill_guide)
-        if isinstance(strategy, Features):
-            if self.item_features is None:
-                raise ParameterError("--strategy features needs --item-features: a public table of items")
-            return replace(strategy, features=read_features(self.item_features))
-        if isinstance(strategy, Spectral):
-            learners = LearnFrom(self.learn_from.value) if self.learn_from else strategy.learn_from
-            if self.buckets is None:
-                return replace(strategy, learn_from=learners)
-            if learners is not LearnFrom.ALL or self.items is not None:
-                raise ParameterError("--buckets belongs to --learn-from all without --items: nothing else is hashed")
-            return replace(strategy, learn_from=learners, buckets=self.buckets)
-        return strategy
-
-    def _refuse_strangers(self, strategy: "Strategy") -> None:
-        owners = {
-            "--guide": ("guided", self.guide is not None),
-            "--no-refine" if self.refine is False else "--refine": ("guided", self.refine is not None),
-            "--fill-guide": ("guided", self.fill_guide),
-            "--allow-not-private-guide": ("guided", self.allow_not_private_guide),
-            "--item-features": ("features", self.item_features is not None),
-            "--learn-from": ("spectral", self.learn_from is not None),
-            "--buckets": ("spectral", self.buckets is not None),
-        }
-        for option, (owner, given) in owners.items():
-            if given and strategy.name != owner:
-                raise ParameterError(f"{option} belongs to --strategy {owner}, not to {strategy.name}")
-
-
-def _verified(guide: Path, public_key: Path | None) -> "Release":
-    """The guide, with its name in front of what is wrong with it: publish is told of more than one folder."""
-    from pricdr.release import verify
-
-    try:
-        return verify(guide, public_key=public_key)
-    except VerificationError as error:
-        raise VerificationError(f"--guide {guide}: {error}") from error
-    except InputError as error:
-        raise InputError(f"--guide {error}") from error
-
-
 def parse_bounds(
+    unit: "Unit",
     values: bool,
     threshold: float | None,
     rating_bound: float | None,
     rating_step: float | None,
     clip: float | None,
 ) -> "Bounds":
-    """What is declared about the ratings; :class:`ParameterError` where options do not fit."""
+    """Return what is declared about the ratings; :class:`ParameterError` where the options do not fit together."""
     from pricdr.privacy.bounds import Bounds
 
     if not values:
         if rating_bound is not None or rating_step is not None:
             raise ParameterError("--rating-bound and --rating-step belong to --values")
-        return Bounds(clip=clip)
-    if threshold is not None:
+        bounds = Bounds(clip=clip)
+    elif threshold is not None:
         raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
-    if rating_bound is None or rating_step is None:
+    elif rating_bound is None or rating_step is None:
         raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
-    return Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+    else:
+        bounds = Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
+    bounds.sensitivity(unit)  # refuses a clip that the unit lacks or has no use for, before any file is read
+    return bounds

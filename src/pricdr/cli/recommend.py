@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings_file
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def recommend(
         raise ParameterError("--users and --seen belong to --out: an export covers every user, and holds no histories")
     if seen is None and (threshold is not None or columns is not None):
         raise ParameterError("--threshold and --columns are about --seen: give it too")
+    # Before the model is loaded: that takes a while.
     for created in (out, export):
         if created is not None:
             require_absent(created)
@@ -58,9 +59,9 @@ def recommend(
         return
     assert out is not None
     wanted = fitted.users if users is None else read_ids(users)
-    histories = None if seen is None else read_ratings(seen, columns, threshold).ratings
-    found = fitted.recommend(wanted, k, seen=histories)
-    _write(out, found)
+    histories = None if seen is None else read_ratings_file(seen, columns, threshold).ratings
+    recommended = fitted.recommend(wanted, k, seen=histories)
+    _write(out, recommended)
     unknown = len(set(wanted) - set(fitted.users))
     if unknown:
         warn(f"{unknown:,} of {len(wanted):,} users are unknown to the model: they get what is popular")
@@ -68,10 +69,10 @@ def recommend(
         warn(f"none of the {len(wanted):,} users is in {seen}: nothing was left out by it")
     if fitted.summary is not None and histories is None:
         warn("the model was exported without histories: items that users have rated may come back (give --seen)")
-    say(f"{len(found):,} recommendations for {len(wanted):,} users written to {out}")
+    say(f"{len(recommended):,} recommendations for {len(wanted):,} users written to {out}")
 
 
-def _write(out: Path, found: "list[Recommendation]") -> None:
+def _write(out: Path, recommended: "list[Recommendation]") -> None:
     import io
 
     import polars as pl
@@ -80,11 +81,11 @@ def _write(out: Path, found: "list[Recommendation]") -> None:
 
     frame = pl.DataFrame(
         {
-            "user": pl.Series([r.user for r in found], dtype=pl.String),
-            "item": pl.Series([r.item for r in found], dtype=pl.String),
-            "score": pl.Series([r.score for r in found], dtype=pl.Float64),
-            "rank": pl.Series([r.rank for r in found], dtype=pl.Int64),
-            "basis": pl.Series([r.basis.value for r in found], dtype=pl.String),
+            "user": pl.Series([r.user for r in recommended], dtype=pl.String),
+            "item": pl.Series([r.item for r in recommended], dtype=pl.String),
+            "score": pl.Series([r.score for r in recommended], dtype=pl.Float64),
+            "rank": pl.Series([r.rank for r in recommended], dtype=pl.Int64),
+            "basis": pl.Series([r.basis.value for r in recommended], dtype=pl.String),
         }
     )
     buffer = io.BytesIO()

@@ -27,19 +27,18 @@ def split(
     that is what a newcomer looks like, and where a release helps most.
     """
     from pricdr.data.split_files import read_official, save_split
-    from pricdr.data.splits import leave_one_out
+    from pricdr.data.splits import split as split_ratings
     from pricdr.files import new_folder
 
     if official is not None and cold is not None:
         raise ParameterError("--official and --cold exclude each other: an official split is taken as it is")
     with new_folder(out) as staging:
-        reading = read_some_ratings(target, columns, threshold)
-        say(*reading.summary().split("\n"))
-        ratings = reading.ratings.positives().rated()
+        ratings_file = read_some_ratings(target, columns, threshold)
+        say(*ratings_file.summary().split("\n"))
         made = (
-            leave_one_out(ratings, seed=seed, cold=cold or 0.0)
+            split_ratings(ratings_file.ratings, seed=seed, cold=cold or 0.0)
             if official is None
-            else read_official(official, ratings)
+            else read_official(official, ratings_file.ratings.positives().rated())
         )
         save_split(made, staging)
     users = {name: int(keep.sum()) for name, keep in made.strata().items()}

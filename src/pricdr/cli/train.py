@@ -176,7 +176,7 @@ def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) 
 
 
 def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
-    """What to train on: a split with its validation items, or all of a file."""
+    """Return what to train on: a split with its validation items, or all of a file."""
     from pricdr.data.split_files import load_split
 
     if not path.exists():

@@ -3,7 +3,7 @@
 scipy trusts them: a row start or a column outside the matrix makes its products read and write out of bounds.
 """
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,17 @@ import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, IntArray
 from pricdr.errors import InputError
+
+
+def is_sparse(matrix: object) -> TypeGuard[CSR]:
+    """Return whether a matrix is a sparse one.
+
+    ``scipy.sparse.issparse`` tells a type checker only that it is of a class without any methods.
+
+    >>> is_sparse(sp.csr_array((2, 3))), is_sparse(np.zeros((2, 3)))
+    (True, False)
+    """
+    return bool(sp.issparse(matrix))
 
 
 def checked_csr(

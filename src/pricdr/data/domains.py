@@ -9,7 +9,7 @@ from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError
 
 _FEWEST_RATERS: Final = 3
-"""Of a twin: two items with one rater, or two, may well share them by chance."""
+"""Raters of a duplicate item: two items with one rater, or two, may well share them by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,31 +30,32 @@ class DomainPair:
 
     @property
     def users(self) -> Ids:
-        """The users of both domains."""
+        """Return the users of both domains."""
         return self.source.users
 
-    def twins(self) -> Ids:
-        """Source items rated by exactly the users who rated some item of the target, three users at least.
+    def duplicate_items(self) -> Ids:
+        """Return the source items rated by exactly the users who rated some target item, three users at least.
 
         A shop that lists a product in both domains has its ratings in both. A target rating hidden from training then
         still lies in the source, and what crosses is the answer.
 
         >>> a = Ratings.from_triples(["u", "v", "w", "u", "v"], ["x", "x", "x", "y", "y"])
         >>> b = Ratings.from_triples(["u", "v", "w", "w"], ["disc", "disc", "disc", "case"])
-        >>> DomainPair(a, b).twins()
+        >>> DomainPair(a, b).duplicate_items()
         ('x',)
         """
-        there = {raters for raters in _raters(self.target) if raters is not None}
+        in_target = {raters for raters in _raters(self.target) if raters is not None}
         return tuple(
-            item for item, raters in zip(self.source.items, _raters(self.source), strict=True) if raters in there
+            item for item, raters in zip(self.source.items, _raters(self.source), strict=True) if raters in in_target
         )
 
-    def without_twins(self) -> "DomainPair":
-        """The same pair, the twins left out of the source. The target, and so its split, stays as it is."""
-        twins = set(self.twins())
-        if not twins:
+    def without_duplicates(self) -> "DomainPair":
+        """Return the same pair with duplicate items left out of the source; the target, and so its split, stays."""
+        duplicates = set(self.duplicate_items())
+        if not duplicates:
             return self
-        left = self.source.select(items=tuple(item for item in self.source.items if item not in twins))
+        # Only the source changes: what was measured on the target stays comparable.
+        left = self.source.select(items=tuple(item for item in self.source.items if item not in duplicates))
         if not len(left):
             raise InputError("nothing is left of the source: every item has the same raters as a target item")
         rule = "without items rated by the same users as an item of the other domain"
@@ -62,20 +63,20 @@ class DomainPair:
         return replace(self, source=left.disclosing(rule if before is None else f"{before}, {rule}"))
 
     def fingerprint(self) -> str:
-        """Of both domains, see :meth:`Ratings.fingerprint`."""
+        """Return the fingerprints of both domains, see :meth:`Ratings.fingerprint`."""
         return f"{self.source.fingerprint()} {self.target.fingerprint()}"
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         sides = (("source", self.source), ("target", self.target))
         sizes = (f"{name}: {len(side.items)} items, {len(side)} rated" for name, side in sides)
         return f"DomainPair({len(self.users)} users; {'; '.join(sizes)})"
 
 
 def _raters(ratings: Ratings) -> list[bytes | None]:
-    """Who rated each item, in a form that compares; nothing for items with too few raters to tell."""
+    """Return who rated each item, as bytes that can be compared; None for items with too few raters to tell."""
     columns = ratings.matrix.tocsc()
-    columns.sort_indices()
+    columns.sort_indices()  # the same raters must give the same bytes
     rows = columns.indices.astype(np.int64)
     spans = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
     return [rows[start:stop].tobytes() if stop - start >= _FEWEST_RATERS else None for start, stop in spans]

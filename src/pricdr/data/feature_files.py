@@ -1,4 +1,4 @@
-"""Reading public item features: one row per item, numeric columns or a column of tags."""
+"""RatingsFile public item features: one row per item, numeric columns or a column of tags."""
 
 import os
 from pathlib import Path
@@ -10,8 +10,8 @@ import polars as pl
 
 from pricdr.data.features import MOST_COLUMNS, ItemFeatures
 from pricdr.data.ratings import Ids
-from pricdr.data.reading.contents import read_text, refusal, shorten
 from pricdr.data.reading.parquet import opened, to_series
+from pricdr.data.reading.text_files import read_text, refusal, shorten
 from pricdr.errors import InputError
 from pricdr.untrusted.parquet import As, Column
 
@@ -21,15 +21,15 @@ TAGS: Final = "tags"
 
 
 def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
-    """The item features in a CSV, TSV (also .gz) or Parquet file with a column ``item``.
+    """Read the item features in a CSV, TSV (also .gz) or Parquet file with a column ``item``.
 
     The others are numbers, or there is one called ``tags``: text, tags separated by ``|``.
     """
     file = Path(path)
     frame = _frame(file)
     if "item" not in frame.columns:
-        found = shorten(", ".join(frame.columns), 100)
-        raise refusal(file, f"item features need a column called item, found {found}")
+        names = shorten(", ".join(frame.columns), 100)
+        raise refusal(file, f"item features need a column called item, found {names}")
     items = _items(file, frame["item"])
     others = [name for name in frame.columns if name != "item"]
     if not others:
@@ -52,6 +52,7 @@ def _items(file: Path, column: pl.Series) -> Ids:
     missing = column.is_null() | (column.cast(pl.String) == "")
     if missing.any():
         raise refusal(file, f"row {_first(missing)}: every row of item features names its item")
+    # Two rows of one item could contradict each other, and none would be the right one.
     repeated = ~column.is_first_distinct()
     if repeated.any():
         at = _first(repeated)
@@ -60,7 +61,7 @@ def _items(file: Path, column: pl.Series) -> Ids:
 
 
 def _tags(file: Path, column: pl.Series) -> list[tuple[str, ...]]:
-    """The tags of every item, none where the field is empty."""
+    """Return the tags of every item, none where the field is empty."""
     if column.dtype not in (pl.String, pl.Null):
         raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {column.dtype}")
     texts = column.cast(pl.String).fill_null("").to_list()
@@ -82,7 +83,7 @@ def _numbers(file: Path, column: pl.Series) -> npt.NDArray[np.float64]:
 
 
 def _decoded(file: Path) -> pl.DataFrame:
-    """A Parquet file's columns: text, and numbers but for the item's, which is an id."""
+    """Return the columns of a Parquet file: text or numbers, and ids always as text."""
     with opened(file) as parquet:
         about = parquet.read().columns
         for column in about:
@@ -93,8 +94,8 @@ def _decoded(file: Path) -> pl.DataFrame:
             (at, As.TEXT if column.kind == "text" or column.name == "item" else As.NUMBERS)
             for at, column in enumerate(about)
         ]
-        found = parquet.read(*wanted).decoded
-    return pl.DataFrame({column.name: to_series(part) for column, part in zip(about, found, strict=True)})
+        decoded = parquet.read(*wanted).decoded
+    return pl.DataFrame({column.name: to_series(values) for column, values in zip(about, decoded, strict=True)})
 
 
 def _require_kind(file: Path, column: Column) -> None:
@@ -110,10 +111,10 @@ def _require_kind(file: Path, column: Column) -> None:
 
 
 def _first(mask: pl.Series) -> int:
-    """The first row where ``mask`` is true, from 1."""
-    found = mask.arg_max()
-    assert found is not None
-    return found + 1
+    """Return the first row where ``mask`` is true, counted from 1."""
+    row = mask.arg_max()
+    assert row is not None
+    return row + 1
 
 
 def _frame(file: Path) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""``ItemFeatures``: what the public knows about items, as numbers. A table of its own, apart from any ratings."""
+"""``ItemFeatures``: what the public knows about items, as numbers. They are kept apart from any ratings."""
 
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 MOST_COLUMNS: Final = 4096
 _LARGEST: Final = 1e100
@@ -22,7 +22,7 @@ class ItemFeatures:
     """One row of finite numbers per item."""
 
     items: Ids
-    rows: FloatArray
+    rows: Float64Array
     """Items x columns."""
 
     def __post_init__(self) -> None:
@@ -37,7 +37,7 @@ class ItemFeatures:
 
     @classmethod
     def of_tags(cls, items: Ids, tags: list[tuple[str, ...]]) -> "ItemFeatures":
-        """A column per tag, weighing more the fewer items have it (its inverse document frequency).
+        """Make a column per tag, which weighs more the fewer items have it (inverse document frequency).
 
         Of more than 4,096 tags the most frequent are kept.
 
@@ -48,6 +48,7 @@ class ItemFeatures:
         for own in tags:
             for tag in set(own):
                 counts[tag] = counts.get(tag, 0) + 1
+        # By frequency, then by name: the same tags in any order of rows.
         kept = sorted(counts, key=lambda tag: (-counts[tag], tag))[:MOST_COLUMNS]
         if not kept:
             raise InputError("the item features hold no tag")
@@ -60,7 +61,7 @@ class ItemFeatures:
         return cls(items, rows)
 
     def leading(self, dim: int) -> npt.NDArray[np.float32]:
-        """``dim`` leading principal directions of the centred table, rows at norm 1.
+        """Project the centred features onto their ``dim`` leading principal directions, and scale rows to norm 1.
 
         A row of zeros says that nothing is known of its item: it has no part in the mean and stays a row of zeros. So
         does one that cannot be told from the mean.
@@ -81,5 +82,5 @@ class ItemFeatures:
         return rows
 
     def tells_apart(self) -> bool:
-        """Whether items differ at all in what is known of them."""
+        """Return whether items differ at all in what is known of them."""
         return bool(self.leading(self.rows.shape[1]).any())

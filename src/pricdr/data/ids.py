@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
-from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 
 Ids: TypeAlias = tuple[str, ...]

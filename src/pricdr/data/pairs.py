@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
-from pricdr.data.reading.contents import shorten
+from pricdr.data.ratings import Ids, IntArray, RatingMatrix, Ratings
 from pricdr.data.reading.parquet import write_ratings
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 
@@ -30,7 +30,7 @@ class Overlap(NamedTuple):
     target_only: int
 
     def summary(self) -> str:
-        """One line for people.
+        """Return one line for people.
 
         >>> Overlap(2, 1, 0).summary()
         'users: 2 in both, 1 only in the source, 0 only in the target'
@@ -69,7 +69,7 @@ def prepare(source: Ratings, target: Ratings, *, threshold: float | None = 3.0, 
 
 
 def prepare_paper(source: Ratings, target: Ratings, threshold: float | None = 3.0) -> DomainPair:
-    """The paper's five steps, each once.
+    """Prepare two domains by the paper's five steps, each once.
 
     1. Keep what is rated at least ``threshold``; 2. per domain keep users with more than 5 of those; 3. keep
     the users of both domains; 4. per domain keep items with more than 5 of those; 5. step 3 again.
@@ -93,7 +93,7 @@ def prepare_paper(source: Ratings, target: Ratings, threshold: float | None = 3.
 
 
 def prepare_core(source: Ratings, target: Ratings, *, core: int, threshold: float | None = 3.0) -> DomainPair:
-    """The joint K-core: the largest pair in which every user has K ratings in both domains and every item K.
+    """Return the joint K-core: the largest pair where each user has K ratings in both domains and each item K.
 
     >>> r = Ratings.from_triples(["a", "a", "b", "b", "c"], ["x", "y", "x", "y", "x"])
     >>> prepare_core(r, r, core=2, threshold=None).source.items
@@ -133,7 +133,7 @@ class _Side:
     """What is left of one domain: a matrix, and which items of ``ratings`` its columns are."""
 
     ratings: Ratings
-    matrix: CSR
+    matrix: RatingMatrix
     items: IntArray
 
     def per_user(self) -> IntArray:
@@ -143,6 +143,7 @@ class _Side:
         return np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])
 
     def at_users(self, rows: IntArray) -> "_Side":
+        # Indexing copies the whole matrix, which a K-core would do once per round for nothing.
         same = np.array_equal(rows, np.arange(self.matrix.shape[0]))
         return self if same else replace(self, matrix=self.matrix[rows])
 
@@ -153,11 +154,11 @@ class _Side:
         return replace(self, matrix=self.matrix[:, keep], items=self.items[keep])
 
     def finished(self, users: Ids, filtered_by: str) -> Ratings:
-        """Ratings over ``users`` and the items that still occur."""
+        """Return ratings over ``users`` and the items that still occur."""
         left = self.keep_items(at_least=1)
         items = tuple(self.ratings.items[item] for item in left.items)
         left.matrix.sort_indices()
-        before = self.ratings.filtered_by
+        before = self.ratings.filtered_by  # filters add up, and a certificate discloses all of them
         text = filtered_by if before is None else f"{before}, then {filtered_by}"
         return replace(self.ratings, matrix=left.matrix, users=users, items=items).disclosing(text)
 
@@ -193,7 +194,7 @@ class _Both:
 
 
 def _common(source: Ratings, target: Ratings, threshold: float | None) -> _Both:
-    """Both domains over the users they share, in the source's order, without what is rated too low."""
+    """Return both domains over the users they share, in the source's order, without what is rated too low."""
     target_row = {user: row for row, user in enumerate(target.users)}
     rows = [(at, target_row[user]) for at, user in enumerate(source.users) if user in target_row]
     if not rows:
@@ -202,6 +203,7 @@ def _common(source: Ratings, target: Ratings, threshold: float | None) -> _Both:
             f"preparing leaves nothing: no user id occurs in both domains (their first ids: {first}); "
             "are the user and item columns swapped?"
         )
+    # By position in each domain: the two list the same users at different rows.
     in_source, in_target = np.array(rows, dtype=np.int64).T
     users = tuple(source.users[row] for row in in_source)
     sides = (_at_least("source", source, threshold), _at_least("target", target, threshold))

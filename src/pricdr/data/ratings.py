@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +13,18 @@ from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import require_ids
 from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
 
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
-CSR: TypeAlias = Any  # scipy.sparse.csr_array: scipy ships no types
+RatingMatrix: TypeAlias = "sp.csr_array[np.float64, tuple[int, int]]"
+"""Users x items, of float64."""
+CSR: TypeAlias = Any
+"""A sparse matrix of numbers of any type, in the packages that compute with several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +35,7 @@ class Ratings:
     for byte. The arrays are read-only: everything that changes ratings returns new ones.
     """
 
-    matrix: CSR
+    matrix: RatingMatrix
     """float64 CSR, ``len(users)`` x ``len(items)``, sorted indices, no duplicates."""
     users: Ids
     items: Ids
@@ -51,6 +59,7 @@ class Ratings:
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.matrix.data).all():
             raise InputError("ratings must be finite numbers")
+        # Ratings are shared between objects, so nobody may change them in place.
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False
 
@@ -61,7 +70,7 @@ class Ratings:
         items: Sequence[str],
         values: Sequence[float] | npt.NDArray[Any] | None = None,
     ) -> "Ratings":
-        """Ratings from one (user, item, value) a position; the largest value of a repeated pair counts.
+        """Make ratings from three sequences of equal length; the largest value of a repeated pair counts.
 
         >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
         >>> r.users, r.items, r.matrix.toarray().tolist()
@@ -93,20 +102,86 @@ class Ratings:
         filtered_by: str | None = None,
         has_values: bool = True,
     ) -> "Ratings":
-        """Ratings from positions into ``users`` and ``items``; pairs must be distinct."""
+        """Make ratings from positions into ``users`` and ``items``; pairs must be distinct."""
         matrix = _csr(rows, columns, values, (len(users), len(items)))
         return cls(matrix, users, items, filtered_by, has_values)
 
+    @classmethod
+    def from_polars(
+        cls, frame: "pl.DataFrame", *, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> "Ratings":
+        """Return the ratings in a polars data frame, held to the same rules as a file.
+
+        Columns are found by the names that files may use, where they are not given. Ids are text or whole numbers
+        (which become their decimal text); without a rating column each row counts as 1; the largest value of a repeated
+        pair counts. A frame does not remember :attr:`filtered_by` or :attr:`threshold`: use :meth:`disclosing` where it
+        was filtered by counts.
+
+        >>> import polars
+        >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
+        >>> ratings = Ratings.from_polars(frame)
+        >>> ratings.users, ratings.items, ratings.matrix.toarray().tolist()
+        (('7',), ('x', 'y'), [[4.0, 2.5]])
+        """
+        from pricdr.data.frames import ratings_from_polars
+
+        return ratings_from_polars(frame, user, item, rating)
+
+    @classmethod
+    def from_pandas(
+        cls, frame: "pd.DataFrame", *, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> "Ratings":
+        """Return the ratings in a pandas data frame, see :meth:`from_polars`; its index is not read."""
+        from pricdr.data.frames import ratings_from_pandas
+
+        return ratings_from_pandas(frame, user, item, rating)
+
+    @classmethod
+    def from_arrow(
+        cls, table: object, *, user: str | None = None, item: str | None = None, rating: str | None = None
+    ) -> "Ratings":
+        """Return the ratings in an Arrow table, see :meth:`from_polars`.
+
+        Any object with the Arrow PyCapsule interface will do: tables of pyarrow, relations of DuckDB and others.
+        """
+        from pricdr.data.frames import ratings_from_arrow
+
+        return ratings_from_arrow(table, user, item, rating)
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return one row per rated pair: ``user``, ``item`` and, unless each only says that there is one, ``rating``.
+
+        Users and items without a rating have no row in it.
+
+        >>> Ratings.from_triples(["bob", "alice"], ["x", "y"], [1, 2]).to_polars().rows()
+        [('alice', 'y', 2.0), ('bob', 'x', 1.0)]
+        """
+        from pricdr.data.frames import ratings_to_polars
+
+        return ratings_to_polars(self)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the rows of :meth:`to_polars` as a pandas data frame; pandas must be installed."""
+        from pricdr.data.frames import ratings_to_pandas
+
+        return ratings_to_pandas(self)
+
+    def to_arrow(self) -> "pa.Table":
+        """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
+        from pricdr.data.frames import ratings_to_arrow
+
+        return ratings_to_arrow(self)
+
     def __len__(self) -> int:
-        """How many (user, item) pairs were rated."""
+        """Return how many (user, item) pairs were rated."""
         return int(self.matrix.nnz)
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
     def at_least(self, threshold: float) -> "Ratings":
-        """The pairs rated at least ``threshold``; users and items all stay, so that nothing is filtered by counts."""
+        """Keep the pairs rated at least ``threshold``; all users and items stay, so nothing is filtered by counts."""
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
         if not abs(threshold) <= LARGEST_SCALE:
@@ -114,7 +189,7 @@ class Ratings:
         return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
-        """Every entry rated at least ``threshold`` (all of them without one) as a 1; users and items all stay.
+        """Count every entry rated at least ``threshold`` (all of them without one) as a 1; all users and items stay.
 
         >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).matrix.toarray().tolist()
         [[0.0], [1.0]]
@@ -124,7 +199,7 @@ class Ratings:
         return replace(kept, matrix=matrix, has_values=False)
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
-        """The same ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
+        """Return the ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
 
         >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
         >>> r.users, r.matrix.toarray().tolist()
@@ -136,23 +211,26 @@ class Ratings:
             return self
         coo = self.matrix.tocoo()
         rows, columns = _new_positions(self.users, users)[coo.row], _new_positions(self.items, items)[coo.col]
-        keep = (rows >= 0) & (columns >= 0)
+        keep = (rows >= 0) & (columns >= 0)  # −1 marks an id that is not wanted
         matrix = _csr(rows[keep], columns[keep], coo.data[keep], (len(users), len(items)))
         return replace(self, matrix=matrix, users=users, items=items)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
-        """The stored entries where ``keep``, in the matrix's own order, is true; users and items all stay."""
+        """Keep the stored entries where ``keep``, in the matrix's own order, is true; all users and items stay."""
         coo = self.matrix.tocoo()
         return replace(self, matrix=_csr(coo.row[keep], coo.col[keep], coo.data[keep], self.matrix.shape))
 
     def rated(self) -> "Ratings":
-        """The same ratings without the users and items that have none."""
+        """Leave out the users and items that have no rating."""
         users = tuple(self.users[at] for at in np.flatnonzero(np.diff(self.matrix.indptr)))
         counts = np.bincount(self.matrix.indices, minlength=len(self.items))
         return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
 
     def fingerprint(self) -> str:
-        """SHA-256 of who rated what, to tell whether two sets of ratings are the same. Their owner's own business."""
+        """Return the SHA-256 of who rated what, to tell whether two sets of ratings are the same.
+
+        It is for their owner alone: whoever guesses the ratings can confirm the guess by it.
+        """
         digest = hashlib.sha256()
         for ids in (self.users, self.items):
             digest.update("\n".join(ids).encode() + b"\0")
@@ -161,13 +239,13 @@ class Ratings:
         return digest.hexdigest()
 
     def disclosing(self, filtered_by: str) -> "Ratings":
-        """The same ratings, marked as having gone through a filter on counts."""
+        """Return the same ratings, marked as having gone through a filter on counts."""
         return replace(self, filtered_by=filtered_by)
 
 
 def _csr(
     rows: npt.NDArray[Any], columns: npt.NDArray[Any], values: npt.NDArray[np.float64], shape: tuple[int, int]
-) -> CSR:
+) -> RatingMatrix:
     matrix = sp.coo_array((values, (rows, columns)), shape=shape).tocsr()
     matrix.sort_indices()
     if matrix.nnz != len(values):
@@ -176,7 +254,7 @@ def _csr(
 
 
 def _check_filter(text: str | None) -> None:
-    """What is said about a filter ends up in certificates, which are one printable line per sentence."""
+    """Refuse a description that does not fit into a certificate: one printable line per sentence."""
     if text is not None and not (text.isprintable() and len(text) <= LONGEST_FILTER):
         raise InputError(
             f"a filter must be described in one printable line of at most {LONGEST_FILTER} characters, "
@@ -185,7 +263,7 @@ def _check_filter(text: str | None) -> None:
 
 
 def _is_canonical(matrix: CSR) -> bool:
-    """Whether a matrix is CSR and says every (user, item) pair once; computed, not taken from a cached flag."""
+    """Return whether a matrix is CSR and holds every (user, item) pair once; scipy's cached flag is not trusted."""
     if matrix.format != "csr":
         return False
     steps = np.diff(matrix.indices.astype(np.int64))

@@ -9,7 +9,7 @@ import polars as pl
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
-from pricdr.data.reading.readers import read
+from pricdr.data.reading.readers import read_ratings
 from pricdr.data.splits import HeldOut, Split, official
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
@@ -43,7 +43,7 @@ def save_split(split: Split, folder: Path) -> None:
 
 
 def load_split(folder: Path) -> Split:
-    """The split in ``folder``; :class:`InputError` where it is none, or was changed."""
+    """Read the split in ``folder``; :class:`InputError` where it is none, or was changed."""
     with Folder.opened(folder, "a split") as opened:
         if not opened.holds("split.json"):
             raise InputError(f"{folder} is not a split: there is no split.json in it (pricdr split makes one)")
@@ -60,10 +60,11 @@ def load_split(folder: Path) -> Split:
         raise InputError(f"{folder / 'split.json'}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
-    train = read(folder / "train.parquet").ratings.select(users, items)
+    train = read_ratings(folder / "train.parquet").select(users, items)
     if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
     validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
+    # Which users are cold is not stored: an evaluated user without ratings to train on is.
     empty = np.diff(train.matrix.indptr) == 0
     cold = np.zeros(len(users), dtype=bool)
     cold[test.users] = empty[test.users]
@@ -71,7 +72,7 @@ def load_split(folder: Path) -> Split:
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
-    """A split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
+    """Read a split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
 
     Validation and test share their negatives there, as published.
     """

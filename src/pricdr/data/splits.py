@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR, IntArray, Ratings
+from pricdr.data.ratings import IntArray, RatingMatrix, Ratings
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.randomness import Simulation
 
@@ -33,11 +33,15 @@ class HeldOut:
     """``len(users)`` x 99, items the user never rated."""
 
     def __len__(self) -> int:
-        """How many users are evaluated."""
+        """Return how many users are evaluated."""
         return len(self.users)
 
+    def __repr__(self) -> str:
+        """Show sizes only: what was rated is private."""
+        return f"HeldOut({len(self)} users, {self.negatives.shape[1]} negatives each)"
+
     def only(self, keep: BoolArray | slice) -> "HeldOut":
-        """The part where ``keep`` is true, or a slice of it."""
+        """Return the part where ``keep`` is true, or a slice of it."""
         return HeldOut(self.users[keep], self.items[keep], self.negatives[keep])
 
 
@@ -60,6 +64,11 @@ class Split:
         if np.diff(self.train.matrix.indptr)[self.cold].any():
             raise InputError("a cold user has ratings to train on")
 
+    def __repr__(self) -> str:
+        """Show sizes only: what was rated is private."""
+        evaluated = f"{len(self.test)} users evaluated, {int(self.cold.sum())} of them cold"
+        return f"Split({len(self.train)} ratings to train on, {evaluated})"
+
     def strata(self) -> dict[str, BoolArray]:
         """Return which test items count for each kind of user, as masks over ``test``.
 
@@ -70,6 +79,26 @@ class Split:
         ratings = np.diff(self.train.matrix.indptr)[self.test.users]
         few = ~cold & (ratings > 0) & (ratings <= FEW)
         return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "few": few, "cold": cold}
+
+
+def split(ratings: Ratings, *, threshold: float | None = None, cold: float = 0.0, seed: int = 0) -> Split:
+    """Hold out one item of each user for testing and one for validation, as ``pricdr split`` does.
+
+    Each rated pair counts as 1, whatever its value. Users and items without any are left out, and users with fewer than
+    three are trained on but not evaluated.
+
+    Args:
+        ratings: The target's ratings.
+        threshold: Count only what is rated at least this.
+        cold: Hide the whole history of this share of the evaluated users: they are what a newcomer looks like.
+        seed: Another seed, another split.
+
+    >>> others = [f"user {n}" for n in range(300)]
+    >>> ratings = Ratings.from_triples(["alice"] * 5 + others, [f"item {n}" for n in range(305)])
+    >>> split(ratings)
+    Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
+    """
+    return leave_one_out(ratings.positives(threshold).rated(), seed=seed, cold=cold)
 
 
 def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
@@ -95,6 +124,7 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
     _require_negatives(ratings, int(counts[evaluated].max()), 2 * NEGATIVES)
     picks = simulation.generator("held-out items")
     first = picks.integers(0, counts[evaluated])
+    # Another position, uniformly among the others.
     second = (first + picks.integers(1, counts[evaluated])) % counts[evaluated]
     starts = ratings.matrix.indptr[evaluated]
     hidden = _newcomers(len(ratings.users), evaluated, cold, simulation)
@@ -115,7 +145,7 @@ def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
 def set_aside(
     ratings: Ratings, *, seed: int, cold: float = 0.0, among: BoolArray | None = None
 ) -> tuple[Ratings, HeldOut]:
-    """Something to choose by where nothing is measured: one item of every user with two ratings or more.
+    """Set aside one item of every user with two ratings or more, to choose by where nothing is measured.
 
     Returns the ratings without them, and them. With ``cold``, that fraction of the users ``among`` (of all without it)
     loses the rest of its history too.
@@ -141,7 +171,7 @@ def set_aside(
 
 
 def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
-    """A split somebody else made: the held-out pairs leave the training ratings, everything else stays as given."""
+    """Make a split of given held-out pairs: they leave the training ratings, and everything else stays."""
     held = ratings.matrix.tocoo()
     codes = held.row.astype(np.int64) * len(ratings.items) + held.col
     out = np.concatenate([part.users * len(ratings.items) + part.items for part in (validation, test)])
@@ -157,10 +187,10 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
 
 
 def _part_of(ratings: Ratings, keep: BoolArray) -> Ratings:
-    """The training part, marked: one rating more can deal the held-out items of others anew.
+    """Return the ratings to train on, marked as the part of a split.
 
-    So a release of the training part, a guide say, keeps its promise for that part as it was split, and its
-    certificate says so.
+    One rating more can deal the held-out items of others anew. So a release of the training part, a guide say, keeps
+    its promise for that part as it was split, and its certificate says so.
     """
     rule = "the training part of a split"
     before = ratings.filtered_by
@@ -168,7 +198,7 @@ def _part_of(ratings: Ratings, keep: BoolArray) -> Ratings:
 
 
 def _newcomers(users: int, candidates: IntArray, cold: float, simulation: Simulation) -> BoolArray:
-    """Who is to look like one: a fraction of the candidates."""
+    """Choose a fraction of the candidates, who are to look like newcomers."""
     hidden = np.zeros(users, dtype=bool)
     count = math.floor(cold * len(candidates) + 0.5)
     hidden[simulation.generator("cold users").permutation(candidates)[:count]] = True
@@ -183,9 +213,10 @@ def _require_negatives(ratings: Ratings, most: int, count: int) -> None:
         )
 
 
-def _draw_negatives(matrix: CSR, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
-    """So many distinct unrated items for each user, uniformly: draw, and draw again wherever that collides."""
+def _draw_negatives(matrix: RatingMatrix, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Draw ``count`` distinct unrated items for each user, uniformly; those that collide are drawn again."""
     n_items = matrix.shape[1]
+    # A pair as one sorted number, so that one search tells which drawn items were rated.
     codes = np.repeat(np.arange(matrix.shape[0], dtype=np.int64), np.diff(matrix.indptr)) * n_items + matrix.indices
     offsets = users[:, None] * n_items
     drawn = rng.integers(0, n_items, (len(users), count))
@@ -196,6 +227,7 @@ def _draw_negatives(matrix: CSR, users: IntArray, count: int, rng: np.random.Gen
         repeated = np.pad(ordered[:, 1:] == ordered[:, :-1], ((0, 0), (1, 0)))
         np.put_along_axis(again, order, repeated, axis=1)
         at = np.searchsorted(codes, drawn + offsets)
+        # The minimum: a pair after the last rated one is found past the end.
         again |= codes[np.minimum(at, len(codes) - 1)] == drawn + offsets
         if not again.any():
             return drawn

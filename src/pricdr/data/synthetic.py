@@ -122,7 +122,7 @@ class _Domain(NamedTuple):
 
 
 def _mixes(config: SyntheticConfig, rng: np.random.Generator) -> Floats:
-    """A mix of tastes for every user."""
+    """Draw a mix of tastes for every user."""
     return rng.dirichlet(np.full(config.tastes, 1 / config.focus), size=config.users)
 
 
@@ -172,7 +172,7 @@ class _Chooser:
 
 
 def _cumulative(weights: Floats) -> Floats:
-    """Cumulative shares of every row; the last is exactly 1."""
+    """Return the cumulative shares of every row; the last is exactly 1."""
     sums = np.cumsum(weights, axis=1)
     return np.asarray(sums / sums[:, -1:], dtype=np.float64)
 
@@ -182,7 +182,7 @@ def _search(table: Floats, at: Floats) -> IntArray:
 
 
 def _activity(config: SyntheticConfig, domain: _Domain, rng: np.random.Generator) -> IntArray:
-    """How many ratings every user gives, with the requested mean."""
+    """Draw how many ratings every user gives, with the requested mean."""
     shape = np.exp(config.activity_spread * rng.standard_normal(config.users))
     most, scale = domain.items // 2, domain.ratings_per_user / float(shape.mean())
     for _ in range(20):
@@ -193,7 +193,7 @@ def _activity(config: SyntheticConfig, domain: _Domain, rng: np.random.Generator
 
 
 def _distinct_pairs(chooser: _Chooser, activity: IntArray, n_items: int, rng: np.random.Generator) -> IntArray:
-    """Sorted keys ``user * n_items + item``: ``activity`` different items for every user.
+    """Draw ``activity`` different items for every user; return sorted keys ``user * n_items + item``.
 
     What was drawn before is drawn again. A user whose tastes run out of items stays a little below.
     """
@@ -216,7 +216,7 @@ def _without_repeats(ordered: IntArray) -> IntArray:
 
 
 def _ratings(tastes: Floats, rows: IntArray, item_tastes: IntArray, rng: np.random.Generator) -> Floats:
-    """Whole numbers from 1 to 5: about 4.5 on the user's first taste, about 2.5 off it."""
+    """Draw whole numbers from 1 to 5: about 4.5 on the user's first taste, about 2.5 off it."""
     match = tastes[rows, item_tastes] / tastes.max(axis=1)[rows]
     drawn = 2.5 + 2 * np.sqrt(match) + 0.8 * rng.standard_normal(len(rows))
     return np.asarray(np.clip(np.rint(drawn), 1, 5), dtype=np.float64)

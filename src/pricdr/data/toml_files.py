@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from pricdr.data.reading.contents import reading, refusal, shorten
+from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
 from pricdr.untrusted.opening import read_bounded
 
 MOST_BYTES: Final = 1 << 18
@@ -17,7 +17,7 @@ DEEPEST: Final = 8
 
 def read_toml(file: Path) -> dict[str, Any]:
     """Return the table in a TOML file; whole numbers in it fit in 64 bits, and other numbers are finite."""
-    with reading(file):
+    with explaining_os_errors(file):
         content = read_bounded(file, limit=MOST_BYTES)
     for number, line in enumerate(content.split(b"\n"), 1):
         if len(line) > LONGEST_LINE:

@@ -7,7 +7,7 @@ from typing import Final
 from pricdr.data.splits import Split
 from pricdr.demo.page import Dot, Section, dot_plot, figure_table, render_page
 from pricdr.evaluation.compare import Difference, compare, standard_error
-from pricdr.evaluation.metrics import FloatArray, Metrics
+from pricdr.evaluation.metrics import Float64Array, Metrics
 
 POPULARITY: Final = "popularity"
 ALONE: Final = "target only"
@@ -37,7 +37,7 @@ class Estimate:
     high: float
 
     @classmethod
-    def of(cls, values: FloatArray) -> "Estimate":
+    def of(cls, values: Float64Array) -> "Estimate":
         """Mean ± 1.96 standard errors."""
         mean, half = float(values.mean()), 1.96 * standard_error(values)
         return cls(mean, mean - half, mean + half)

@@ -1,4 +1,4 @@
-"""Is one model better than another, over the same users? Means, paired intervals and a paired test."""
+"""Whether one model is better than another over the same users: a paired interval and a paired test."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,11 +6,12 @@ from typing import Final
 import numpy as np
 
 from pricdr.errors import InputError
-from pricdr.evaluation.metrics import FloatArray
+from pricdr.evaluation.metrics import Float64Array
 from pricdr.randomness import Simulation
 
 _RESAMPLES: Final = 10_000
-_CELLS: Final = 1 << 22
+_CELLS: Final = 1 << 19
+"""Users x resamples that are held in memory at a time."""
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,12 @@ class Difference:
     p_value: float
 
 
-def standard_error(values: FloatArray) -> float:
-    """Standard error of a mean over users; nan for fewer than two."""
+def standard_error(values: Float64Array) -> float:
+    """Return the standard error of a mean over users; nan for fewer than two."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
-def clearly_above(own: FloatArray, other: FloatArray) -> bool:
+def clearly_above(own: Float64Array, other: Float64Array) -> bool:
     """Return whether one model beats another, user by user, by more than a standard error; no for a single user.
 
     The rule by which every method decides whether a release is worth using.
@@ -40,7 +41,7 @@ def clearly_above(own: FloatArray, other: FloatArray) -> bool:
     return bool(gain.mean() > standard_error(gain))
 
 
-def compare(left: FloatArray, right: FloatArray, *, seed: int = 0, confidence: float = 0.95) -> Difference:
+def compare(left: Float64Array, right: Float64Array, *, seed: int = 0, confidence: float = 0.95) -> Difference:
     """Compare two models user by user.
 
     The interval resamples users (percentile bootstrap); the test flips the sign of each user's difference, which is
@@ -52,15 +53,43 @@ def compare(left: FloatArray, right: FloatArray, *, seed: int = 0, confidence: f
     """
     if left.shape != right.shape or left.ndim != 1 or not len(left):
         raise InputError(f"two models can be compared over the same users only, got {len(left)} and {len(right)}")
-    difference = left - right
-    rng = Simulation(seed).generator("comparison")
-    n, block = len(difference), max(1, _CELLS // len(difference))
-    means, flipped = [], []
+    difference, simulation = left - right, Simulation(seed)
+    low, high = _interval(difference, confidence, simulation)
+    p_value = _sign_flip_p_value(difference, simulation)
+    return Difference(float(difference.mean()), low, high, p_value)
+
+
+def _interval(difference: Float64Array, confidence: float, simulation: Simulation) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the mean."""
+    from scipy.stats import bootstrap  # half a second to import, and models need nothing else of this module
+
+    if len(difference) == 1:  # scipy refuses what has only one resample
+        return float(difference[0]), float(difference[0])
+    interval = bootstrap(
+        (difference,),
+        np.mean,
+        n_resamples=_RESAMPLES,
+        batch=max(1, _CELLS // len(difference)),
+        vectorized=True,
+        confidence_level=confidence,
+        method="percentile",
+        rng=simulation.generator("bootstrap"),
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
+
+
+def _sign_flip_p_value(difference: Float64Array, simulation: Simulation) -> float:
+    """Return how often random signs give a mean at least as far from 0; the signs as they are count once more.
+
+    ``scipy.stats.permutation_test`` computes the same, but takes 46 s for 15,000 users where this takes 0.3 s.
+    """
+    n, total, rng = len(difference), difference.sum(), simulation.generator("sign flips")
+    block, width = max(1, _CELLS // n), -(-n // 8)
+    # Sums that are equal on paper differ by rounding, depending on the order of their terms.
+    least, beyond = abs(total) - 1e-12 * np.abs(difference).sum(), 0
     for start in range(0, _RESAMPLES, block):
         size = min(block, _RESAMPLES - start)
-        means.append(difference[rng.integers(0, n, (size, n))].mean(axis=1))
-        flipped.append((rng.choice([-1.0, 1.0], (size, n)) @ difference) / n)
-    tail = 100 * (1 - confidence) / 2
-    low, high = np.percentile(np.concatenate(means), [tail, 100 - tail])
-    beyond = (np.abs(np.concatenate(flipped)) >= abs(difference.mean()) - 1e-15).sum()
-    return Difference(float(difference.mean()), float(low), float(high), float((beyond + 1) / (_RESAMPLES + 1)))
+        random_bytes = np.frombuffer(rng.bytes(size * width), dtype=np.uint8).reshape(size, width)
+        kept = np.unpackbits(random_bytes, axis=1, count=n) @ difference  # those whose sign is not flipped
+        beyond += int((np.abs(2 * kept - total) >= least).sum())
+    return (beyond + 1) / (_RESAMPLES + 1)

@@ -9,17 +9,17 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR, IntArray
+from pricdr.data.ratings import IntArray, RatingMatrix
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
-from pricdr.evaluation.metrics import FloatArray, rank_of
+from pricdr.evaluation.metrics import Float64Array, rank_of
 from pricdr.progress import Progress, silent
 
 ScoreArray: TypeAlias = npt.NDArray[np.floating]
-Scorer: TypeAlias = Callable[[IntArray], ScoreArray]
+ScoreAllItems: TypeAlias = Callable[[IntArray], ScoreArray]
 """Positions of users to their scores of all items, one row each; finite."""
 
-CandidateScorer: TypeAlias = Callable[[IntArray, IntArray], ScoreArray]
+ScoreCandidates: TypeAlias = Callable[[IntArray, IntArray], ScoreArray]
 """Positions of users and a row of items for each, to the scores of those items."""
 
 _CELLS_PER_BLOCK: Final = 1 << 23
@@ -27,9 +27,9 @@ _USERS_PER_BLOCK: Final = 512
 
 
 def ranks(
-    scorer: Scorer, held_out: HeldOut, train: CSR, *, progress: Progress = silent
-) -> tuple[FloatArray, FloatArray]:
-    """(sampled, full) ranks of every held-out item, from one pass over the users.
+    scorer: ScoreAllItems, held_out: HeldOut, train: RatingMatrix, *, progress: Progress = silent
+) -> tuple[Float64Array, Float64Array]:
+    """Return the sampled and the full ranks of every held-out item, from one pass over the users.
 
     Sampled: among the stored negatives. Full: among all items the user has not rated in ``train``. Other held-out items
     are unobserved like any other: neither masked nor shown.
@@ -40,7 +40,8 @@ def ranks(
     for start in range(0, len(held_out), block):
         part = slice(start, start + block)
         users, items = held_out.users[part], held_out.items[part]
-        scores = np.asarray(scorer(users), dtype=np.float64)
+        # A copy in float64: it is written to below, and ties among float32 scores stay ties.
+        scores = np.array(scorer(users), dtype=np.float64)
         if scores.shape != (len(users), n_items) or not np.isfinite(scores).all():
             raise InputError("a model must give every user a finite score for every item")
         positive = scores[np.arange(len(users)), items]
@@ -53,13 +54,13 @@ def ranks(
     return sampled, full
 
 
-def sampled_ranks(scorer: CandidateScorer, held_out: HeldOut) -> FloatArray:
-    """Ranks of the held-out items among their stored negatives, asking for no other score."""
-    found = np.empty(len(held_out))
+def sampled_ranks(scorer: ScoreCandidates, held_out: HeldOut) -> Float64Array:
+    """Return the ranks of the held-out items among their stored negatives, asking for no other score."""
+    sampled = np.empty(len(held_out))
     for start in range(0, len(held_out), _USERS_PER_BLOCK):
         part = held_out.only(np.s_[start : start + _USERS_PER_BLOCK])
         scores = scorer(part.users, np.column_stack([part.items, part.negatives])).astype(np.float64)
         if not np.isfinite(scores).all():
             raise InputError("a model must give every user a finite score for every item")
-        found[start : start + _USERS_PER_BLOCK] = rank_of(scores[:, 0], scores[:, 1:])
-    return found
+        sampled[start : start + _USERS_PER_BLOCK] = rank_of(scores[:, 0], scores[:, 1:])
+    return sampled

@@ -13,7 +13,7 @@ from pydantic import (
     WrapValidator,
 )
 
-from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
 
 T = TypeVar("T")

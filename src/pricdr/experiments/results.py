@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 import numpy as np
 from pydantic import TypeAdapter
 
-from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json

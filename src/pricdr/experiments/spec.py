@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import Field, TypeAdapter
 
-from pricdr.data.reading.contents import shorten
+from pricdr.data.reading.text_files import shorten
 from pricdr.data.toml_files import read_toml
 from pricdr.errors import (
     InputError,
@@ -81,7 +81,7 @@ class DataSpec:
     """The authors' split, a file of the folder; otherwise leave-one-out by seed."""
     cold: Number = 0.0
     distinct: Flag = False
-    """Without source items that a target item repeats, see :meth:`DomainPair.twins`."""
+    """Without source items that a target item repeats, see :meth:`DomainPair.duplicate_items`."""
 
     def __post_init__(self) -> None:
         require_file_name(folder=self.folder, source=self.source, target=self.target)

@@ -76,7 +76,7 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
         found = prepare(source, target, threshold=spec.threshold, core=spec.core)
         pair = DomainPair(found.source.positives(), found.target.positives())
     if spec.distinct:
-        pair = pair.without_twins()
+        pair = pair.without_duplicates()
     official = None if spec.official is None else read_official(folder / spec.official, pair.target)
     return Task(pair, official, spec.cold)
 

@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from pricdr.models.factorisation.neumf import NeuMFConfig as NeuMFConfig
     from pricdr.models.fitted import Basis as Basis
     from pricdr.models.fitted import FittedModel as FittedModel
+    from pricdr.models.fitted import HistorySummary as HistorySummary
     from pricdr.models.fitted import Origin as Origin
     from pricdr.models.fitted import Recommendation as Recommendation
+    from pricdr.models.interaction import Interaction as Interaction
     from pricdr.models.linear.ease import EASE as EASE
     from pricdr.models.linear.ease import EASEConfig as EASEConfig
     from pricdr.models.linear.ease import EASERelease as EASERelease
@@ -50,13 +52,19 @@ if TYPE_CHECKING:
     from pricdr.models.pricdr.paper import PaperCDR as PaperCDR
     from pricdr.models.pricdr.paper import PaperConfig as PaperConfig
     from pricdr.models.pricdr.symmetric import SymmetricCDR as SymmetricCDR
+    from pricdr.training.checkpoints import Checkpoint as Checkpoint
+    from pricdr.training.checkpoints import CheckpointFiles as CheckpointFiles
+    from pricdr.training.checkpoints import Checkpoints as Checkpoints
+    from pricdr.training.checkpoints import State as State
     from pricdr.training.options import TrainingOptions as TrainingOptions
+    from pricdr.training.run_log import Epoch as Epoch
     from pricdr.training.run_log import RunLog as RunLog
 
 _NAMES = {
     "base": ("DataAccess", "Method", "PlaintextMethod", "ReleaseMethod", "TargetMethod"),
     "chosen": ("Chosen", "Trust"),
-    "fitted": ("Basis", "FittedModel", "Origin", "Recommendation"),
+    "fitted": ("Basis", "FittedModel", "HistorySummary", "Origin", "Recommendation"),
+    "interaction": ("Interaction",),
     "pricdr.hetero": ("HeteroCDR",),
     "pricdr.symmetric": ("SymmetricCDR",),
     "pricdr.paper": ("PaperCDR", "PaperConfig"),
@@ -77,6 +85,11 @@ _NAMES = {
 _HOME = {name: f"pricdr.models.{module}" for module, names in _NAMES.items() for name in names} | {
     "TrainingOptions": "pricdr.training.options",
     "RunLog": "pricdr.training.run_log",
+    "Epoch": "pricdr.training.run_log",
+    "Checkpoint": "pricdr.training.checkpoints",
+    "CheckpointFiles": "pricdr.training.checkpoints",
+    "Checkpoints": "pricdr.training.checkpoints",
+    "State": "pricdr.training.checkpoints",
 }
 
 __all__ = list(_HOME)

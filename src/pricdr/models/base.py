@@ -1,4 +1,4 @@
-"""What a method is: a frozen configuration that can be fitted. Three kinds, told apart by the data they may see.
+"""What a method is: a frozen configuration that can be fitted. Three kinds, by the data they may see.
 
 ``fit`` is the call to use: it refuses what must not be used, chooses by items set aside where no validation is given,
 and returns a model that records what was chosen and what it was trained on. A method implements ``_train``, which does
@@ -209,7 +209,7 @@ class PlaintextMethod(Method):
 
 @dataclass(frozen=True, kw_only=True)
 class _Plan:
-    """Whether something is to be chosen first, and by whom."""
+    """Whether something is to be chosen before everything is trained on, and by which users."""
 
     chooses: bool
     seed: int

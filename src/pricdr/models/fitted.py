@@ -128,7 +128,7 @@ class FittedModel:
             )
 
     def __repr__(self) -> str:
-        """Sizes only: who rated what is nobody's business."""
+        """Return the sizes only: a repr ends up in logs, and who rated what must not."""
         return f"FittedModel({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
@@ -217,7 +217,7 @@ class FittedModel:
                 scores[_row(self.seen, at)] = -np.inf
             if elsewhere is not None:
                 scores[_row(elsewhere.matrix, row_elsewhere[user])] = -np.inf
-            # by score, ties by position: the same list every time
+            # By score, ties by position: the same list every time.
             best = np.lexsort((np.arange(len(scores)), -scores))[:k]
             recommendations += [
                 Recommendation(user, self.items[item], float(scores[item]), rank, basis)

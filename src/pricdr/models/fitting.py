@@ -152,7 +152,7 @@ def arrays_identity(*arrays: npt.NDArray[Any]) -> str:
 
 
 def _identity(validation: HeldOut | None) -> str:
-    """Validation picks the epoch, so another one makes another training."""
+    """Return what tells one validation from another: it picks the epoch, so another one makes another training."""
     if validation is None:
         return "none"
     return arrays_identity(validation.users, validation.items, validation.negatives)

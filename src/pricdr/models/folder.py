@@ -272,7 +272,7 @@ def _chosen(record: _ChosenRecord) -> Chosen:
 
 
 def _pack(name: str, vectors: Vectors) -> Arrays:
-    """Dense vectors as they are; sparse ones as the three arrays of a CSR matrix and its width."""
+    """Return dense vectors as they are; sparse ones as the three arrays of a CSR matrix and its width."""
     if not isinstance(vectors, sp.csr_array):
         return {name: vectors}
     vectors = vectors.sorted_indices()

@@ -53,12 +53,12 @@ class Inputs:
 
     @classmethod
     def target_only(cls, target: Ratings) -> "Inputs":
-        """The target's ratings alone."""
+        """Return the target's ratings alone."""
         return cls(target.users, target.items, target.matrix, None, np.zeros(len(target.users), dtype=bool))
 
     @classmethod
     def of(cls, target: Ratings, release: ReleaseRows) -> "Inputs":
-        """The target's users first, then the release's others; post-processing a release costs no privacy.
+        """Return the target's ratings beside the release's rows: the target's users first, then the release's others.
 
         Release rows are centred, and scaled to norm 1 on average; one that is far longer than the others is shortened.
         """
@@ -72,7 +72,8 @@ class Inputs:
         newcomers = tuple(user for user in users if user not in at)
         at |= {user: len(target.users) + position for position, user in enumerate(newcomers)}
         everyone = target.users + newcomers
-        # A row for everyone, and the evidence test's; of those listed, the copies that centring and shortening make.
+        # Before anything is allocated: a row for everyone here and in the evidence test, and for those listed the
+        # copies that centring and shortening make.
         cells = (2 * len(everyone) + 5 * len(users)) * matrix.shape[1]
         require_memory(4 * cells, f"a release of {matrix.shape[1]:,} numbers a row, for {len(everyone):,} users,")
         places = np.array([at[user] for user in users])

@@ -56,11 +56,11 @@ class Interaction:
         return bound
 
     def score(self, users: IntArray) -> Float32Array:
-        """Scores of all items for users at these positions."""
+        """Return the scores of all items for users at these positions."""
         return self._network.score(self.user_parts[users])
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
-        """Scores of a few items for each user."""
+        """Return the scores of a few items for each user."""
         return self._network.score_candidates(self.user_parts[users], candidates)
 
     @cached_property

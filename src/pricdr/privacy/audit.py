@@ -7,7 +7,7 @@ the best test there is, the likelihood ratio.
 
 import math
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,10 @@ from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.steps import Declared, Settled, settle, total_mu
 from pricdr.privacy.strategies import Strategy
+from pricdr.privacy.sums import Float64Array
 from pricdr.privacy.worst_case import Shift, worst_case
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Secret
-
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 _CELLS_PER_BATCH: Final = 1 << 22
 
@@ -34,7 +33,7 @@ class Subject:
     """A mechanism under audit: its settled steps and what is claimed of them together."""
 
     strategy: Strategy
-    """With its dimension settled."""
+    """The strategy, its dimension settled."""
     declared: Declared
     settled: tuple[Settled, ...]
     delta: float
@@ -56,7 +55,7 @@ class Subject:
         items: int | None = None,
         noise_scale: float = 1.0,
     ) -> "Subject":
-        """What :func:`pricdr.publish` would run for this guarantee; a ``noise_scale`` other than 1 makes it wrong."""
+        """Return what :func:`pricdr.publish` would run; a ``noise_scale`` other than 1 makes it break its promise."""
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
         declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, items=items)
@@ -72,7 +71,7 @@ class Subject:
 
 
 def _scaled(one: Settled, factor: float, bounds: Bounds) -> Settled:
-    """The same step with noise of another size: its sums as they were, on a grid as many times coarser."""
+    """Return the same step with noise of another size: its sums as they were, on a grid as many times coarser."""
     if factor == 1.0:
         return one
     grid = one.grid
@@ -105,7 +104,7 @@ class Finding:
 def audit_likelihood_ratio(
     subject: Subject, *, draws: int = 2_000_000, confidence: float = 0.95, progress: Progress = silent
 ) -> Finding:
-    """The likelihood-ratio test on a worst-case neighbouring pair, half of the draws on either side.
+    """Run the likelihood-ratio test on a worst-case neighbouring pair, half of the draws on either side.
 
     Both error rates of the test at the midpoint are bounded from above (Clopper-Pearson, half of the allowance each).
     A Gaussian mechanism with parameter μ forces Φ⁻¹(1 − α) − Φ⁻¹(β) <= μ, so the bounds on the rates give a lower
@@ -115,11 +114,11 @@ def audit_likelihood_ratio(
     require_probability(confidence=confidence)
     half = -(-draws // 2)
     threshold = subject.claimed_mu / 2  # fixed before anything is drawn
-    pair = _Pair.of(subject)
+    pair = WorstPair.of(subject)
     false_alarms = int((pair.scores(np.zeros(half, dtype=bool), "one side", progress) > threshold).sum())
     misses = int((pair.scores(np.ones(half, dtype=bool), "other side", progress) <= threshold).sum())
     allowance = (1 - confidence) / 2
-    alpha, beta = (_largest_rate(errors, half, allowance) for errors in (false_alarms, misses))
+    alpha, beta = (largest_rate(errors, half, allowance) for errors in (false_alarms, misses))
     mu = max(0.0, -float(ndtri(alpha)) - float(ndtri(beta)))
     return Finding(subject.claimed_epsilon, epsilon_of(mu, subject.delta), confidence, 2 * half)
 
@@ -127,7 +126,7 @@ def audit_likelihood_ratio(
 def audit_one_run(
     subject: Subject, *, canaries: int = 100_000, confidence: float = 0.95, progress: Progress = silent
 ) -> Finding:
-    """Many canaries in one publication, each present by the toss of a coin; guess which were (Steinke et al. 2023).
+    """Guess which of many canaries, each present by the toss of a coin, are in one publication (Steinke et al. 2023).
 
     It assumes nothing about the mechanism, which costs: how much of the claim it can reach depends on the number of
     canaries and, through mδ, on δ. The number of guesses is fixed beforehand, as the best for the claimed μ.
@@ -135,17 +134,17 @@ def audit_one_run(
     require_count(canaries=canaries)
     require_probability(confidence=confidence)
     coins = (Secret().stream("coins").read(0, canaries) & 1).astype(bool)
-    scores = _Pair.of(subject).scores(coins, "canaries", progress) - subject.claimed_mu / 2
-    guesses = _guesses_for(subject.claimed_mu, canaries, subject.delta, confidence)
+    scores = WorstPair.of(subject).scores(coins, "canaries", progress) - subject.claimed_mu / 2
+    guesses = guesses_for(subject.claimed_mu, canaries, subject.delta, confidence)
     boldest = np.argsort(-np.abs(scores))[:guesses]
     correct = int(((scores[boldest] > 0) == coins[boldest]).sum())
-    bound = _one_run_bound(canaries, guesses, correct, subject.delta, confidence)
+    bound = one_run_bound(canaries, guesses, correct, subject.delta, confidence)
     return Finding(subject.claimed_epsilon, bound, confidence, canaries)
 
 
 @dataclass(frozen=True)
-class _Pair:
-    """Two neighbouring inputs as far apart as could be found, seen by an adversary who is shown what every step gave.
+class WorstPair:
+    """The two neighbouring inputs that are furthest apart, for an adversary who is shown what every step gave.
 
     That is more than anybody is shown (only published rows leave), and what the accounting allows for.
     """
@@ -153,8 +152,8 @@ class _Pair:
     shifts: tuple[Shift, ...]
 
     @classmethod
-    def of(cls, subject: Subject) -> "_Pair":
-        """The pair that is further apart, of a change among those who pay for one group of steps or for the other."""
+    def of(cls, subject: Subject) -> "WorstPair":
+        """Return the pair that is further apart: a change among the listed users, or among those outside the list."""
         pairs = [
             cls(
                 tuple(
@@ -175,30 +174,30 @@ class _Pair:
         """How far apart the two are, in standard deviations of the noise."""
         return math.hypot(*(shift.distance for shift in self.shifts))
 
-    def scores(self, present: npt.NDArray[np.bool_], what: str, progress: Progress) -> FloatArray:
-        """The likelihood-ratio score of one run each: standard normal without the change, shifted by μ with it."""
+    def scores(self, present: npt.NDArray[np.bool_], what: str, progress: Progress) -> Float64Array:
+        """Return a likelihood-ratio score per run: standard normal without the change, shifted by μ with it."""
         batch = max(1, _CELLS_PER_BATCH // sum(len(shift.low) for shift in self.shifts))
         scores = np.empty(len(present))
         for start in range(0, len(present), batch):
-            part = present[start : start + batch]
+            runs = present[start : start + batch]
             with Secret() as fresh:
-                found = sum(shift.scores(part, fresh, number) for number, shift in enumerate(self.shifts))
-            scores[start : start + len(part)] = found / self.distance
+                total = sum(shift.scores(runs, fresh, number) for number, shift in enumerate(self.shifts))
+            scores[start : start + len(runs)] = total / self.distance
             progress(what, min(start + batch, len(present)), len(present))
         return scores
 
 
-def _largest_rate(errors: int, trials: int, allowance: float) -> float:
-    """Clopper-Pearson: the largest error rate that still makes so few errors with probability ``allowance``.
+def largest_rate(errors: int, trials: int, allowance: float) -> float:
+    """Return the largest error rate that still makes so few errors with probability ``allowance`` (Clopper-Pearson).
 
-    >>> f"{_largest_rate(0, 100, 0.05):.4f}"
+    >>> f"{largest_rate(0, 100, 0.05):.4f}"
     '0.0295'
     """
     return 1.0 if errors >= trials else float(betaincinv(errors + 1, trials - errors, 1 - allowance))
 
 
-def _one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
-    """Probability of so many correct guesses under (ε, δ)-privacy: Steinke, Nasr and Jagielski 2023, Theorem 5.2."""
+def one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """Return the chance of so many correct guesses under (ε, δ)-privacy (Steinke et al. 2023, Theorem 5.2)."""
     chance = float(expit(epsilon))
     at_least = np.ones(correct + 1)  # P(at least v correct) for v = 0 … correct
     at_least[1:] = bdtrc(np.arange(correct), guesses, chance)
@@ -206,20 +205,20 @@ def _one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, 
     return float(min(1.0, at_least[correct] + 2 * canaries * delta * gaps.max()))
 
 
-def _one_run_bound(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
-    """The largest ε that so many correct guesses refute."""
+def one_run_bound(canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
+    """Return the largest ε that so many correct guesses refute."""
     low, high = 0.0, 64.0
-    if _one_run_p_value(canaries, guesses, correct, low, delta) > 1 - confidence:
+    if one_run_p_value(canaries, guesses, correct, low, delta) > 1 - confidence:
         return 0.0
     for _ in range(60):
         middle = (low + high) / 2
-        refuted = _one_run_p_value(canaries, guesses, correct, middle, delta) <= 1 - confidence
+        refuted = one_run_p_value(canaries, guesses, correct, middle, delta) <= 1 - confidence
         low, high = (middle, high) if refuted else (low, middle)
     return low
 
 
-def _guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> int:
-    """How many of the boldest guesses to make: what would give the best bound if μ were as claimed."""
+def guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> int:
+    """Return how many of the boldest guesses to make: what would give the best bound if μ were as claimed."""
     best = (-1.0, 1)
     for guesses in np.unique(np.geomspace(10, canaries, 25).astype(int)):
         # boldest guesses: |score − μ/2| above t, where the two-sided tail holds guesses/canaries of the mass
@@ -229,5 +228,5 @@ def _guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> i
             right, wrong = float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
             low, high = (cut, high) if (right + wrong) * canaries > guesses else (low, cut)
         correct = math.floor(guesses * right / (right + wrong)) if right + wrong > 0 else 0
-        best = max(best, (_one_run_bound(canaries, int(guesses), correct, delta, confidence), int(guesses)))
+        best = max(best, (one_run_bound(canaries, int(guesses), correct, delta, confidence), int(guesses)))
     return best[1]

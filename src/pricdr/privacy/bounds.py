@@ -59,7 +59,7 @@ class Bounds:
         return 1.0 if self.rating_bound is None else self.rating_bound
 
     def sensitivity(self, unit: Unit) -> float:
-        """How far one neighbouring change can move a row of A E: b for a rating, 2c for a user.
+        """Return how far one neighbouring change can move a row of A E: b for a rating, 2c for a user.
 
         >>> Bounds(rating_bound=5).sensitivity(Unit.RATING), Bounds(clip=3).sensitivity(Unit.USER)
         (5.0, 6.0)
@@ -76,7 +76,7 @@ class Bounds:
         return 2 * self.clip
 
     def entries(self, ratings: Ratings) -> CSR:
-        """The ratings as whole steps in [0, levels], int32 CSR."""
+        """Return the ratings as whole steps in [0, levels], int32 CSR."""
         matrix = ratings.matrix
         if self.rating_bound is None:
             steps = np.ones(len(ratings), dtype=np.int32)
@@ -96,9 +96,9 @@ class Bounds:
         return most
 
     def limited(self, entries: CSR) -> CSR:
-        """Entries in units of 1/256 rating step, each user's scaled so that they add up to at most the clip.
+        """Return the entries in units of 1/256 rating step, each user's scaled so that they add up to at most the clip.
 
-        Rounded down, in whole numbers: the sum never exceeds it. One user's ratings have no say in another's.
+        Rounded down, in whole numbers: the sum never exceeds it. How a user is scaled depends on its own ratings alone.
 
         >>> row = sp.csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
         >>> Bounds(clip=2.0).limited(row).toarray().tolist()

@@ -43,7 +43,7 @@ class Calibration(Enum):
 
 
 def delta_of(mu: float, epsilon: float) -> float:
-    """The smallest δ at which a Gaussian mechanism with this μ is (ε, δ)-private, exactly.
+    """Return the smallest δ at which a Gaussian mechanism with this μ is (ε, δ)-private, exactly.
 
     δ = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ). With a, b the two arguments, e^ε φ(b) = φ(a), so δ = φ(a) (r(−a) − r(−b))
     for the Mills ratio r, in which nothing overflows. For small μ the two ratios nearly cancel; their difference is
@@ -66,7 +66,7 @@ def delta_of(mu: float, epsilon: float) -> float:
 
 
 def epsilon_of(mu: float, delta: float) -> float:
-    """The smallest ε at which a Gaussian mechanism with this μ is (ε, δ)-private: inverse of :func:`delta_of`.
+    """Return the smallest ε at which a Gaussian mechanism with this μ is (ε, δ)-private: inverse of :func:`delta_of`.
 
     >>> f"{epsilon_of(1.0, delta_of(1.0, 3.0)):.9f}"
     '3.000000000'
@@ -78,7 +78,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """The largest μ that is (ε, δ)-private: the other inverse of :func:`delta_of`.
+    """Return the largest μ that is (ε, δ)-private: the other inverse of :func:`delta_of`.
 
     >>> f"{mu_of(4.0, 1 / 16367):.4f}"
     '1.0143'
@@ -91,9 +91,10 @@ def mu_of(epsilon: float, delta: float) -> float:
 
 
 def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> float:
-    """The noise per coordinate that buys (ε, δ) for rows of ``dim`` coordinates: inverse of :func:`epsilon_for`."""
+    """Return the σ per coordinate that buys (ε, δ) for rows of ``dim`` coordinates: inverse of :func:`epsilon_for`."""
     require_positive(sensitivity=sensitivity)
     require_count(dim=dim)
+    # The noise table is not exactly a discrete Gaussian: its error is taken out of δ before σ is computed.
     available = delta - _sampler_delta(epsilon, dim)
     if available < delta / 2:
         raise ParameterError(
@@ -104,12 +105,12 @@ def sigma_for(epsilon: float, delta: float, *, sensitivity: float, dim: int) -> 
 
 
 def epsilon_for(sigma: float, delta: float, *, sensitivity: float, dim: int) -> float:
-    """The ε that this σ really gives at ``delta``: inverse of :func:`sigma_for`."""
+    """Return the ε that this σ really gives at ``delta``: inverse of :func:`sigma_for`."""
     return composed_epsilon([(sensitivity / sigma, dim)], delta)
 
 
 def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> float:
-    """ε at ``delta`` of several releases together, each given as (μ, coordinates per user row).
+    """Return ε at ``delta`` of several releases together, each given as (μ, coordinates per user row).
 
     μ² adds exactly; the error of the noise table adds up over all coordinates. Infinite where the table's error
     alone would reach δ.
@@ -132,7 +133,7 @@ def composed_epsilon(releases: Iterable[tuple[float, int]], delta: float) -> flo
 
 
 def composed_mu(mus: Iterable[float]) -> float:
-    """μ of several Gaussian releases together, adaptive or not: squares add.
+    """Return μ of several Gaussian releases together, adaptive or not: squares add.
 
     >>> composed_mu([3.0, 4.0])
     5.0
@@ -141,7 +142,7 @@ def composed_mu(mus: Iterable[float]) -> float:
 
 
 def grid_steps(refinement: int) -> float:
-    """Grid steps in one σ: the parameter of the discrete Gaussian r·Z₁ + Z₂, or of Z₁ alone for r = 1.
+    """Return the grid steps in one σ: the parameter of the discrete Gaussian r·Z₁ + Z₂, or of Z₁ alone for r = 1.
 
     >>> grid_steps(1), round(grid_steps(4) / 1024, 3)
     (1024.0, 4.123)
@@ -150,7 +151,7 @@ def grid_steps(refinement: int) -> float:
 
 
 def paper_sigma(epsilon: float, delta: float, *, dim: int) -> float:
-    """σ = w/√k with the w of the paper's Algorithm 1, w = √(32 k ln(2/δ))/ε · ln(4k/δ).
+    """Return σ = w/√k with the w of the paper's Algorithm 1, w = √(32 k ln(2/δ))/ε · ln(4k/δ).
 
     >>> round(paper_sigma(4, 1 / 16367, dim=400) * 400**0.5)
     1558
@@ -162,19 +163,19 @@ def paper_sigma(epsilon: float, delta: float, *, dim: int) -> float:
 
 
 def _sampler_delta(epsilon: float, dim: int) -> float:
-    """What the table's distance from the exact law adds to δ: once on each side, over one user's coordinates."""
+    """Return what the table's distance from the exact law adds to δ: once on each side, over one user's coordinates."""
     if epsilon > 700:  # e^ε would overflow, and is far beyond what the table can certify
         return math.inf
     return (1 + math.exp(epsilon)) * dim * SAMPLER_DISTANCE
 
 
 def _mills(x: float) -> float:
-    """Φ(−x)/φ(x)."""
+    """Return Φ(−x)/φ(x), the Mills ratio."""
     return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
 
 
 def _first_above(holds: Callable[[float], bool], *, start: float) -> float:
-    """A number at which the monotone condition holds."""
+    """Return a number at which the monotone condition holds."""
     while not holds(start):
         start *= 2
         if start > 1e300:
@@ -183,7 +184,7 @@ def _first_above(holds: Callable[[float], bool], *, start: float) -> float:
 
 
 def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest double at which the monotone condition holds, by bisection down to neighbouring doubles."""
+    """Return the smallest double at which the monotone condition holds, by bisection down to neighbouring doubles."""
     for _ in range(2200):  # enough to reach neighbouring doubles from any bracket
         middle = (low + high) / 2 if low > 0 else high / 2**16 if high > 1e-200 else high / 2
         if not low < middle < high:

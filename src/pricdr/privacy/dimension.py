@@ -36,7 +36,7 @@ class ChosenDim:
 def choose_dim(
     entries: CSR, *, bounds: Bounds, unit: Unit, mu: float, sigma: float, randomness: Randomness
 ) -> ChosenDim:
-    """k* for these entries, from a mean of squared norms released with ``mu``.
+    """Return k* for these entries, from a mean of squared norms released with ``mu``.
 
     A user's square counts up to a cap: one rating changes the sum by at most b² (its own square); replacing a user
     changes it by at most c², where the squares are capped.
@@ -47,13 +47,14 @@ def choose_dim(
         squares = np.minimum(squares, sensitivity)
     scale = _room(mu) / sensitivity
     drawn = int(DiscreteGaussian(randomness, "dimension", refinement=MAX_REFINEMENT).draw(0, 1)[0])
+    # Noise is added to a whole number of steps: in floating point its last bits would give the sum away.
     noisy = (math.floor(int(squares.sum()) * scale) + drawn) / scale
     mean = max(0.0, noisy * bounds.rating_step**2 / entries.shape[0])
     return ChosenDim(dim_for(mean, sigma), mu, mean)
 
 
 def mean_sensitivity(bounds: Bounds, unit: Unit) -> int:
-    """How far a neighbouring change moves the sum of squared ratings, in squared rating steps."""
+    """Return how far a neighbouring change moves the sum of squared ratings, in squared rating steps."""
     if unit is Unit.RATING:
         return bounds.levels**2
     assert bounds.clip is not None
@@ -61,7 +62,7 @@ def mean_sensitivity(bounds: Bounds, unit: Unit) -> int:
 
 
 def dim_for(mean_square: float, sigma: float) -> int:
-    """k* = mean‖a_u‖²/σ², kept within reason.
+    """Return k* = mean‖a_u‖²/σ², kept between 16 and 800.
 
     >>> dim_for(100.0, 1.0), dim_for(1.0, 9.0), dim_for(1e9, 1.0)
     (100, 16, 800)
@@ -75,7 +76,7 @@ def require_room(mu: float) -> None:
 
 
 def _room(mu: float) -> float:
-    """Grid steps the sum may move by: 2 of the μ it has pay for rounding it down to whole steps."""
+    """Return how many grid steps the sum may move by; two more are paid for rounding it down to whole steps."""
     room = grid_steps(MAX_REFINEMENT) * mu - 2
     if room <= 0:
         raise ParameterError("epsilon is too small to choose a dimension from; give --dim a number")

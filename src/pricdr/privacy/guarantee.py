@@ -1,4 +1,4 @@
-"""``Guarantee``: what is promised, to whom."""
+"""``Guarantee``: ε and δ, and whether they protect one rating or one user."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -50,19 +50,19 @@ def _unit(unit: Unit | str) -> Unit:
 
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:
-    """What to say about a δ that is too large to mean much: it is the chance of an unbounded failure.
+    """Return warnings about a δ that is too large to mean much: it is the chance of an unbounded failure.
 
     >>> delta_warnings(1e-6, 1000)
     ()
     >>> len(delta_warnings(1e-3, 1000))
     2
     """
-    found = []
+    warnings = []
     if delta >= LARGE_DELTA:
-        found.append(f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended")
+        warnings.append(f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended")
     if delta >= 1 / users:
-        found.append(
+        warnings.append(
             f"delta = {delta:g} is at least 1/{users}, one over the number of listed users: "
             "such a delta allows publishing one user's ratings outright"
         )
-    return tuple(found)
+    return tuple(warnings)

@@ -1,4 +1,4 @@
-"""From noisy rows per user to a guide: whitened, clipped, in whole steps. Post-processing of what was released already.
+"""Makes a guide of noisy rows: whitened, clipped, in whole steps. It only post-processes what was released already.
 
 The guarantee of the party that uses a guide must not depend on it. So whatever arrives here, every row that leaves has
 norm at most 1; what cannot be a guide is refused.
@@ -21,13 +21,13 @@ _LARGEST: Final = 1e100
 _FLOOR: Final = 1e-3
 """The least share of a direction's variance that is taken for signal."""
 _TINY: Final = 1e-6
-"""Of the largest variance: directions below it are not amplified further."""
+"""A share of the largest variance: directions with a smaller one are amplified no further."""
 
 
 def guide(
     rows: Float64Array, dim: int, *, sigma: float, percentile: float = 50.0, present: BoolArray | None = None
 ) -> IntegerArray:
-    """Guide rows of ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
+    """Return guide rows of ``dim`` columns from noisy rows: centred, whitened, clipped to norm 1, in whole steps.
 
     Each leading principal direction is scaled to the root of the share of its variance that is not noise. Where there
     are fewer columns than ``dim``, the rest are zeros; rows that say nothing, most of them the same, give zeros alone.
@@ -60,7 +60,7 @@ def guide(
 
 
 def _signal(values: Float64Array, sigma: float) -> Float64Array:
-    """Which share of each variance is more than noise; where none is, all count alike."""
+    """Return which share of each variance is more than noise; where none is, all count alike."""
     if not values[0] > sigma**2:
         return np.ones_like(values)
     share: Float64Array = np.maximum((values - sigma**2) / np.maximum(values, _TINY * values[0]), _FLOOR)
@@ -68,14 +68,14 @@ def _signal(values: Float64Array, sigma: float) -> Float64Array:
 
 
 def matched(rows: Float64Array, owners: Ids, users: Ids) -> tuple[Float64Array, BoolArray]:
-    """The rows of ``users``, in their order, and which of them have one; rows of other users are left out."""
+    """Return the rows of ``users``, in their order, and which of them have one; rows of other users are left out."""
     if rows.ndim != 2 or rows.shape[1] > MOST_COLUMNS:  # before anything of their size is made
         raise InputError(f"a guide has a row per user and at most {MOST_COLUMNS:,} columns, got shape {rows.shape}")
-    at = {user: position for position, user in enumerate(owners)}
-    if len(at) != len(owners) or len(owners) != len(rows):
+    position_of = {user: position for position, user in enumerate(owners)}
+    if len(position_of) != len(owners) or len(owners) != len(rows):
         raise InputError("a guide must have one row per user")
-    places = np.array([at.get(user, -1) for user in users], dtype=np.int64)
-    present = places >= 0
+    positions = np.array([position_of.get(user, -1) for user in users], dtype=np.int64)
+    present = positions >= 0
     out = np.zeros((len(users), rows.shape[1]))
-    out[present] = rows[places[present]]
+    out[present] = rows[positions[present]]
     return out, present

@@ -85,11 +85,11 @@ class Balance:
         return composed_epsilon([(self.mu_left, 1)], self.budget.delta)
 
     def until(self, number: int) -> "Balance":
-        """The balance right after the release of this number."""
+        """Return the balance right after the release of this number."""
         return Balance(self.budget, self.spends[:number], self.opening)
 
     def epsilon_with(self, *more: Spend) -> float:
-        """ε if ``more`` were released too."""
+        """Return ε if ``more`` were released too."""
         try:
             return composed_epsilon([(spend.mu, spend.dim) for spend in (*self.spends, *more)], self.budget.delta)
         except ParameterError:  # a μ so large that no finite ε covers it
@@ -104,7 +104,7 @@ class Ledger:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], budget: Guarantee) -> "Ledger":
-        """A new ledger file, readable by its owner alone; the budget can never be changed."""
+        """Create a ledger file, readable by its owner alone; the budget can never be changed."""
         ledger = cls(path)
         if budget.epsilon > LARGEST_BUDGET:
             raise ParameterError(f"a budget must be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
@@ -112,7 +112,7 @@ class Ledger:
         return ledger
 
     def read(self) -> Balance:
-        """What the file says now; :class:`LedgerError` where it is damaged or was changed."""
+        """Return what the file says now; :class:`LedgerError` where it is damaged or was changed."""
         with self._open() as descriptor:
             return _balance(parse(self._content(descriptor), self.path))
 
@@ -127,7 +127,7 @@ class Ledger:
             before = _balance(contents)
             self._require_unit(before, unit)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            total = before.epsilon_with(new)
+            total = before.epsilon_with(new)  # composed exactly: single ε would add up to more than is spent
             if total > before.budget.epsilon * (1 + _SLACK):
                 raise BudgetError(
                     f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
@@ -140,6 +140,7 @@ class Ledger:
         with self._open_to_write() as descriptor:
             contents, rest = self._cut(descriptor)
             new, line = contents.chained(lost, lost.nonce)
+            # The hash covers all lines before it, so a rebuilt line can only stand where it stood.
             if (new.number, new.hash) != (lost.number, lost.hash) or not line.startswith(rest):
                 raise LedgerError(
                     f"{self.path}: the line that was cut off is that of release {new.number}, and not of the one given"
@@ -150,13 +151,13 @@ class Ledger:
         """Charge all that was left of the budget for a last line that was cut off: it cannot have cost more."""
         with self._open_to_write() as descriptor:
             contents, _ = self._cut(descriptor)
-            left = max(_balance(contents).mu_left, _SLACK)
+            left = max(_balance(contents).mu_left, _SLACK)  # a line must cost something
             promise = "all that was left, for a line that was lost"
             new = Spend(mu=left, dim=1, strategy=FORFEIT, promise=promise, recorded=_now())
             return self._append(descriptor, contents, *contents.chained(new, _nonce()))
 
     def _cut(self, descriptor: int) -> tuple[Contents, bytes]:
-        """The file before a last line that was cut off, and what is left of that line."""
+        """Return the file before a last line that was cut off, and what is left of that line."""
         raw = self._content(descriptor)
         parts = split_cut_line(raw)
         if parts is None:
@@ -170,10 +171,10 @@ class Ledger:
         return Balance(contents.budget, (*contents.spends, new), contents.opening)
 
     def _require_unit(self, balance: Balance, unit: Unit) -> None:
-        found = balance.budget.unit
-        if found is not unit:
+        counted = balance.budget.unit
+        if counted is not unit:
             raise ParameterError(
-                f"{self.path} counts in unit {found.value}, this release in unit {unit.value}: one ledger counts one "
+                f"{self.path} counts in unit {counted.value}, this release in unit {unit.value}: one ledger counts one "
                 "unit, and the same ratings pay for every release in either"
             )
 
@@ -190,7 +191,7 @@ class Ledger:
 
     @contextmanager
     def _open(self, *, lock: bool = False) -> Iterator[int]:
-        """A descriptor of the current file; with ``lock``, nobody else spends until the block ends."""
+        """Yield a descriptor of the current file; with ``lock``, nobody else spends until the block ends."""
         while True:
             try:
                 descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hang us

@@ -18,7 +18,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 LARGEST_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
 VERSION: Final = 2
-"""Of new files. Version 1 had no hashes."""
+"""The version of new files. Version 1 had no hashes."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -26,7 +26,9 @@ class _Line(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class _Budget(_Line):
+class BudgetLine(_Line):
+    """The first line: what all releases together may cost."""
+
     pricdr_ledger: Literal[1, 2]
     epsilon: float = Field(gt=0, le=LARGEST_BUDGET)
     delta: float = Field(gt=0, lt=1)
@@ -54,7 +56,7 @@ class Spend(_Line):
     hash: str | None = None
 
 
-_LineT = TypeVar("_LineT", _Budget, Spend)
+_LineT = TypeVar("_LineT", BudgetLine, Spend)
 
 
 @dataclass(frozen=True)
@@ -69,16 +71,16 @@ class Contents:
     """The file, with the line break at its end."""
 
     def chained(self, spend: Spend, nonce: str | None) -> tuple[Spend, bytes]:
-        """One more release as the next line of the file, and the line's bytes."""
+        """Return one more release as the next line of the file, and the line's bytes."""
         before = hashlib.sha256(self.raw).hexdigest()
         placed = spend.model_copy(update={"nonce": nonce, "number": len(self.spends) + 1, "before": before})
-        sealed = placed.model_copy(update={"hash": _hash(placed)})
+        sealed = placed.model_copy(update={"hash": line_hash(placed)})
         return sealed, _encode(sealed)
 
 
 def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
-    """The line that begins a ledger with this budget."""
-    line = _Budget(
+    """Return the line that begins a ledger with this budget."""
+    line = BudgetLine(
         pricdr_ledger=VERSION,
         epsilon=budget.epsilon,
         delta=budget.delta,
@@ -86,11 +88,11 @@ def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
         created=created,
         nonce=nonce,
     )
-    return _encode(line.model_copy(update={"hash": _hash(line)}))
+    return _encode(line.model_copy(update={"hash": line_hash(line)}))
 
 
 def parse(raw: bytes, name: object) -> Contents:
-    """The ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed."""
+    """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed."""
     if not raw:
         raise LedgerError(f"{name} is not a ledger: it is empty")
     lines = raw.removesuffix(b"\n").split(b"\n")  # an editor may have taken the last line break away
@@ -118,7 +120,7 @@ def parse(raw: bytes, name: object) -> Contents:
 
 
 def split_cut_line(raw: bytes) -> tuple[bytes, bytes] | None:
-    """The file before its last line, and what is left of that line, where it was cut off; None where it is whole."""
+    """Return the file before a last line that was cut off, and what is left of that line; None if it is whole."""
     *before, last = raw.removesuffix(b"\n").split(b"\n")
     if not before or not last or _is_json(last):
         return None
@@ -142,8 +144,8 @@ def _damaged(name: object, number: int, flaw: _FlawError, *, cut: bool = False) 
     )
 
 
-def _budget(raw: bytes) -> _Budget:
-    line = _read(_Budget, raw)
+def _budget(raw: bytes) -> BudgetLine:
+    line = _read(BudgetLine, raw)
     if {line.hash is None, line.nonce is None} != {line.pricdr_ledger == 1}:
         raise _FlawError(f"states version {line.pricdr_ledger} but has the fields of another version")
     _require_own_hash(line)
@@ -151,7 +153,7 @@ def _budget(raw: bytes) -> _Budget:
 
 
 def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
-    """The line as a release; ``chained``: the line before it has a hash, so this one must have one too."""
+    """Return the line as a release; ``chained``: the line before it has a hash, so this one must have one too."""
     line = _read(Spend, raw)
     parts = (line.nonce, line.number, line.before, line.hash)
     if set(parts) == {None} and not chained:
@@ -166,8 +168,8 @@ def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
     return line
 
 
-def _require_own_hash(line: _Budget | Spend) -> None:
-    if line.hash is not None and line.hash != _hash(line):
+def _require_own_hash(line: BudgetLine | Spend) -> None:
+    if line.hash is not None and line.hash != line_hash(line):
         raise _FlawError("was changed after it was written: its hash does not match")
 
 
@@ -199,16 +201,18 @@ def _is_json(raw: bytes) -> bool:
     return True
 
 
-def _hash(line: _Budget | Spend) -> str:
+def line_hash(line: BudgetLine | Spend) -> str:
+    """Return the hash that a line states: of everything in it but the hash itself."""
     content = line.model_dump(mode="json", exclude={"hash"}, exclude_none=True)
-    return hashlib.sha256(_compact(content)).hexdigest()
+    return hashlib.sha256(compact(content)).hexdigest()
 
 
-def _encode(line: _Budget | Spend) -> bytes:
+def _encode(line: BudgetLine | Spend) -> bytes:
     if line.hash is None:  # version 1 was written by pydantic, which spells some numbers differently
         return line.model_dump_json(exclude_none=True).encode() + b"\n"
-    return _compact(line.model_dump(mode="json", exclude_none=True)) + b"\n"
+    return compact(line.model_dump(mode="json", exclude_none=True)) + b"\n"
 
 
-def _compact(content: dict[str, Any]) -> bytes:
+def compact(content: dict[str, Any]) -> bytes:
+    """Return the one way in which a ledger writes this content, without the line break."""
     return json.dumps(content, separators=(",", ":")).encode()

@@ -20,11 +20,11 @@ from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.progress import Progress, silent
 
-FloatArray: TypeAlias = npt.NDArray[np.float32]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
 IntegerArray: TypeAlias = npt.NDArray[Any]
 
-_CELLS_PER_BLOCK: Final = 1 << 19
+CELLS_PER_BLOCK: Final = 1 << 19
 _LARGEST: Final = 1e30
 """Published numbers are float32, which reach from 1e-38 to 3e38."""
 _LARGEST_SUM: Final = 1 << 53
@@ -49,10 +49,10 @@ class Grid:
 
     @classmethod
     def for_noise(cls, sigma: float, *, bounds: Bounds, dim: int) -> "Grid":
-        """The grid of a release with noise σ per coordinate, fine enough that rounding costs the item rows under 1 %.
+        """Return the grid for noise σ per coordinate, so fine that rounding costs the item rows under 1 %.
 
         It depends on declared figures alone. Where σ is so large that even the finest grid is coarse for a rating
-        step, the finest is taken (:meth:`keeps_signal` tells).
+        step, the finest is taken; :meth:`keeps_signal` says whether that is the case.
         """
         refinement = 1
         while refinement < MAX_REFINEMENT and not cls._at(sigma, refinement)._fine_enough(bounds, dim, _ROOM):
@@ -61,7 +61,7 @@ class Grid:
 
     @classmethod
     def noiseless(cls, bounds: Bounds) -> "Grid":
-        """A fine grid for a release that is not private."""
+        """Return a fine grid for a release that is not private."""
         return cls(0.0, bounds.rating_step / _NOISELESS_STEPS)
 
     @classmethod
@@ -69,7 +69,7 @@ class Grid:
         return cls(sigma, sigma / grid_steps(refinement), refinement)
 
     def radius(self, bounds: Bounds) -> float:
-        """The longest an item row may be in grid steps, so that ``levels`` rating steps move a row by b at most."""
+        """Return how long an item row may be in grid steps: ``levels`` rating steps then move a row by b at most."""
         radius = bounds.largest / bounds.levels / self.step
         scales = [size for size in (self.sigma, bounds.largest) if size]
         if not 1 / _LARGEST < min(scales) <= max(scales) < _LARGEST:
@@ -79,20 +79,21 @@ class Grid:
         return radius
 
     def keeps_signal(self, bounds: Bounds, dim: int) -> bool:
-        """Whether rounding to the grid leaves item rows recognisable."""
+        """Return whether rounding to the grid leaves item rows recognisable."""
         return self._fine_enough(bounds, dim, 2.0)
 
     def _fine_enough(self, bounds: Bounds, dim: int, room: float) -> bool:
         return self.radius(bounds) >= room * math.sqrt(dim)
 
 
-def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
-    """Unit rows as whole numbers of norm at most ``radius``, as close to radius times the row as that allows.
+def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
+    """Return unit rows as whole numbers of norm at most ``radius``, as close to radius times the row as that allows.
 
     Rounding to the nearest integer may lengthen a row; rows are aimed one step inside the ball, and the few that
     still leave it are rounded towards zero instead, which never lengthens.
     """
     dim = rows.shape[1]
+    # Rounding dim coordinates adds 1/12 each to the squared norm on average: dim / (24 radius) to the norm itself.
     aim = max(0.0, radius - 1 - dim / (24 * radius))
     out = np.empty(rows.shape, dtype=np.int32)
 
@@ -107,7 +108,7 @@ def on_grid(rows: FloatArray, *, radius: float) -> Int32Array:
         nearest[outside] = np.trunc(exact[outside] * (radius * _SHRINK))
         out[part] = nearest
 
-    each_block(len(rows), max(1, _CELLS_PER_BLOCK // dim), quantise)
+    each_block(len(rows), max(1, CELLS_PER_BLOCK // dim), quantise)
     return out
 
 
@@ -119,8 +120,9 @@ def release_rows(
     bounds: Bounds,
     noise: DiscreteGaussian | None,
     progress: Progress = silent,
-) -> FloatArray:
-    """``grid.step`` times (entries · item_rows, clipped where declared, plus noise): one row per user.
+    cells_per_block: int = CELLS_PER_BLOCK,
+) -> Float32Array:
+    """Return ``grid.step`` times (entries · item_rows, clipped where declared, plus noise): one row per user.
 
     The noise of cell (u, j) is the draw at position u·dim + j, so the result does not depend on blocks or threads.
     """
@@ -135,14 +137,15 @@ def release_rows(
             rows = clip_rows(rows, bounds.clip / grid.step)
         if noise is not None:
             rows += noise.draw(part.start * dim, rows.size).reshape(rows.shape)
+        # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
         np.multiply(rows, grid.step, out=published[part], casting="unsafe")
 
-    each_block(n_users, max(1, _CELLS_PER_BLOCK // dim), fill, what="user rows", progress=progress)
+    each_block(n_users, max(1, cells_per_block // dim), fill, what="user rows", progress=progress)
     return published
 
 
 def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
-    """Integer rows no longer than ``radius``: long ones are scaled back and rounded towards zero.
+    """Return integer rows no longer than ``radius``: long ones are scaled back and rounded towards zero.
 
     >>> clip_rows(np.array([[30, 40], [3, 3]]), radius=5.0).tolist()
     [[2, 3], [3, 3]]
@@ -157,7 +160,7 @@ def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
 def _accumulator(
     entries: CSR, item_rows: Int32Array, bounds: Bounds, *, largest_noise: int
 ) -> type[np.int32] | type[np.int64]:
-    """The narrowest integer that holds every possible row sum plus noise without overflow."""
+    """Return the narrowest integer that holds every possible row sum plus noise without overflow."""
     largest = int(np.abs(item_rows).max(initial=0))
     limit = entries.shape[1] * bounds.levels * largest + largest_noise
     if limit < 2**31:

@@ -38,7 +38,7 @@ _GROUP: Final = 1 << 14
 
 @cache
 def probabilities() -> tuple[int, ...]:
-    """P(Z = z) for z = 0 … TAIL in multiples of 2^-768; they add up, both signs counted, to exactly 2^768.
+    """Return P(Z = z) for z = 0 … TAIL in multiples of 2^-768; they add up, both signs counted, to exactly 2^768.
 
     Weights follow the recurrence w(z+1) = w(z) q^(2z+1), q = exp(−1/2s²), in fixed point; every product rounds
     down by at most 2^-832, so after 2·TAIL of them the error stays below 2^-810 in absolute terms, far below the
@@ -70,7 +70,7 @@ class AliasTable:
 
 @cache
 def alias_table() -> AliasTable:
-    """The table of :func:`probabilities`, built in whole numbers: it represents them exactly."""
+    """Return the table of :func:`probabilities`, built in whole numbers: it represents them exactly."""
     full = 1 << _DEPTH
     mass = [0] * _COLUMNS
     for value, probability in enumerate(probabilities()):
@@ -109,7 +109,7 @@ class DiscreteGaussian:
         self._fine = _TableDraws(randomness, f"{name} refined") if refinement > 1 else None
 
     def draw(self, start: int, count: int) -> Int32Array:
-        """Draws ``start`` to ``start + count``, in grid steps."""
+        """Return the draws ``start`` to ``start + count``, in grid steps."""
         values = self._coarse.draw(start, count).astype(np.int32)
         if self._fine is not None:
             values *= self._refinement
@@ -131,7 +131,7 @@ class _TableDraws:
         self._table = alias_table()
 
     def draw(self, start: int, count: int) -> Int16Array:
-        """Draws ``start`` to ``start + count``, in grid steps."""
+        """Return the draws ``start`` to ``start + count``, in grid steps."""
         first, last = start // _GROUP, -(-(start + count) // _GROUP)
         values = np.empty((last - first, _GROUP), dtype=np.int16)
         for row, group in enumerate(range(first, last)):
@@ -147,18 +147,19 @@ class _TableDraws:
         own = (column - np.uint16(_CENTRE)).view(np.int16)
         np.copyto(out, table.alias.take(column))
         np.copyto(out, own, where=fraction < leading)
+        # One draw in 65,536 needs its other 736 bits. How many do depends on the random bits alone, not on ratings.
         for tie in np.flatnonzero(fraction == leading):
             threshold = table.thresholds[column[tie]] & ((1 << _REST) - 1)
             if self._rest(start + int(tie)) < threshold:
                 out[tie] = own[tie]
 
     def _rest(self, position: int) -> int:
-        """736 more bits for the draw at ``position``."""
+        """Return 736 more bits for the draw at ``position``."""
         return int.from_bytes(self._ties.read(position * _REST // 8, _REST // 8).tobytes(), "big")
 
 
 def _exp_minus_inverse(denominator: int) -> int:
-    """exp(−1/denominator) in fixed point, rounded down; the alternating series needs some twenty terms."""
+    """Return exp(−1/denominator) in fixed point, rounded down; the alternating series needs some twenty terms."""
     guard = 32
     total = term = 1 << (_FIXED_POINT + guard)
     divisor = 0

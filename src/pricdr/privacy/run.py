@@ -45,7 +45,7 @@ class Entries:
         universe_declared: bool = False,
         unlisted: Ratings | None = None,
     ) -> "Entries":
-        """Ratings forced into what was declared.
+        """Return the ratings as entries, forced into what was declared.
 
         ``summed``: a clip bounds the sum of a user's ratings, for strategies that learn from them.
         """
@@ -53,18 +53,18 @@ class Entries:
             listed = bounds.entries(ratings)
             return cls(listed, ratings.users, ratings.items, bounds, bounds.rating_step, bounds.levels)
         limited = bounds.clip is not None
-        parts = [None if part is None else bounds.entries(part).astype(np.int64) for part in (ratings, unlisted)]
+        groups = [None if group is None else bounds.entries(group).astype(np.int64) for group in (ratings, unlisted)]
         if limited:
-            parts = [None if part is None else bounds.limited(part) for part in parts]
+            groups = [None if group is None else bounds.limited(group) for group in groups]
         return cls(
-            parts[0],
+            groups[0],
             ratings.users,
             ratings.items,
             bounds,
             value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
             most=bounds.most_units if limited else bounds.levels,
             universe_declared=universe_declared,
-            unlisted=parts[1],
+            unlisted=groups[1],
         )
 
     def __repr__(self) -> str:
@@ -83,17 +83,18 @@ class Run:
     _used: set[str] = field(default_factory=set)
 
     def step(self, name: str) -> Step:
-        """The step of this name."""
+        """Return the step of this name."""
         return self._named(name).step
 
     def grid(self, name: str) -> Grid:
-        """The lattice of a step."""
+        """Return the lattice of a step."""
         return self._named(name).grid
 
     def noise(self, name: str) -> DiscreteGaussian | None:
-        """The noise of a step; None in a release without noise. It can be had once."""
+        """Return the noise of a step, which can be asked for once; None in a release without noise."""
         if name in self._used:
             raise RuntimeError(f"the noise of step {name!r} was drawn already: a second draw would be a second release")
+        # Marked before it is handed out, so that a failure later on cannot lead to a second draw.
         self._used.add(name)
         if not self.noisy:
             return None
@@ -112,7 +113,7 @@ class Secrets:
         self._arrays: list[npt.NDArray[Any]] = []
 
     def keep(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The same array, to be overwritten at the end."""
+        """Return the same array, to be overwritten at the end."""
         self._arrays.append(array)
         return array
 
@@ -128,7 +129,7 @@ class Secrets:
 
 @contextmanager
 def erasing() -> Iterator[Secrets]:
-    """A place for secret arrays, overwritten on the way out, whatever happens inside."""
+    """Yield a keeper of secret arrays, which are overwritten on the way out, whatever happens inside."""
     secrets = Secrets()
     try:
         yield secrets
@@ -137,6 +138,6 @@ def erasing() -> Iterator[Secrets]:
 
 
 def without_ratings(entries: Entries) -> Entries:
-    """The same users and items without a single rating: what is published of it is noise alone (a control)."""
+    """Return the same users and items without a single rating: what is published of it is noise alone (a control)."""
     unlisted = None if entries.unlisted is None else entries.unlisted * 0
     return replace(entries, listed=entries.listed * 0, unlisted=unlisted)

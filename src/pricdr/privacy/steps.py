@@ -74,7 +74,7 @@ class Step:
     sensitivity: float
     """How far a neighbouring change moves the exact result (Frobenius norm)."""
     share: float
-    """Of the payer's μ²."""
+    """The part of the payer's μ² that it is given."""
     rows: int
     numbers: int
     """Noisy numbers in a row."""
@@ -90,7 +90,7 @@ class Step:
     payer: Payer = Payer.LISTED
 
     def rounding(self, grid: Grid) -> float:
-        """Grid steps that rounding adds to the sensitivity: at most one for each number that can move.
+        """Return the grid steps that rounding adds to the sensitivity: at most one for each number that can move.
 
         Vectors are rounded down to 2^-bits grid steps, so that a sum is off by one of these for each unit of ratings;
         then it is rounded down itself. So a number's difference between two inputs grows by less
@@ -101,7 +101,7 @@ class Step:
         return math.sqrt(self.moved) * (1 + self.spread * 2.0 ** -self.fine_bits(grid)) * _SAFE
 
     def fine_bits(self, grid: Grid) -> int:
-        """Binary places of the products, as many as the largest possible sum leaves room for."""
+        """Return how many binary places the products carry: as many as the largest possible sum leaves room for."""
         reach = math.ceil(math.log2(max(2.0, self.sensitivity / grid.step)))
         bits = _LARGEST_SUM_BITS - reach - self.most.bit_length()
         if bits < 1:
@@ -131,7 +131,7 @@ class Settled:
 
 
 def settle(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[Settled, ...]:
-    """The noise of every step, so that all of them together keep ``guarantee``.
+    """Return the noise of every step, so that all of them together keep ``guarantee``.
 
     Shares of each payer must add up to 1.
     """
@@ -139,22 +139,23 @@ def settle(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple
         total = math.fsum(step.share for step in steps if step.payer is payer)
         if abs(total - 1) > 1e-12:
             raise ParameterError(f"the shares of the {payer.value} add up to {total!r}, not to 1")
+    # The noise table is off by a little in every number; the promise has to cover all numbers of all steps.
     numbers = sum(step.moved for step in steps)
     return tuple(_settled(step, guarantee, bounds, numbers) for step in steps)
 
 
 def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[Settled, ...]:
-    """The same steps without noise, on a fine grid. NOT PRIVATE."""
+    """Return the same steps without noise, on a fine grid. NOT PRIVATE."""
     return tuple(Settled(step, Grid.noiseless(bounds)) for step in steps)
 
 
 def total_mu(settled: Iterable[Settled]) -> float:
-    """μ of all steps together; the payers are different people, so the group that pays more decides."""
+    """Return μ of all steps together; the payers are different people, so the group that pays more decides."""
     return max((composed_mu(one.mu for one in group) for group in _groups(settled)), default=0.0)
 
 
 def total_numbers(settled: Iterable[Settled]) -> int:
-    """Noisy numbers that one change can move, over all steps."""
+    """Return how many noisy numbers one change can move, over all steps."""
     return sum(one.step.moved for one in settled)
 
 
@@ -165,7 +166,7 @@ def _groups(settled: Iterable[Settled]) -> list[list[Settled]]:
 
 def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> Settled:
     sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=step.sensitivity, dim=numbers)
-    sigma = sigma / step.share**0.5
+    sigma = sigma / step.share**0.5  # μ² is what adds up, so a share of μ² costs its root in σ
     if step.spread is None:
         return Settled(step, Grid.for_noise(sigma, bounds=bounds, dim=step.numbers))
     # The finest grid there is, and a little more noise to pay for rounding on it: R + rounding = μ steps in σ.

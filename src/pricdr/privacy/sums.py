@@ -34,7 +34,7 @@ _CELLS_PER_BLOCK: Final = 1 << 19
 
 
 def whole_guide(rows: Float64Array) -> IntegerArray:
-    """Rows of norm at most 1 as whole numbers of 1/2^14: longer ones are shortened, then all rounded towards zero.
+    """Return rows of norm at most 1 in whole steps of 1/2^14: longer ones are shortened, all are rounded towards zero.
 
     >>> whole_guide(np.array([[3.0, 4.0], [0.0, -0.5]])).tolist()
     [[9830, 13107], [0, -8191]]
@@ -54,7 +54,7 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
 
 
 def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets) -> Float64Array:
-    """One vector of norm below 1 per column of ``matrix``: the guide rows of its raters, added up and normalised.
+    """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
     The sums are exact whole numbers, so a direction is a function of them alone, whatever order they were added in.
 
@@ -70,10 +70,11 @@ def directions(matrix: CSR, guide: IntegerArray, *, value: float, prior: float, 
     sums = secrets.keep(matrix.T @ guide)
     # In doubles: squares of finely divided ratings could overflow whole numbers.
     squares = secrets.keep(np.asarray(matrix.astype(np.float64).power(2).sum(axis=0)))
-    found = secrets.keep(sums * (value / GUIDE_STEPS))
-    below = secrets.keep(np.einsum("ij,ij->i", found, found) + squares * value**2 + prior)
-    np.divide(found, np.sqrt(np.where(below > 0, below, 1.0))[:, None], out=found)
-    return found
+    vectors = secrets.keep(sums * (value / GUIDE_STEPS))
+    below = secrets.keep(np.einsum("ij,ij->i", vectors, vectors) + squares * value**2 + prior)
+    # An item that nobody rated has 0 under the root, where there is no prior: its vector stays 0.
+    np.divide(vectors, np.sqrt(np.where(below > 0, below, 1.0))[:, None], out=vectors)
+    return vectors
 
 
 def noisy_sums(
@@ -87,7 +88,7 @@ def noisy_sums(
     secrets: Secrets,
     progress: Progress = silent,
 ) -> Float64Array:
-    """``matrix · vectors`` on the grid plus noise, one row per row of ``matrix``.
+    """Return ``matrix · vectors`` on the grid plus noise, one row per row of ``matrix``.
 
     Products are exact whole numbers of 2^-bits grid steps; the sum is rounded down to a grid step, and
     :meth:`Step.rounding` counts what that can add to the sensitivity. The noise of cell (r, j) is the draw at position

@@ -16,15 +16,12 @@ from pricdr.privacy.mechanism import on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Declared, Kind, Settled
-from pricdr.privacy.strategies import JLT, SJLT, Features, Strategy
-from pricdr.privacy.sums import directions, noisy_sums, whole_guide
-from pricdr.progress import silent
+from pricdr.privacy.strategies import Projection, Strategy
+from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
 from pricdr.randomness import Randomness, Secret
 
-FloatArray: TypeAlias = npt.NDArray[np.float64]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
-_CATALOGUE: Final = tuple(f"item {number}" for number in range(500))
 _CROWD: Final = 100
 """Raters (or items) that share a direction: its vector is then 0.995 long, and so is nearly the whole shift."""
 _PRIOR: Final = 0.0
@@ -38,27 +35,28 @@ class Shift:
     low: IntArray
     high: IntArray
     sigma: float
-    """In grid steps."""
+    """Standard deviation of the noise, in grid steps."""
     refinement: int
 
     @property
     def distance(self) -> float:
-        """In standard deviations of the noise."""
+        """How far apart they are, in standard deviations of the noise."""
         return float(np.linalg.norm((self.high - self.low).astype(np.float64))) / self.sigma
 
-    def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> FloatArray:
-        """Log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
+    def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> Float64Array:
+        """Return log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
         noise = DiscreteGaussian(randomness, f"audit {number}", refinement=self.refinement)
         shift = self.high - self.low
         seen = noise.draw(0, len(present) * len(shift)).reshape(len(present), -1) + present[:, None] * shift
-        found: FloatArray = seen @ (shift / self.sigma**2)
-        return found
+        scores: Float64Array = seen @ (shift / self.sigma**2)
+        return scores
 
 
 def worst_case(one: Settled, strategy: Strategy, declared: Declared) -> Shift:
-    """The most that could be found for a step of this kind."""
+    """Return the largest shift that is known for a step of this kind."""
     step = one.step
     if step.kind is Kind.GIVEN and step.spread is None:
+        assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
         low, high = _projected(one, strategy, declared)
     elif step.kind is Kind.GIVEN:
         low, high = _given(one, declared)
@@ -69,18 +67,13 @@ def worst_case(one: Settled, strategy: Strategy, declared: Declared) -> Shift:
     return Shift(low.ravel()[differs], high.ravel()[differs], steps_per_sigma, one.grid.refinement)
 
 
-def _projected(one: Settled, strategy: Strategy, declared: Declared) -> tuple[IntArray, IntArray]:
-    """One rating of the item with the longest row; or two users whose profiles point in opposite directions."""
+def _projected(one: Settled, strategy: Projection, declared: Declared) -> tuple[IntArray, IntArray]:
+    """Return sums without and with a rating of the item with the longest row, or of two opposite users."""
     bounds, grid = declared.bounds, one.grid
     radius = grid.radius(bounds)
     if declared.unit is Unit.RATING:
         with Secret() as fresh:
-            if isinstance(strategy, JLT | SJLT):
-                drawn = strategy.item_rows(_CATALOGUE, fresh, silent)
-            else:
-                assert isinstance(strategy, Features), "no other strategy projects"
-                drawn = np.eye(1, one.step.numbers, dtype=np.float32)
-        rows = on_grid(drawn, radius=radius)
+            rows = on_grid(strategy.example_rows(fresh), radius=radius)
         longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
         rows, none, full = rows[longest : longest + 1], [0], [bounds.levels]
     else:
@@ -101,7 +94,7 @@ def _projected(one: Settled, strategy: Strategy, declared: Declared) -> tuple[In
 
 
 def _given(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
-    """One rating, or a whole user's, of items that point one way, or the other."""
+    """Return sums without and with a rating, or of two users whose items point opposite ways."""
     vectors = np.zeros((2, one.step.numbers))
     vectors[:, 0] = 1.0, -1.0
     if one.step.numbers > 1:  # a last column that counts, where the step has one
@@ -112,7 +105,9 @@ def _given(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
 
 
 def _learnt(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
-    """A crowd that shares one direction (and, in the user unit, one that shares the opposite): one more joins it.
+    """Return sums before and after one more joins a crowd that shares one direction.
+
+    In the user unit that one leaves a second crowd, which shares the opposite direction.
 
     With users and items exchanged it is a user who rated a crowd of items that point one way.
     """
@@ -128,33 +123,33 @@ def _learnt(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
     worlds[1][-1, 0] = change
     if declared.unit is Unit.USER:
         worlds[0][-1, 1] = change
-    found = []
+    sums = []
     for world in worlds:
         matrix = sp.csr_array(world)
         matrix.eliminate_zeros()
         vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
         if kind is Kind.COUNTED:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
-        found.append(_sums(one, matrix, vectors, value))
-    return found[0], found[1]
+        sums.append(_sums(one, matrix, vectors, value))
+    return sums[0], sums[1]
 
 
 def _units(declared: Declared) -> tuple[float, int]:
-    """What one unit of a rating counts, and how many units a change has."""
+    """Return what one unit of a rating counts, and how many units a change has."""
     bounds = declared.bounds
     if declared.unit is Unit.RATING:
         return bounds.rating_step, bounds.levels
     return bounds.rating_step / UNITS_PER_STEP, bounds.most_units
 
 
-def _sums(one: Settled, matrix: CSR, vectors: FloatArray, value: float) -> IntArray:
-    found = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
-    return _whole(found, one.grid.step)
+def _sums(one: Settled, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
+    sums = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
+    return _whole(sums, one.grid.step)
 
 
 def _matrix(rows: list[list[int]]) -> CSR:
     return sp.csr_array(np.array(rows, dtype=np.int64))
 
 
-def _whole(found: npt.NDArray[np.floating], step: float) -> IntArray:
-    return np.rint(found.astype(np.float64) / step).astype(np.int64).ravel()
+def _whole(values: npt.NDArray[np.floating], step: float) -> IntArray:
+    return np.rint(values.astype(np.float64) / step).astype(np.int64).ravel()

@@ -3,7 +3,7 @@
 Nothing in it is read off the ratings: no counts, ranges, means or hashes of the input. The JSON Schema is committed
 as ``docs/certificate.schema.json``; the meaning of a field never changes within a schema version. Every number and
 every text is bounded, so that checking a hostile certificate never computes with absurd figures. Which fields follow
-from which is the business of ``issuing``.
+from which is the business of ``issue``.
 """
 
 import hashlib
@@ -15,16 +15,17 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import LARGEST_SCALE, VerificationError
+from pricdr.privacy.registry import BY_NAME
 
 SchemaVersion: TypeAlias = Literal[1, 2, 3]
 SCHEMA_VERSION: Final[SchemaVersion] = 3
 """What is issued now. Version 1 had no steps and no guide, version 2 no hashes of the ledger; both still verify."""
 _SINCE_2: Final = ("steps", "guide", "items")
 _SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
-"""Of the ledger's statement."""
+"""Fields of the ledger's statement that version 3 brought."""
 MAX_BYTES: Final = 1 << 20
 _LARGEST: Final = 1e50
-"""Of figures that follow from what was declared: their squares are still finite."""
+"""The largest figure that may follow from what was declared: its square is still finite."""
 
 
 def _printable(text: str) -> str:
@@ -64,7 +65,7 @@ Software: TypeAlias = Annotated[
     str, Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
 ]
 UnitName: TypeAlias = Literal["rating", "user"]
-StrategyName: TypeAlias = Annotated[str, Field(pattern="^(spectral|guided|features|jlt|sjlt)$")]
+StrategyName: TypeAlias = Annotated[str, Field(pattern=f"^({'|'.join(BY_NAME)})$")]
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
 UserList: TypeAlias = Literal["declared", "read off the ratings"]
 ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]
@@ -221,7 +222,7 @@ class Certificate(_Part):
     files: dict[Name, Sha256] = Field(default_factory=dict, max_length=8, description="name to SHA-256")
 
     def to_bytes(self) -> bytes:
-        """The one byte sequence this certificate is written as, closing with a digest of everything before it."""
+        """Return the one byte sequence this certificate is written as; it ends with a digest of all before it."""
         content = self.model_dump(mode="json")
         if self.nominal_epsilon is None:
             del content["nominal_epsilon"]
@@ -231,11 +232,11 @@ class Certificate(_Part):
         if self.schema_version < 3 and self.ledger is not None:
             for name in _SINCE_3:
                 del content["ledger"][name]
-        return _canonical({**content, "digest": _digest(content)})
+        return seal(content)
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> "Certificate":
-        """The certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
+        """Return the certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
         content = _parse(raw)
         version = content.get("schema_version")
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
@@ -250,13 +251,14 @@ class Certificate(_Part):
             raise VerificationError(
                 f"certificate.json: {'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.60}"
             ) from error
-        if digest != _digest(content) or certificate.to_bytes() != raw:
+        # The bytes are compared too: a certificate has one spelling, so nothing can hide in spaces or number formats.
+        if digest != content_digest(content) or certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate
 
 
 def rounded_up(value: float, digits: int = 6) -> float:
-    """A figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
+    """Return a figure for people, rounded up to so many significant digits: it never understates (by more than 10^-9).
 
     The 10^-9 keep a computed 4.000000000001 a 4, here and on a machine whose last bits differ.
 
@@ -270,7 +272,7 @@ def rounded_up(value: float, digits: int = 6) -> float:
 
 
 def schema_text() -> str:
-    """The JSON Schema of ``certificate.json``, as committed under ``docs/``."""
+    """Return the JSON Schema of ``certificate.json``, as committed under ``docs/``."""
     schema = Certificate.model_json_schema()
     schema["title"] = f"pricdr certificate, schema versions 1 to {SCHEMA_VERSION}"
     schema["properties"]["digest"] = {
@@ -293,7 +295,13 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return content
 
 
-def _digest(content: dict[str, Any]) -> str:
+def seal(content: dict[str, Any]) -> bytes:
+    """Return the bytes of a certificate with this content: the content, closing with a digest of itself."""
+    return _canonical({**content, "digest": content_digest(content)})
+
+
+def content_digest(content: dict[str, Any]) -> str:
+    """Return the SHA-256 of a certificate's content without its digest, as hexadecimal text."""
     return hashlib.sha256(_canonical(content)).hexdigest()
 
 

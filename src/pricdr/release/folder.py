@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pricdr.release.certificate import Certificate
 
-FloatArray: TypeAlias = npt.NDArray[np.float32]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 MATRIX: Final = "release.parquet"
 CERTIFICATE: Final = "certificate.json"
@@ -39,7 +39,7 @@ _LONGEST_README: Final = 1 << 18
 class Release:
     """One noisy row per listed user, and the promise it was published under."""
 
-    matrix: FloatArray
+    matrix: Float32Array
     """users x dim, whole multiples of the certificate's grid."""
     users: Ids
     certificate: "Certificate"
@@ -60,7 +60,7 @@ class Release:
         return self.certificate.sigma
 
     def sha256(self) -> str:
-        """SHA-256 of its ``release.parquet``: of the file it was read from, or else of what would be written."""
+        """Return the SHA-256 of ``release.parquet``: of the file that was read, or else of what would be written."""
         if MATRIX in self.certificate.files:
             return self.certificate.files[MATRIX]
         buffer = io.BytesIO()
@@ -113,7 +113,7 @@ class Release:
         public_key: str | os.PathLike[str] | None = None,
         allow_unverified: bool = False,
     ) -> "Release":
-        """The release in ``folder``, after :func:`verify`; ``allow_unverified`` reads one that fails, by no key."""
+        """Return the release in ``folder``, verified; ``allow_unverified`` also reads one that fails to verify."""
         if not allow_unverified:
             return verify(folder, public_key=public_key)
         if public_key is not None:  # else a caller who pins a key would believe that it was asked for
@@ -140,6 +140,7 @@ def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str]
         check(certificate)
         _check_readme(opened, certificate)
         release = _read_matrix(opened, certificate, verified=True)
+    # Last, because it relies on a σ that has been checked.
     check_matrix(release.matrix, certificate)
     return release
 
@@ -185,6 +186,7 @@ def _check_readme(opened: Folder, certificate: "Certificate") -> None:
     content = opened.read(README, limit=_LONGEST_README)
     if hashlib.sha256(content).hexdigest() != certificate.files[README]:
         raise VerificationError(f"{README} was changed: its SHA-256 is not the one in the certificate")
+    # People read README.md, not the certificate: a matching hash alone would let it promise anything.
     if content != readme(certificate).encode():
         raise VerificationError(f"{README} does not say what the certificate says")
 
@@ -212,7 +214,7 @@ def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) 
     return Release(vectors, ids, certificate, verified=verified)
 
 
-def _write_matrix(file: IO[bytes], matrix: FloatArray, users: Ids) -> None:
+def _write_matrix(file: IO[bytes], matrix: Float32Array, users: Ids) -> None:
     import polars as pl
 
     frame = pl.DataFrame({"user": pl.Series(users, dtype=pl.String), "vector": pl.Series(matrix)})

@@ -1,8 +1,8 @@
-"""From what was declared or drawn to a complete certificate, and back: checking is issuing again and comparing.
+"""Issues certificates from what was declared or drawn, and checks them: checking is issuing again and comparing.
 
-:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest. So every figure and every
-sentence of a certificate has one source, and :func:`check` has nothing to keep in step with it. The sentences belong to
-the schema version: changing one means a new version, or older releases would no longer verify.
+:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest, the sentences with the help
+of ``wording``. So every figure and every sentence of a certificate has one source, and :func:`check` has nothing to
+keep in step with it.
 """
 
 import math
@@ -19,9 +19,9 @@ from pricdr.privacy.calibration import (
     paper_sigma,
 )
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
-from pricdr.privacy.guarantee import Unit, delta_warnings
+from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
-from pricdr.privacy.strategies import BY_NAME, Features, Guided
 from pricdr.release.certificate import (
     BoundsStatement,
     Certificate,
@@ -33,6 +33,7 @@ from pricdr.release.certificate import (
     rounded_up,
 )
 from pricdr.release.terms import Terms
+from pricdr.release.wording import neighbours, not_protected, warnings
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
@@ -44,7 +45,7 @@ _MARKUP: Final = "<[`*"
 
 
 def issue(terms: Terms) -> Certificate:
-    """The certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
+    """Return the certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
     epsilon, nominal = _epsilons(terms)
     _check_terms(terms)
     last, declared = terms.settled[-1], terms.declared
@@ -65,7 +66,7 @@ def issue(terms: Terms) -> Certificate:
         dim=terms.dim,
         steps=[] if terms.schema_version == 1 else [_step(one, terms) for one in terms.settled],
         guide=terms.guide,
-        neighbours=_neighbours(terms),
+        neighbours=neighbours(terms),
         epsilon_at_delta=_curve(terms),
         whole_user=_whole_user(terms),
         bounds=BoundsStatement(
@@ -86,8 +87,8 @@ def issue(terms: Terms) -> Certificate:
         input=terms.input,
         ledger=terms.ledger,
         dim_chosen_by=terms.chosen,
-        not_protected=_not_protected(terms),
-        warnings=_warnings(terms),
+        not_protected=not_protected(terms),
+        warnings=warnings(terms),
         software=terms.software,
     )
 
@@ -120,13 +121,13 @@ def check(certificate: Certificate) -> None:
     except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
         raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
     for name in type(certificate).model_fields:
-        if name in {"files", "signed_by"}:
+        if name in {"files", "signed_by"}:  # facts about the folder, which ``verify`` checks against it
             continue
         _agree(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
 
 
 def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
-    """(exact, nominal) ε; refuses an ε below what σ gives."""
+    """Return the exact and the nominal ε; refuse an ε below what σ gives."""
     sigmas = [one.grid.sigma for one in terms.settled]
     if not terms.noisy:
         if any(sigmas) or terms.epsilon is not None:
@@ -136,6 +137,7 @@ def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
         raise VerificationError("sigma and epsilon must be stated where there is noise")
     delivered = terms.epsilon_at(terms.delta)
     if terms.calibration is Calibration.PAPER:
+        # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
         _agree("sigma", terms.grid.sigma, paper_sigma(terms.epsilon, terms.delta, dim=terms.dim))
         if not math.isfinite(delivered):
             raise ParameterError(f"nominal epsilon {terms.epsilon:g} delivers nothing that can be certified")
@@ -148,20 +150,22 @@ def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
 
 
 def _check_terms(terms: Terms) -> None:
-    """Relations between terms that no derived field shows."""
+    """Refuse terms that contradict each other where no derived field would show it."""
     kind = BY_NAME[terms.strategy.name]
     universe = terms.input.item_universe
     if universe == "not needed" and kind.needs_catalogue:
         raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
+    # Users outside the list may have rated items that nobody declared; which ones exist must not show.
     hashes = any(one.step.payer is Payer.UNLISTED for one in terms.settled) and terms.declared.items is None
     if hashes != (universe == "hashed into buckets"):
         raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
     if terms.schema_version > 1 and (universe == "declared") != (terms.declared.items is not None):
         raise VerificationError("an item universe is declared with its size, or neither is stated")
-    if (terms.guide is not None) != (kind.name == Guided.name):
+    if (terms.guide is not None) != kind.takes_guide:
         raise VerificationError(f"strategy {kind.name} and the statement about a guide do not fit")
     if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
         raise VerificationError("the guide lacks every listed user")
+    # Without noise a release costs more than any budget: no ledger can have paid for it.
     total = total_mu(terms.settled) if terms.noisy else math.inf
     if terms.chosen is not None and terms.noisy:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
@@ -176,6 +180,7 @@ def _check_terms(terms: Terms) -> None:
 
 
 def _check_account(account: LedgerStatement, mu: float) -> None:
+    # At least what one release of that μ would cost; the true total counts more noisy numbers.
     least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
     if account.mu_total < mu * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
         raise VerificationError("the ledger's totals are less than its releases cost")
@@ -190,17 +195,6 @@ def _check_line(account: LedgerStatement, numbers: int) -> None:
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
-def _neighbours(terms: Terms) -> str:
-    unlisted = any(one.step.payer is Payer.UNLISTED for one in terms.settled)
-    everybody = " (listed or not)" if unlisted else ""
-    if terms.unit is Unit.RATING:
-        return (
-            f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
-            f"each value within [0, {terms.bounds.largest:g}], not rated being 0"
-        )
-    return f"two inputs over the same listed users that differ in all ratings of one user{everybody}, however many"
-
-
 def _curve(terms: Terms) -> list[EpsilonAtDelta]:
     if not terms.noisy:
         return []
@@ -208,7 +202,7 @@ def _curve(terms: Terms) -> list[EpsilonAtDelta]:
 
 
 def _whole_user(terms: Terms) -> list[GroupFigure]:
-    """The cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
+    """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case. The mean behind an
     automatic dimension always moves by t.
@@ -235,54 +229,6 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
     ]
 
 
-def _not_protected(terms: Terms) -> list[str]:
-    found = [
-        "The user list itself: its ids, their number and their order are in the release."
-        if terms.input.user_list == "declared"
-        else "Who has ratings at all: without a declared user list the users were read off the ratings."
-    ]
-    if terms.input.item_universe == "read off the ratings":
-        found.append(
-            "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
-            "it; the guarantee holds for ratings of items that somebody else rated too."
-        )
-    if terms.input.filtered_by is not None:
-        found.append(
-            "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
-            "and item sets fixed; which users and items survived the filter is not covered."
-        )
-    if BY_NAME[terms.strategy.name].learns:
-        found.append(
-            "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
-            "not take that user's ratings out of the other rows."
-        )
-    if terms.strategy.name == Features.name:
-        found.append(
-            "The item features: they were declared public, and the promise rests on their not being made from these "
-            "ratings."
-        )
-    if terms.guide is not None:
-        found.append(
-            "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
-            "of the same ratings."
-        )
-    if terms.unit is Unit.RATING:
-        found.append("A user's taste as a whole: the promise is for one rating; the section on a whole user says more.")
-    found.append("What other releases of the same ratings tell, unless one ledger counts them all.")
-    found.append("What holds of the population: the release is made to tell general tastes.")
-    return found
-
-
-def _warnings(terms: Terms) -> list[str]:
-    found = list(delta_warnings(terms.delta, terms.declared.users))
-    if terms.guide is not None and not terms.guide.private:
-        found.append("the guide is NOT PRIVATE: it protects nobody on the other side")
-    exact = terms.settled[-1].step.spread is None  # learnt rows pay for their rounding instead
-    if terms.noisy and exact and not terms.grid.keeps_signal(terms.bounds, terms.dim):
-        found.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
-    return found
-
-
 def _stated(epsilon: float) -> float | None:
     return rounded_up(epsilon) if math.isfinite(epsilon) else None
 
@@ -295,14 +241,14 @@ def _agree(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401
 
 
 def _plain(value: object) -> Any:  # noqa: ANN401
-    """Models as dictionaries, for comparing and for showing."""
+    """Return models as dictionaries, for comparing and for showing."""
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def _same(left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Equality in which numbers may differ by rounding: another machine may compute the last bits otherwise."""
+    """Return whether two values are equal up to rounding: another machine may compute the last bits otherwise."""
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(_same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):

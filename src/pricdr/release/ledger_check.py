@@ -50,6 +50,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
     for folder in folders:
         release = _verified(folder)
         number = _number_of(release.certificate, balance, folder, ledger)
+        # Two different matrices for one line: the second was never paid for, however well both verify.
         other, matrix = paid.setdefault(number, (folder, release.sha256()))
         if matrix != release.sha256():
             both = f"{folder} and {other} both claim to be release {number}"
@@ -58,7 +59,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
 
 
 def _verified(folder: Path) -> Release:
-    """The release, with its folder's name in front of what is wrong with it: several are checked at a time."""
+    """Return the release; an error names its folder first, since several are checked at a time."""
     try:
         return verify(folder)
     except VerificationError as error:
@@ -66,7 +67,7 @@ def _verified(folder: Path) -> Release:
 
 
 def lost_line(certificate: Certificate) -> Spend:
-    """Rebuild a release's line from its certificate; the hash tells whether it is the line that was written."""
+    """Rebuild a release's line from its certificate; its hash shows whether it is the line that was written."""
     account = certificate.ledger
     if account is None or account.head is None or certificate.mu is None:
         raise LedgerError(

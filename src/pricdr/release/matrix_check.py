@@ -22,15 +22,15 @@ from pricdr.release.certificate import Certificate
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
-_ALPHA: Final = 1e-12
+ALPHA: Final = 1e-12
 """The probability that a single check refuses an honest release."""
-_LEVELS: Final = (0.5, 0.1, 1e-3)
+LEVELS: Final = (0.5, 0.1, 1e-3)
 """Quantiles of noise alone below which short rows or columns are counted."""
 _ROWS_AT_ONCE: Final = 1 << 14
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     """The columns of one published step."""
 
     values: Float32Array
@@ -47,11 +47,11 @@ def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
     steps = [(step.numbers, step.grid, step.sigma) for step in c.steps if step.published]
     at = 0
     for width, grid, sigma in steps or [(c.dim, c.grid, c.sigma)]:
-        block = _Block(matrix[:, at : at + width], grid, sigma, longest)
+        block = Block(matrix[:, at : at + width], grid, sigma, longest)
         _check_grid(block)
         _check_ceiling(block)
         if sigma > 0:
-            _check_floors(block)
+            check_floors(block)
         at += width
     if at != c.dim:
         raise VerificationError(f"the published steps have {at} columns, the certificate states {c.dim}")
@@ -69,7 +69,7 @@ def _stretches(values: Float32Array) -> Iterator[Float64Array]:
         yield values[start : start + _ROWS_AT_ONCE].astype(np.float64)
 
 
-def _check_grid(block: _Block) -> None:
+def _check_grid(block: Block) -> None:
     if not np.isfinite(block.values).all():  # before any conversion: a signalling nan would warn there
         raise VerificationError("the matrix holds a value that is not a finite number")
     for rows in _stretches(block.values):
@@ -79,9 +79,9 @@ def _check_grid(block: _Block) -> None:
             raise VerificationError("the matrix holds a value that is not a multiple of the grid")
 
 
-def _check_ceiling(block: _Block) -> None:
+def _check_ceiling(block: Block) -> None:
     rows, width = block.values.shape
-    noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, _ALPHA / rows)))
+    noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, ALPHA / rows)))
     most = (block.longest + noise) * (1 + 1e-6) + block.grid * width
     longest = max(float(np.einsum("ij,ij->i", part, part).max()) for part in _stretches(block.values)) ** 0.5
     if longest > most:
@@ -90,7 +90,8 @@ def _check_ceiling(block: _Block) -> None:
         )
 
 
-def _check_floors(block: _Block) -> None:
+def check_floors(block: Block) -> None:
+    """Refuse values that are smaller than noise of the stated σ alone would be, in rows, columns or differences."""
     values = block.values
     _check_floor(values, block, "some values are")
     # Disjoint pairs: their differences over √2 carry noise of the same σ, again independent.
@@ -102,7 +103,7 @@ def _check_floors(block: _Block) -> None:
     _check_repeats(block)
 
 
-def _check_floor(values: Float32Array, block: _Block, what: str) -> None:
+def _check_floor(values: Float32Array, block: Block, what: str) -> None:
     if not values.size:
         return
     of_rows, of_columns = np.zeros(len(values)), np.zeros(values.shape[1])
@@ -119,37 +120,38 @@ def _check_floor(values: Float32Array, block: _Block, what: str) -> None:
         (of_rows, values.shape[1]),
         (of_columns, len(values)),
     ):
-        if _too_short(sums, count, cell * math.sqrt(count)):
+        if too_short(sums, count, cell * math.sqrt(count)):
             raise VerificationError(f"the matrix holds less noise than sigma states: {what} too small")
 
 
-def _too_short(sums: Float64Array, count: int, slack: float) -> bool:
+def too_short(sums: Float64Array, count: int, slack: float, *, alpha: float = ALPHA) -> bool:
     """Return whether more of these sums of ``count`` squares are small than noise alone could make small."""
     lengths = np.sqrt(sums)
-    for level in (*_LEVELS, _ALPHA / len(sums)):
+    for level in (*LEVELS, alpha / len(sums)):
         floor = math.sqrt(2 * float(gammaincinv(count / 2, level))) - slack
-        if np.count_nonzero(lengths < floor) > _most_often(len(sums), level):
+        if np.count_nonzero(lengths < floor) > _most_often(len(sums), level, alpha):
             return True
     return False
 
 
-def _most_often(trials: int, chance: float) -> int:
-    """Return how many successes in so many trials are exceeded with a probability of at most 10^-12."""
+def _most_often(trials: int, chance: float, alpha: float) -> int:
+    """Return the number of successes that is exceeded with a probability of at most ``alpha``."""
     low, high = 0, trials
     while low < high:
         middle = (low + high) // 2
-        if float(betainc(middle + 1, trials - middle, chance)) <= _ALPHA:  # the probability of more than ``middle``
+        if float(betainc(middle + 1, trials - middle, chance)) <= alpha:  # the probability of more than ``middle``
             high = middle
         else:
             low = middle + 1
     return low
 
 
-def _check_repeats(block: _Block) -> None:
+def _check_repeats(block: Block) -> None:
     """Refuse a row that occurs twice, unless the grid is so coarse that it can happen by chance."""
     rows, width = block.values.shape
+    # Two rows agree by chance with at most this probability per coordinate, over all pairs of rows.
     likeliest = math.log(block.grid / block.sigma / math.sqrt(2 * math.pi))  # of any single value
-    if rows < 2 or width * likeliest + 2 * math.log(rows) > math.log(_ALPHA):
+    if rows < 2 or width * likeliest + 2 * math.log(rows) > math.log(ALPHA):
         return
     whole = np.ascontiguousarray(block.values).view(np.dtype((np.void, width * 4))).ravel()
     if len(np.unique(whole)) != rows:

@@ -42,7 +42,7 @@ def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 
 def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
-    """The private key in a PEM file."""
+    """Return the private key in a PEM file."""
     content = _read(path)
     try:
         key = load_pem_private_key(content, password=None)
@@ -54,7 +54,7 @@ def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
 
 
 def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
-    """The public key in a PEM file."""
+    """Return the public key in a PEM file."""
     content = _read(path)
     try:
         key = load_pem_public_key(content)
@@ -66,12 +66,12 @@ def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
 
 
 def public_text(key: Ed25519PublicKey) -> str:
-    """The public key as a certificate states it: base64 of its 32 bytes."""
+    """Return the public key as a certificate states it: base64 of its 32 bytes."""
     return base64.b64encode(key.public_bytes_raw()).decode()
 
 
 def public_from_text(text: str) -> Ed25519PublicKey:
-    """Inverse of :func:`public_text`."""
+    """Return the key behind its text: inverse of :func:`public_text`."""
     try:
         return Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
     except ValueError as error:
@@ -79,12 +79,12 @@ def public_from_text(text: str) -> Ed25519PublicKey:
 
 
 def sign(key: Ed25519PrivateKey, message: bytes) -> bytes:
-    """The signature file's content: base64 on one line."""
+    """Return the signature file's content: base64 on one line."""
     return base64.b64encode(key.sign(message)) + b"\n"
 
 
 def is_signed_by(key: Ed25519PublicKey, message: bytes, signature: bytes) -> bool:
-    """Whether ``signature`` (a signature file's content) is this key's, byte for byte as :func:`sign` writes it."""
+    """Return whether ``signature`` is this key's, byte for byte the file content that :func:`sign` makes."""
     try:
         raw = base64.b64decode(signature.removesuffix(b"\n"), validate=True)
         key.verify(raw, message)

@@ -1,4 +1,4 @@
-"""The certificate for people: what is promised, to whom, and at what cost. One text for ``inspect`` and README.md.
+"""The certificate in words: what is promised to users, and at what cost. One text for ``inspect`` and README.md.
 
 The words belong to the schema version, as those of the certificate do: ``verify`` compares README.md with what is
 written here. Changing a sentence takes a new version, and the older versions keep the old sentence.
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from scipy.special import ndtr, ndtri
 
+from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import Certificate, rounded_up
 
 
@@ -21,7 +23,7 @@ class Section:
 
 
 def statement(certificate: Certificate) -> list[Section]:
-    """Everything a certificate says, in an order a privacy officer can follow."""
+    """Return everything a certificate says, in an order a privacy officer can follow."""
     sections = [
         Section("What this is", _what(certificate)),
         Section("What is promised", _promise(certificate)),
@@ -35,18 +37,18 @@ def statement(certificate: Certificate) -> list[Section]:
 
 
 def readme(certificate: Certificate) -> str:
-    """The README.md of a release folder."""
-    parts = ["# A pricdr release", ""]
+    """Return the README.md of a release folder."""
+    lines = ["# A pricdr release", ""]
     for section in statement(certificate):
-        parts += [f"## {section.title}", "", *(f"- {line}" for line in section.lines), ""]
-    parts += [
+        lines += [f"## {section.title}", "", *(f"- {line}" for line in section.lines), ""]
+    lines += [
         "## Files",
         "",
         "- `release.parquet`: `user` (text) and `vector` (float32), one row per listed user",
         "- `certificate.json`: the same promises for programs; `pricdr verify` checks them",
         "",
     ]
-    return "\n".join(parts)
+    return "\n".join(lines)
 
 
 def _what(c: Certificate) -> tuple[str, ...]:
@@ -131,22 +133,22 @@ def _filter(c: Certificate) -> str:
 
 
 def _rows(c: Certificate) -> str:
-    """What a user's numbers are."""
+    """Return in one clause what a user's numbers are."""
     if any(step.rounding for step in c.steps):
         return (
             f"Each user's {c.dim:,} numbers are a sum over the items it rated, along directions of norm below 1 that "
             "the ratings themselves gave to items, inside the steps below; those directions were erased"
         )
-    if c.strategy.name == "features":
-        return (
-            f"Each user's ratings were projected to {c.dim:,} numbers by PUBLIC item features, declared as such and "
-            "scaled to norm 1"
-        )
-    return f"Each user's ratings were projected to {c.dim:,} numbers by item rows of norm at most 1"
+    return f"Each user's ratings were projected to {c.dim:,} numbers by {_strategy(c).item_rows_are}"
+
+
+def _strategy(c: Certificate) -> type[Strategy]:
+    """Return the strategy that is named; of one that nobody knows (in a folder that fails to verify), no words."""
+    return BY_NAME.get(c.strategy.name, Strategy)
 
 
 def _steps(c: Certificate) -> list[str]:
-    """One line for each step where there is more than one, or where directions were learnt."""
+    """Return one line for each step where there is more than one, or where directions were learnt."""
     if len(c.steps) < 2 and not any(step.rounding for step in c.steps):
         return []
     return [
@@ -220,10 +222,10 @@ def _odds(epsilon: float) -> str:
 
 
 def _figure(epsilon: float | None) -> str:
-    """Rounded up: a promise must not look better than it is."""
+    """Return ε as text, rounded up: a promise must not look better than it is."""
     return "without limit" if epsilon is None else f"{rounded_up(epsilon, 4):g}"
 
 
 def _power(c: Certificate) -> float:
-    """The largest detection rate at 5 % false accusations: the trade-off curve of a Gaussian mechanism."""
+    """Return the largest detection rate at 5 % false accusations: the trade-off curve of a Gaussian mechanism."""
     return float(ndtr(ndtri(0.05) + (c.mu or 0.0)))

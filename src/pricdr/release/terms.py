@@ -7,8 +7,9 @@ from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import MAX_REFINEMENT, Calibration, composed_epsilon
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import Grid
+from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Declared, Settled, Step, total_mu, total_numbers
-from pricdr.privacy.strategies import BY_NAME, Strategy
+from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
     SCHEMA_VERSION,
     Certificate,
@@ -44,7 +45,7 @@ class Terms:
 
     @classmethod
     def of(cls, certificate: Certificate) -> "Terms":
-        """The terms behind a certificate: its strategy lays out the steps again, each with the noise it states."""
+        """Return the terms behind a certificate: its strategy lays out the steps again, with the stated noise."""
         c = certificate
         declared = Declared(
             bounds=Bounds(
@@ -91,16 +92,16 @@ class Terms:
 
     @property
     def grid(self) -> Grid:
-        """Of the last step, whose rows are published."""
+        """The grid of the last step, whose rows are published."""
         return self.settled[-1].grid
 
     def epsilon_at(self, delta: float, *, mu: float | None = None) -> float:
-        """ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
+        """Return ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
         return composed_epsilon([(total_mu(self.settled) if mu is None else mu, total_numbers(self.settled))], delta)
 
 
 def described(certificate: Certificate) -> Strategy:
-    """The strategy that a certificate names, with its parameters."""
+    """Return the strategy that a certificate names, with its parameters."""
     stated = certificate.strategy
     kind = BY_NAME.get(stated.name)
     if kind is None:
@@ -109,27 +110,29 @@ def described(certificate: Certificate) -> Strategy:
         strategy = kind.described(certificate.dim, stated.parameters)
     except (TypeError, KeyError, ValueError, OverflowError) as error:
         raise VerificationError(f"strategy {kind.name} has no such parameters: {error!s:.80}") from error
+    # Defaults would fill in what a certificate leaves out: it must state every parameter, and no other.
     if strategy.parameters() != stated.parameters:
         raise VerificationError(f"strategy {kind.name} cannot have the parameters {stated.parameters!s:.80}")
     return strategy
 
 
 def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[Step, ...]:
-    """The steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
+    """Return the steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
     if not chosen:
         return strategy.steps(declared)
     assert strategy.dim is not None
     if not strategy.rows_cancel:
         raise VerificationError(f"strategy {strategy.name} does not choose its dimension by the ratings")
+    # The spend was for the widest release that could be chosen; the noise stays as it was settled then.
     mean, rows = strategy.with_dim(None).steps(declared)
     return mean, replace(rows, numbers=strategy.dim, moved=strategy.dim)
 
 
 def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
-    """How much noise each step had, as the certificate states it."""
+    """Return how much noise each step had, as the certificate states it."""
     if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
         raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
-    if c.schema_version == 1:
+    if c.schema_version == 1:  # which had no steps: their noise follows from the figures at the top
         rows = Grid(c.sigma, c.grid, c.noise.refinement)
         if c.dim_chosen_by is None:
             return [rows]

@@ -14,7 +14,7 @@ FloatArray: TypeAlias = npt.NDArray[np.float64]
 
 
 def lifted(ratings: FloatArray, w: float) -> FloatArray:
-    """R̃ with R̃ᵀR̃ = A Aᵀ + w² I, for users x items ``ratings`` (A = Rᵀ): singular values lifted to √(Σ² + w²)."""
+    """Return R̃ with R̃ᵀR̃ = A Aᵀ + w² I for ratings A, users x items: singular values lifted to √(Σ² + w²)."""
     n_users, n_items = ratings.shape
     padded = np.zeros((max(n_items, n_users), n_users))
     padded[:n_items] = ratings.T
@@ -24,14 +24,14 @@ def lifted(ratings: FloatArray, w: float) -> FloatArray:
 
 
 def svd_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
-    """Algorithm 1 with JLT: M R̃ / √dim, transposed to users x dim."""
+    """Return Algorithm 1 with JLT: M R̃ / √dim, transposed to users x dim."""
     lift = lifted(ratings, w)
     published: FloatArray = (rng.standard_normal((dim, lift.shape[0])) @ lift).T / np.sqrt(dim)
     return published
 
 
 def additive_form(ratings: FloatArray, *, w: float, dim: int, rng: np.random.Generator) -> FloatArray:
-    """The same law without a decomposition: (A Mᵀ + w N) / √dim."""
+    """Return the same law without a decomposition: (A Mᵀ + w N) / √dim."""
     n_users, n_items = ratings.shape
     signal = ratings @ rng.standard_normal((n_items, dim))
     published: FloatArray = (signal + w * rng.standard_normal((n_users, dim))) / np.sqrt(dim)

@@ -106,19 +106,19 @@ class RecommenderContract:
         seen = planted.target.matrix
         for user in planted.target.users[:10]:
             at = planted.target.users.index(user)
-            found = model.recommend([user], k=len(planted.target.items))
-            items = [planted.target.items.index(r.item) for r in found]
+            recommended = model.recommend([user], k=len(planted.target.items))
+            items = [planted.target.items.index(r.item) for r in recommended]
             assert not set(items) & set(seen.indices[seen.indptr[at] : seen.indptr[at + 1]].tolist())
             assert len(set(items)) == len(items) == len(planted.target.items) - (seen.indptr[at + 1] - seen.indptr[at])
-            assert [r.rank for r in found] == list(range(1, len(found) + 1))
-            assert all(a.score >= b.score for a, b in pairwise(found))
+            assert [r.rank for r in recommended] == list(range(1, len(recommended) + 1))
+            assert all(a.score >= b.score for a, b in pairwise(recommended))
 
     def test_unknown_users_get_what_is_popular_and_it_says_so(self, planted: Planted, model: FittedModel) -> None:
         """A user neither party knows is no reason to fail."""
-        found = model.recommend(["never heard of"], k=3)
+        recommended = model.recommend(["never heard of"], k=3)
         counts = np.bincount(planted.target.matrix.indices, minlength=len(planted.target.items))
-        assert [r.basis for r in found] == [Basis.POPULARITY] * 3
-        assert [counts[planted.target.items.index(r.item)] for r in found] == sorted(counts)[::-1][:3]
+        assert [r.basis for r in recommended] == [Basis.POPULARITY] * 3
+        assert [counts[planted.target.items.index(r.item)] for r in recommended] == sorted(counts)[::-1][:3]
 
     def test_the_planted_taste_is_found(self, planted: Planted, model: FittedModel) -> None:
         """Warm users by their history, cold users by their source row; whoever is not served so gets what is popular.
@@ -146,11 +146,11 @@ class RecommenderContract:
         users = planted.validation.users
         warm = np.diff(planted.target.matrix.indptr)[users] > 0
         held_out = planted.validation.only(warm | self.serves_cold_users)
-        found = [
+        own, popular = [
             per_user(sampled_ranks(fitted.score_candidates, held_out))["NDCG@10"].mean()
             for fitted in (model, Popularity().fit(planted.target))
         ]
-        assert found[0] > found[1] + 0.3
+        assert own > popular + 0.3
 
 
 class KilledError(Exception):
@@ -176,8 +176,8 @@ class TrainedContract(RecommenderContract):
         run = type(self).run(planted)
         run.network.eval()
         everyone, items = torch.arange(len(planted.target.users)), torch.arange(len(planted.target.items))
-        found = run.scorer()(everyone, items.tile(len(everyone), 1)).detach().numpy()
-        np.testing.assert_allclose(found, run.fitted_model().score(everyone.numpy()), atol=1e-4)
+        scores = run.scorer()(everyone, items.tile(len(everyone), 1)).detach().numpy()
+        np.testing.assert_allclose(scores, run.fitted_model().score(everyone.numpy()), atol=1e-4)
 
     def test_a_killed_run_resumes_to_the_same_model(
         self, planted: Planted, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
@@ -214,10 +214,10 @@ class PlaintextContract(TrainedContract):
 
     @classmethod
     def fit(cls, planted: Planted, log: RunLog = NO_LOG) -> FittedModel:
-        """As the others set it."""
+        """Fit the method to both domains in plaintext."""
         return cls.method.fit_plaintext(planted.target, planted.source, validation=planted.validation, log=log)
 
-    def test_of_whom_nothing_is_known_gets_the_item_bias(self, planted: Planted) -> None:
+    def test_a_user_without_any_rating_gets_the_item_bias(self, planted: Planted) -> None:
         """Neither side knows the last user."""
         counts = np.diff(planted.source.matrix.indptr)
         last = len(counts) - 1
@@ -230,5 +230,5 @@ class PlaintextContract(TrainedContract):
         """What is left is a method of the target alone."""
         empty = planted.source.only(np.zeros(len(planted.source), dtype=bool))
         model = self.method.fit_plaintext(planted.target, empty, validation=planted.validation)
-        found = model.recommend(planted.target.users[:20], k=5)
-        assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in found]) > 0.9
+        recommended = model.recommend(planted.target.users[:20], k=5)
+        assert np.mean([int(r.item[1:]) % 2 == int(r.user[1:]) % 2 for r in recommended]) > 0.9

@@ -23,7 +23,7 @@ CONSTANT_SEED: Final = 234
 
 
 def thin_lift(ratings: FloatArray, w: float) -> FloatArray:
-    """Singular values lifted to √(Σ² + w²), but only those that a thin SVD returns: min(users, items) of them."""
+    """Return singular values lifted to √(Σ² + w²), but only the min(users, items) that a thin SVD returns."""
     left, singular, right = np.linalg.svd(ratings, full_matrices=False)
     lift: FloatArray = (left * np.sqrt(singular**2 + w**2)) @ right
     return lift
@@ -64,7 +64,7 @@ def printed_sjlt_release(
 def reference_fjlt_release(
     ratings: FloatArray, *, w: float, dim: int, density: float, rng: np.random.Generator
 ) -> FloatArray:
-    """The reference code's "FJLT": a sparse projection of ±1 and 0, no Hadamard matrix, no signs, no Gaussians.
+    """Return the reference code's "FJLT": a sparse projection of ±1 and 0, no Hadamard matrix, no signs, no Gaussians.
 
     Wrong because the projection is discrete: the release lies in a finite set that the ratings determine, and
     neighbouring inputs have different ones.
@@ -75,17 +75,17 @@ def reference_fjlt_release(
 
 
 def fjlt_spacing(dim: int, density: float) -> float:
-    """The one non-zero absolute value in the reference code's sparse projection."""
+    """Return the one non-zero absolute value in the reference code's sparse projection."""
     return 1 / math.sqrt(density * dim)
 
 
 def constant_seed_projection(n_items: int, dim: int) -> FloatArray:
-    """The "random" projection of a generator seeded with a constant: everybody who reads the code has it."""
+    """Return the "random" projection of a generator seeded with a constant: everybody who reads the code has it."""
     return np.random.default_rng(CONSTANT_SEED).standard_normal((dim, n_items))
 
 
 def constant_seed_release(ratings: FloatArray, *, w: float, dim: int) -> FloatArray:
-    """The reference code's JLT: correct noise in law, drawn after seeding with a constant at import.
+    """Return the reference code's JLT: correct noise in law, drawn after seeding with a constant at import.
 
     Wrong because the projection is the only randomness there is, and it is public: with dim >= items the lifted
     ratings follow from the release, and the ratings from them.
@@ -94,28 +94,28 @@ def constant_seed_release(ratings: FloatArray, *, w: float, dim: int) -> FloatAr
 
 
 def per_column_w(epsilon: float, delta: float, *, dim: int) -> float:
-    """The reference code's w: its ε is a budget for each of the ``dim`` published columns, named as if for all."""
+    """Return the reference code's w: its ε is spent on each of the ``dim`` published columns, but named for all."""
     return 1 / (math.sqrt(epsilon / (2 * math.log(8 * dim / delta)) + 0.25) - 0.5)
 
 
 def float_noise_release(
     ratings: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
 ) -> FloatArray:
-    """A E + σN in double precision, as textbooks have it.
+    """Return A E + σN in double precision, as textbooks have it.
 
     Wrong in its lowest bits: the noise is σ times a double, not every double is, and adding the unrounded signal
     moves it off that set. The product is a sparse one because its order of additions, hence its last bit, is the
     same for everybody who repeats it.
     """
     noise = sigma * rng.standard_normal((ratings.shape[0], item_rows.shape[1]))
-    signal: FloatArray = sp.csr_array(ratings) @ item_rows
+    signal: FloatArray = np.asarray(sp.csr_array(ratings) @ item_rows)
     return signal + noise
 
 
 def reused_noise_releases(
     first: FloatArray, second: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Two releases from one seed, as a generator seeded in the configuration file gives them.
+    """Return two releases from one seed, as a generator seeded in the configuration file gives them.
 
     Wrong because their difference holds no noise at all.
     """
@@ -126,7 +126,7 @@ def reused_noise_releases(
 def unaccounted_releases(
     first: FloatArray, second: FloatArray, item_rows: FloatArray, *, sigma: float, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Two releases of nearly the same ratings, each with fresh noise and each said to cost what one costs.
+    """Return two releases of nearly the same ratings, each with fresh noise and each said to cost what one costs.
 
     Wrong because nobody adds up: together they have √2 times the μ that either states.
     """
@@ -135,7 +135,7 @@ def unaccounted_releases(
 
 
 def leaky_folder(ratings: FloatArray, *, leak: Leak) -> dict[str, bytes]:
-    """The files beside a release whose certificate describes its input, as well-meant provenance does.
+    """Return the files beside a release whose certificate describes its input, as well-meant provenance does.
 
     Wrong because they are read off the ratings without noise: a count moves with one rating, a hash with any bit.
     """
@@ -149,12 +149,12 @@ def leaky_folder(ratings: FloatArray, *, leak: Leak) -> dict[str, bytes]:
 
 
 def orthonormal_hadamard(size: int) -> FloatArray:
-    """The Walsh-Hadamard matrix with rows of norm 1; ``size`` must be a power of two."""
+    """Return the Walsh-Hadamard matrix with rows of norm 1; ``size`` must be a power of two."""
     matrix: FloatArray = hadamard(size) / math.sqrt(size)
     return matrix
 
 
 def _projected(lift: FloatArray, projection: FloatArray) -> FloatArray:
-    """The last line of Algorithm 1, transposed: lifted ratings times the projection, over √dim."""
+    """Return the last line of Algorithm 1, transposed: lifted ratings times the projection, over √dim."""
     published: FloatArray = lift @ projection.T / math.sqrt(len(projection))
     return published

@@ -24,21 +24,21 @@ Transcript: TypeAlias = dict[str, FloatArray]
 
 @contextmanager
 def laid_open(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transcript]:
-    """A transcript that fills as steps are run; they go on from what was ``seen``, where anything was."""
-    found = Transcript()
-    told = {} if seen is None else seen
+    """Yield a transcript that fills as steps are run; they go on from what was ``seen``, where anything was."""
+    transcript = Transcript()
+    shown = {} if seen is None else seen
 
     def noting(*args: Any, step: Step, **rest: Any) -> FloatArray:  # noqa: ANN401
-        found[step.name] = noisy_sums(*args, step=step, **rest)
-        return told.get(step.name, found[step.name]).copy()
+        transcript[step.name] = noisy_sums(*args, step=step, **rest)
+        return shown.get(step.name, transcript[step.name]).copy()
 
     with patch.object(rounds, "noisy_sums", noting), patch.object(item_model, "noisy_sums", noting):
-        yield found
+        yield transcript
 
 
 @contextmanager
 def starting_from(rows: FloatArray) -> Iterator[None]:
-    """Item models start from these rows instead of random ones."""
+    """Let item models start from these rows instead of random ones."""
     start: Callable[..., FloatArray] = lambda *_: rows  # noqa: E731
     with patch.object(item_model, "unit_gaussian_rows", start):
         yield

@@ -16,19 +16,19 @@ ALPHA: Final = 1e-6
 
 
 def scale_p_value(sample: Sample, scale: float) -> float:
-    """Two-sided p-value that a centred Gaussian sample has this standard deviation (chi-square, exact)."""
+    """Return the two-sided p-value that a centred Gaussian sample has this standard deviation (chi-square, exact)."""
     statistic = float(np.sum((np.asarray(sample, dtype=np.float64) / scale) ** 2))
     law = stats.chi2(np.size(sample))
     return float(min(1.0, 2 * min(law.cdf(statistic), law.sf(statistic))))
 
 
 def shape_p_value(sample: Sample, scale: float) -> float:
-    """p-value that a sample is N(0, scale²) (Kolmogorov-Smirnov)."""
+    """Return the p-value that a sample is N(0, scale²) (Kolmogorov-Smirnov)."""
     return float(stats.kstest(np.ravel(sample) / scale, "norm").pvalue)
 
 
 def scale_power(size: int, ratio: float) -> float:
-    """Probability that :func:`scale_p_value` falls below :data:`ALPHA` when the true scale is ``ratio`` times claimed.
+    """Return the chance that :func:`scale_p_value` is below :data:`ALPHA` if the true scale is ``ratio`` times claimed.
 
     >>> scale_power(100_000, 0.9) > 1 - 1e-9, scale_power(100_000, 1.1) > 1 - 1e-9
     (True, True)
@@ -41,7 +41,7 @@ def scale_power(size: int, ratio: float) -> float:
 
 
 def has_scale(sample: Sample, scale: float) -> bool:
-    """Whether the sample is consistent with this scale **and** tells it from 0.9 and 1.1 times it."""
+    """Return whether the sample is consistent with this scale **and** rules out 0.9 and 1.1 times it."""
     if min(scale_power(np.size(sample), ratio) for ratio in (0.9, 1.1)) < 1 - 1e-6:
         raise ValueError(f"a sample of {np.size(sample)} cannot tell a scale from 0.9 or 1.1 times it")
     wrong = max(scale_p_value(sample, 0.9 * scale), scale_p_value(sample, 1.1 * scale))
@@ -49,7 +49,7 @@ def has_scale(sample: Sample, scale: float) -> bool:
 
 
 def mean_p_value(sample: Sample, mean: float) -> float:
-    """Two-sided p-value that independent observations have this mean (normal approximation)."""
+    """Return the two-sided p-value that independent observations have this mean (normal approximation)."""
     values = np.asarray(sample, dtype=np.float64)
     z = (values.mean() - mean) / (values.std(ddof=1) / np.sqrt(values.size))
     return float(2 * stats.norm.sf(abs(z)))

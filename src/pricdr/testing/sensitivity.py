@@ -42,7 +42,7 @@ Formula: TypeAlias = Callable[[FloatArray, FloatArray, float], FloatArray]
 
 
 def learnt_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatArray:
-    """The theorem: directions Q/√(‖Q‖² + Σa² + prior), added up for every user.
+    """Return the sums of the theorem: directions Q/√(‖Q‖² + Σa² + prior), added up for every user.
 
     >>> learnt_sums(np.array([[1.0]]), np.array([[1.0]]), 2.0).tolist()
     [[0.5]]
@@ -51,15 +51,15 @@ def learnt_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> FloatAr
 
 
 def item_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_weight: float = 0.3) -> FloatArray:
-    """Users and items exchanged, with a last column that counts; claimed to move by √(1 + c²) times the change."""
-    found = learnt_sums(guide, ratings.T, prior)
+    """Return the sums with users and items exchanged, and a column that counts; claimed: √(1 + c²) times the change."""
+    sums = learnt_sums(guide, ratings.T, prior)
     counts = count_weight * ratings.sum(axis=0)
-    summed: FloatArray = np.column_stack([found, counts]) / np.hypot(1, count_weight)
+    summed: FloatArray = np.column_stack([sums, counts]) / np.hypot(1, count_weight)
     return summed
 
 
 def centre_sums(guide: FloatArray, ratings: FloatArray, prior: float, *, count_weight: float = 0.3) -> FloatArray:
-    """The sum of the guide over all ratings, and their number; claimed to move by √(1 + c²) times the change."""
+    """Return the sum of the guide over all ratings, and their number; claimed to move by √(1 + c²) times the change."""
     totals = ratings.sum(axis=1)
     summed: FloatArray = np.append(totals @ guide, count_weight * totals.sum()) / np.hypot(1, count_weight)
     return summed
@@ -80,13 +80,13 @@ def self_guided_sums(guide: FloatArray, ratings: FloatArray, prior: float) -> Fl
 
     One rating then turns the user's guide row, and with it the direction of every item the user rated.
     """
-    found = ratings @ guide
-    norms = np.linalg.norm(found, axis=1, keepdims=True)
-    return learnt_sums(found / np.where(norms > 0, norms, 1.0), ratings, prior)
+    own_guide = ratings @ guide
+    norms = np.linalg.norm(own_guide, axis=1, keepdims=True)
+    return learnt_sums(own_guide / np.where(norms > 0, norms, 1.0), ratings, prior)
 
 
 def distance_ratio(formula: Formula, pair: Neighbours) -> float:
-    """How far the sums moved, over how far the ratings did: at most 1 where the claim holds."""
+    """Return how far the sums moved, over how far the ratings did: at most 1 where the claim holds."""
     one, two = (formula(pair.guide, ratings, pair.prior) for ratings in (pair.before, pair.after))
     return float(np.linalg.norm(two - one)) / pair.change if pair.change else 0.0
 
@@ -101,9 +101,9 @@ def climb(
     best, at = ratio(start), start
     for stride in np.geomspace(_FIRST_STRIDE, _LAST_STRIDE, steps):
         tried = _nearby(at, float(stride), rng)
-        found = ratio(tried)
-        if found > best:
-            best, at = found, tried
+        reached = ratio(tried)
+        if reached > best:
+            best, at = reached, tried
     return best, at
 
 
@@ -121,7 +121,7 @@ def _nearby(pair: Neighbours, stride: float, rng: np.random.Generator) -> Neighb
 
 
 def _other_ratings(pair: Neighbours, stride: float, rng: np.random.Generator) -> Neighbours:
-    """One entry of the ratings that both inputs share, or one of those that differ, moved within [0, bound]."""
+    """Return one entry of the ratings that both inputs share, or one of those that differ, moved within [0, bound]."""
     row, column = (int(rng.integers(size)) for size in pair.before.shape)
     before, after = pair.before.copy(), pair.after.copy()
     whole = bool((before % 1 == 0).all() and (after % 1 == 0).all())
@@ -152,14 +152,14 @@ def _sums(guide: FloatArray, ratings: FloatArray, added: FloatArray) -> FloatArr
 
 
 def sharing(raters: int, dim: int = 2, *, bound: float = 1.0, before: float = 0.0, prior: float = 5.0) -> Neighbours:
-    """Raters who share one guide row, and one of them whose rating goes from ``before`` to ``bound``."""
+    """Return raters who share one guide row, and one of them whose rating goes from ``before`` to ``bound``."""
     guide = np.zeros((raters, dim))
     guide[:, 0] = 1.0
     return _one_item(guide, np.full(raters, bound), before, prior, bound)
 
 
 def cancelling(raters: int, dim: int = 2, *, bound: float = 1.0, before: float = 0.0, prior: float = 5.0) -> Neighbours:
-    """Raters of opposite guide rows, evenly, and one rating more: it moves the rows of all the others a little."""
+    """Return raters of opposite guide rows, and one rating more: it moves the rows of all the others a little."""
     guide = np.zeros((raters, dim))
     guide[:, 0] = np.where(np.arange(raters) % 2, 1.0, -1.0)
     guide[-1] = 0
@@ -170,7 +170,7 @@ def cancelling(raters: int, dim: int = 2, *, bound: float = 1.0, before: float =
 def random_item(
     raters: int, dim: int, rng: np.random.Generator, *, bound: float = 1.0, whole: bool = True
 ) -> Neighbours:
-    """One item, raters of random guide rows and random ratings; one rating is new."""
+    """Return one item, raters of random guide rows and random ratings; one rating is new."""
     guide = _short(rng.standard_normal((raters, dim)), 1.0)
     ratings = rng.integers(1, int(bound) + 1, raters).astype(np.float64) if whole else bound * rng.random(raters)
     ratings[-1] = bound
@@ -178,7 +178,7 @@ def random_item(
 
 
 def replaced_user(items: int, followers: int, clip: float, *, dim: int = 2) -> Neighbours:
-    """A user whose ratings sum to ``clip`` in both inputs, on items whose followers point opposite ways."""
+    """Return a user whose ratings sum to ``clip`` in both inputs, on items whose followers point opposite ways."""
     users = 2 * followers + 1
     guide, before = np.zeros((users, dim)), np.zeros((users, 2 * items))
     guide[:followers, 0], guide[followers:-1, 0] = 1.0, -1.0
@@ -189,7 +189,7 @@ def replaced_user(items: int, followers: int, clip: float, *, dim: int = 2) -> N
 
 
 def one_more_item(items: int, dim: int = 2) -> Neighbours:
-    """For sums over raters (users and items exchanged): a user of ``items`` alike, and one more of them."""
+    """Return a user of ``items`` that are all alike, and one more of them (for users and items exchanged)."""
     guide = np.zeros((items, dim))
     guide[:, 0] = 1.0
     after = np.ones((1, items))
@@ -199,7 +199,7 @@ def one_more_item(items: int, dim: int = 2) -> Neighbours:
 
 
 def own_taste(ratings: int, followers: int = 1) -> Neighbours:
-    """For guides computed inside: a user whose tastes nearly balance, and one rating that tips them.
+    """Return a user whose tastes nearly balance, and one rating that tips them (for guides computed inside).
 
     The guide has a row per item: half of the user's items point one way, half the other, and the last one tips it.
     """

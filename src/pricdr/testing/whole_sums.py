@@ -50,16 +50,16 @@ class WholeSums:
     unit: Unit = Unit.RATING
     epsilon: float = 4.0
     buckets: int | None = None
-    """Hash items into so many buckets (sums over raters only)."""
+    """How many buckets items are hashed into (sums over raters only)."""
     count_weight: float = 0.3
 
     def settled(self, pair: Neighbours) -> tuple[Settled, ...]:
-        """The steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
+        """Return the steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
         users, items = pair.before.shape
         declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=None if self.buckets else items)
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
-        found = settle(self._layout(declared, pair), guarantee, self.bounds)
-        return tuple(one for one in found if self._measured(one.step))
+        settled = settle(self._layout(declared, pair), guarantee, self.bounds)
+        return tuple(one for one in settled if self._measured(one.step))
 
     def sums(
         self,
@@ -70,19 +70,19 @@ class WholeSums:
         randomness: Randomness | None = None,
         seen: Mapping[str, FloatArray] | None = None,
     ) -> Transcript:
-        """What each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
+        """Return what each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
         run = Run(settled, randomness or Simulation(0), noisy=randomness is not None)
-        with laid_open(seen) as found, erasing() as secrets:
+        with laid_open(seen) as transcript, erasing() as secrets:
             if self.form is Form.ITEMS:
                 with starting_from(pair.guide):
                     self._model(pair).learn(self._hashed(entries, run), entries.value, 1.0, run, secrets)
             else:
                 self._rounds(pair).publish(entries, whole_guide(pair.guide), run, secrets)
-        return {one.step.name: np.rint(found[one.step.name] / one.grid.step) for one in settled}
+        return {one.step.name: np.rint(transcript[one.step.name] / one.grid.step) for one in settled}
 
     def ratio(self, pair: Neighbours) -> float:
-        """How far neighbours are in standard deviations, over the μ that is claimed: at most 1 where the claim holds.
+        """Return how far apart neighbours are in standard deviations, over the claimed μ: at most 1 where it holds.
 
         Where a second step follows, both inputs go on from the first step's output on ``before``.
         """
@@ -98,7 +98,7 @@ class WholeSums:
         return math.hypot(*apart) / total_mu(shown)
 
     def entries(self, ratings: FloatArray | CSR) -> Entries:
-        """Ratings as ``publish`` forces them into what is declared."""
+        """Return ratings as ``publish`` forces them into what is declared."""
         cells = sp.coo_array(ratings)
         cells.eliminate_zeros()
         users, items = (tuple(f"{at}" for at in range(size)) for size in cells.shape)
@@ -147,7 +147,7 @@ class WholeSums:
 
 
 def rounding_growth(way: WholeSums, pair: Neighbours, exact: Callable[[FloatArray], FloatArray]) -> float:
-    """By how many grid steps rounding lengthens a number's change, at most, over what :meth:`Step.rounding` allows it.
+    """Return the most grid steps that rounding adds to a number's change, over what :meth:`Step.rounding` allows.
 
     ``exact`` computes the rows of one input without any rounding, in the ratings' own scale.
     """

@@ -32,11 +32,11 @@ class State:
 
     @classmethod
     def fresh(cls, network: nn.Module) -> "State":
-        """Before the first epoch."""
+        """Return the state before the first epoch."""
         return cls(0, 0, float("-inf"), _copy(network))
 
     def after(self, network: nn.Module, metric: float | None) -> "State":
-        """One epoch later; without a metric the newest weights are the best."""
+        """Return the state one epoch later; without a metric the newest weights are the best."""
         if metric is None:
             return replace(self, epoch=self.epoch + 1, best=_copy(network))
         if metric > self.metric:
@@ -73,7 +73,7 @@ class Checkpoint:
         replace_file(self.path, content)
 
     def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> State:
-        """Put network and optimiser where the file says; a fresh state where there is no file."""
+        """Put network and optimiser where the file says, and return its state; a fresh one where there is no file."""
         if not self.path.exists():
             return State.fresh(network)
         try:
@@ -94,7 +94,7 @@ class Checkpoint:
         return replace(state, best={name: value.to(device) for name, value in best.items()})
 
     def _read(self, network: nn.Module) -> Weights:
-        """The file's tensors, once the header says that it is this run's."""
+        """Return the file's tensors, once the header says that it is this run's."""
         # The network itself, its best copy, and two moments of every parameter: no checkpoint is larger.
         largest = _LARGEST_HEADER + 4 * sum(value.nbytes for value in network.state_dict().values())
         with Folder.opened(self.path.parent, "the folder of a checkpoint") as folder:

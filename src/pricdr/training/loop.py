@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.errors import PriCDRError
+from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import Checkpoint, State
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
@@ -61,7 +62,7 @@ def train(
     with seeded(options.seed, rows.device):
         while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
-            torch.manual_seed(hash((options.seed, state.epoch)) & (2**63 - 1))
+            torch.manual_seed(_epoch_seed(options.seed, state.epoch))
             loss = _run_epoch(network, step, rows, options, optimizer, state.epoch)
             metric = None if validate is None else _validated(network, validate)
             state = state.after(network, metric)
@@ -79,10 +80,15 @@ def train(
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Torch's generators start at ``seed`` inside, and outside go on as if nothing had happened."""
+    """Start torch's generators at ``seed`` inside; outside they go on as if nothing had happened."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
+
+
+def _epoch_seed(seed: int, epoch: int) -> int:
+    """Return the seed of one epoch, unrelated to those of other epochs and other seeds."""
+    return int(Simulation(seed).generator(f"epoch {epoch}").integers(2**63))
 
 
 def _run_epoch(

@@ -24,14 +24,16 @@ class Negatives:
         self._rated = torch.as_tensor(rows * self._n_items + ratings.indices.astype(np.int64), device=device)
 
     def draw(self, users: Tensor, count: int) -> Tensor:
-        """``count`` items for each of ``users``, one row each."""
+        """Return ``count`` items for each of ``users``, one row each."""
         drawn = torch.randint(self._n_items, (len(users), count), device=users.device)
+        # A fixed number of rounds: asking the device whether any is left would make it wait.
         for _ in range(_ROUNDS):
             redrawn = torch.randint(self._n_items, drawn.shape, device=users.device)
             drawn = torch.where(self._known(users, drawn), redrawn, drawn)
         return drawn
 
     def _known(self, users: Tensor, items: Tensor) -> Tensor:
+        # A pair as one number, so that a binary search among the rated pairs finds it.
         keys = users[:, None] * self._n_items + items
         at = torch.searchsorted(self._rated, keys).clamp(max=max(len(self._rated) - 1, 0))
         known: Tensor = self._rated[at] == keys

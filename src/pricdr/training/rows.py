@@ -19,14 +19,14 @@ class Bags(NamedTuple):
     """The batch row each entry belongs to."""
 
     def keep(self, chance: float) -> "Bags":
-        """The same batch with each entry kept with this probability, and scaled so that sums stay the same."""
+        """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
         if chance >= 1:
             return self
         kept = torch.rand(len(self.columns), device=self.columns.device) < chance
         return self._replace(weights=self.weights * kept / chance)
 
     def dense(self, width: int) -> Tensor:
-        """1 at every entry: the labels of a batch."""
+        """Return the labels of a batch: 1 at every entry, 0 elsewhere."""
         labels = torch.zeros(len(self.offsets), width, device=self.columns.device)
         labels[self.row_of, self.columns] = 1.0
         return labels
@@ -48,7 +48,7 @@ class SparseRows:
         self._weights = torch.as_tensor(weights.astype(np.float32), device=device)
 
     def batch(self, rows: Tensor) -> Bags:
-        """The entries of these rows."""
+        """Return the entries of these rows."""
         counts = self.counts[rows]
         offsets = torch.cumsum(counts, 0) - counts
         total = int(counts.sum())
@@ -57,9 +57,9 @@ class SparseRows:
         return Bags(self._columns[at], offsets, self._weights[at], row_of)
 
     def all(self) -> Bags:
-        """The entries of every row."""
+        """Return the entries of every row."""
         return self.batch(torch.arange(self.shape[0], device=self.counts.device))
 
     def popularity(self) -> Tensor:
-        """How many rows have each column, on the processor."""
+        """Return how many rows have each column, on the processor."""
         return torch.bincount(self._columns.cpu(), minlength=self.shape[1]).float()

@@ -21,7 +21,7 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """What a training writes and reports. By default nothing is written, and nobody is told."""
+    """What a training writes and reports; by default nothing."""
 
     file: Path | None = None
     """One JSON line per epoch is appended to it."""

@@ -86,21 +86,21 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
     if whole and len(weights) != len(names):
         raise RefusedError("it has nested columns")
     for number, (wanted, purpose) in enumerate(request["columns"]):
-        place = names.index(wanted) if isinstance(wanted, str) and wanted in names else wanted
-        if isinstance(place, str) or not 0 <= place < len(names):
+        position = names.index(wanted) if isinstance(wanted, str) and wanted in names else wanted
+        if isinstance(position, str) or not 0 <= position < len(names):
             raise RefusedError(f"there is no column {wanted!r:.60}")
-        if _kind(schema[names[place]]) not in _TAKEN[purpose]:
-            needed = " or ".join(_TAKEN[purpose])
-            raise RefusedError(f"column {names[place]!r:.60} holds {schema[names[place]]!s:.60}; it must hold {needed}")
+        if _kind(schema[names[position]]) not in _TAKEN[purpose]:
+            name, needed = names[position], " or ".join(_TAKEN[purpose])
+            raise RefusedError(f"column {name!r:.60} holds {schema[name]!s:.60}; it must hold {needed}")
         source.seek(0)
         # By position and without its name: polars would take ^user$ for a pattern.
-        column = pl.read_parquet(source, columns=[place]).to_series().alias("")
+        column = pl.read_parquet(source, columns=[position]).to_series().alias("")
         if len(column) != footer.rows:
             raise RefusedError(f"a column has {len(column):,} rows, the file states {footer.rows:,}")
-        found, size_needed = _PURPOSES[purpose](column)
+        decoded, size_needed = _PURPOSES[purpose](column)
         if whole:
-            _require_fitting(weights[place], size_needed, dictionary=purpose == "text")
-        arrays |= {f"{number}/{name}": array for name, array in found.items()}
+            _require_fitting(weights[position], size_needed, dictionary=purpose == "text")
+        arrays |= {f"{number}/{name}": array for name, array in decoded.items()}
     yield report, arrays
 
 

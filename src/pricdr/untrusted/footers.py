@@ -107,7 +107,7 @@ def _footer(content: Struct, start: int) -> Footer:
 
 def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:
     """Return the columns of a schema, which is a tree in depth-first order."""
-    found: list[Leaf] = []
+    leaves: list[Leaf] = []
 
     def visit(at: int, path: tuple[bytes, ...], repetition: int, definition: int) -> int:
         if len(path) > 16:
@@ -119,7 +119,7 @@ def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:
         path = (*path, element[4]) if at else path
         children = whole(element.get(5, 0), len(schema))
         if not children:
-            found.append(Leaf(path, repetition, definition))
+            leaves.append(Leaf(path, repetition, definition))
         at += 1
         for _ in range(children):
             at = visit(at, path, repetition, definition)
@@ -127,7 +127,7 @@ def _leaves(schema: list[Struct]) -> tuple[Leaf, ...]:
 
     if visit(0, (), 0, 0) != len(schema):
         raise LayoutError("its schema is not a tree")
-    return tuple(found)
+    return tuple(leaves)
 
 
 def whole(value: Any, most: int) -> int:  # noqa: ANN401 - whatever the file holds

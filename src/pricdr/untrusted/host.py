@@ -1,6 +1,6 @@
 """The process that decodes on behalf of another: it loads polars once and forks for every file.
 
-Each child is given limits that follow from its file, reads that one file, writes what it found into a pipe and exits,
+Each child is given limits that follow from its file, reads that one file, writes what it read into a pipe and exits,
 and with it goes whatever the file did to it.
 """
 
@@ -21,7 +21,7 @@ def main() -> None:
     """Serve requests from standard input, a socket, until its other end is closed."""
     from pricdr.untrusted import decoding  # noqa: F401 - loaded here, so that no child has to
 
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no child is waited for: its pipe tells how it ended
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no child is waited for: its pipe shows how it ended
     link = socket.socket(fileno=os.dup(0))
     while True:
         message, descriptors, _, _ = socket.recv_fds(link, LENGTH, 2)

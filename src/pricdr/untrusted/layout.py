@@ -19,7 +19,7 @@ _LONGEST_REPEAT: Final = 2048
 _LONGEST_HEADER: Final = 64
 """Bytes of a page header; they have about 20."""
 _FEWEST_VALUES: Final = 128
-"""In a page or row group other than the last: many small ones would hide much in their headers."""
+"""The fewest values of a page or row group but the last: many small ones would hide much in their headers."""
 _HEADER_FIELDS: Final = {1, 2, 3, 4, 5, 7, 8}
 _PAGE_FIELDS: Final = {5: {1, 2, 3, 4}, 7: {1, 2, 3}, 8: {1, 2, 3, 4, 5, 6, 7}}
 """Fields of each kind of page; statistics are not among them."""
@@ -122,7 +122,7 @@ def _repeated(content: memoryview, about: Struct) -> int:
 def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> list[tuple[int, int]]:
     """Add up the pages of a column chunk; return where those of data begin in it, and their sizes with headers."""
     at = seen = 0
-    found = []
+    data_pages = []
     while at < len(content):
         header, begin = read_struct(content, at)
         more = any(header[kind].keys() - fields for kind, fields in _PAGE_FIELDS.items() if kind in header)
@@ -133,13 +133,13 @@ def _pages(content: memoryview, leaf: Leaf, weight: Weight, values: int) -> list
             raise LayoutError("a page is compressed; a release is stored uncompressed")
         seen += _page(header, content[begin : begin + size], leaf, weight, left=values - seen)
         if header[1] != _DICTIONARY:
-            found.append((at, begin + size - at))
+            data_pages.append((at, begin + size - at))
         at = begin + size
         weight.pages += 1
     if seen != values:
         raise LayoutError(f"a column chunk holds {seen:,} values, its footer states {values:,}")
     weight.numbers += values
-    return found
+    return data_pages
 
 
 def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left: int) -> int:
@@ -160,7 +160,7 @@ def _page(header: Struct, body: memoryview, leaf: Leaf, weight: Weight, *, left:
     weight.levels += levels
     if encoding in _DICTIONARY_INDICES:
         weight.indices += len(body) - levels
-        _require_runs(body[levels + 1 :], body[levels] if len(body) > levels else 0, count)
+        require_runs(body[levels + 1 :], body[levels] if len(body) > levels else 0, count)
     elif encoding in _PLAIN:
         weight.values += len(body) - levels
     else:
@@ -179,12 +179,12 @@ def _levels(body: memoryview, leaf: Leaf, count: int, *, sizes: tuple[int, int] 
             at += 4
         else:
             continue
-        _require_runs(body[at : at + size], depth.bit_length(), count if depth else 0)
+        require_runs(body[at : at + size], depth.bit_length(), count if depth else 0)
         at += size
     return at
 
 
-def _require_runs(content: memoryview, width: int, count: int) -> None:
+def require_runs(content: memoryview, width: int, count: int) -> None:
     """Refuse runs of ``count`` numbers of ``width`` bits that leave bytes over, or have more numbers than there are."""
     at = seen = 0
     while at < len(content):

@@ -69,11 +69,11 @@ class Folder:
             reason = "it is a link" if self._is_link(name) else refused.strerror
             raise self._error(f"{self.path / name} cannot be read: {reason}") from refused
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
                 raise self._error(f"{self.path / name} is not a regular file")
-            if found.st_size > limit:
-                raise self._error(f"{self.path / name} has {found.st_size:,} bytes; at most {limit:,} are allowed")
+            if status.st_size > limit:
+                raise self._error(f"{self.path / name} has {status.st_size:,} bytes; at most {limit:,} are allowed")
             yield descriptor
         finally:
             os.close(descriptor)

@@ -23,7 +23,7 @@ Get: TypeAlias = Callable[[str], npt.NDArray[Any]]
 Refuse: TypeAlias = Callable[[str], PriCDRError]
 """Turns what is wrong into an error that names the file."""
 
-_SECONDS: Final = 30
+SECONDS: Final = 30
 _BYTES_A_SECOND: Final = 1 << 20
 
 
@@ -43,7 +43,7 @@ class Text(NamedTuple):
     values: list[str]
 
     def rows(self) -> list[str | None]:
-        """The text of every row."""
+        """Return the text of every row."""
         values = [*self.values, None]  # -1 is the last
         return [values[code] for code in self.codes.tolist()]
 
@@ -83,20 +83,21 @@ class Read:
 class Parquet:
     """An open Parquet file. It is never parsed in this process."""
 
-    def __init__(self, descriptor: int, refuse: Refuse) -> None:
+    def __init__(self, descriptor: int, refuse: Refuse, *, seconds: int = SECONDS) -> None:
         self._descriptor = descriptor
         self._refuse = refuse
+        self._seconds = seconds
         self.size = os.fstat(descriptor).st_size
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, refuse: Refuse) -> Iterator["Parquet"]:
+    def opened(cls, path: Path, refuse: Refuse, *, seconds: int = SECONDS) -> Iterator["Parquet"]:
         """Open a file that the user named, links included."""
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise refuse("not a regular file; Parquet cannot be read from a pipe or a device")
-            yield cls(descriptor, refuse)
+            yield cls(descriptor, refuse, seconds=seconds)
         finally:
             os.close(descriptor)
 
@@ -123,10 +124,10 @@ class Parquet:
             "memory": memory_limit(),
         }
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        answers = ask(request, self._descriptor, seconds=_SECONDS + self.size // _BYTES_A_SECOND)
+        answers = ask(request, self._descriptor, seconds=self._seconds + self.size // _BYTES_A_SECOND)
         try:
-            found = next(answers).report["sha256"]
-            if sha256 is not None and found != sha256:
+            actual = next(answers).report["sha256"]
+            if sha256 is not None and actual != sha256:
                 raise self._refuse("it was changed: its SHA-256 is not the one in the certificate")
             return _checked(next(answers), next(answers), [purpose for _, purpose in columns])
         except SandboxError as error:

@@ -25,12 +25,10 @@ import numpy.typing as npt
 from pricdr.untrusted.host import LENGTH
 
 _LARGEST_REPORT: Final = 1 << 26
-_GRACE: Final = 5
+GRACE: Final = 5
 """Seconds that a child has to end by itself once its own alarm has rung."""
 _DTYPES: Final = frozenset({"int32", "int64", "uint8", "float32", "float64", "bool"})
-_START: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pricdr.untrusted.host import main; main()"
-)
+START: Final = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from pricdr.untrusted.host import main; main()"
 
 
 class SandboxError(Exception):
@@ -53,7 +51,7 @@ class _Host:
         self.link, other = socket.socketpair()
         path = [entry or os.getcwd() for entry in sys.path]  # noqa: PTH109 - as python itself reads an empty entry
         # -P: "python -c" would look for its first import in the working folder, which may be somebody else's delivery.
-        command = [sys.executable, "-P", "-c", _START, json.dumps(path)]
+        command = [sys.executable, "-P", "-c", START, json.dumps(path)]
         try:
             self.process = subprocess.Popen(
                 command,
@@ -102,16 +100,16 @@ def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answ
         _submit({**request, "seconds": seconds}, source, writing)
         os.close(writing)
         writing = -1
-        pipe = _Pipe(reading, time.monotonic() + seconds + _GRACE)
+        pipe = _Pipe(reading, time.monotonic() + seconds + GRACE)
         while True:
             yield _answer(pipe, int(request["memory"]))
     except TimeoutError as error:
-        _stop()
+        stop()
         raise SandboxError(f"reading it took more than {seconds} seconds") from error
     except (SandboxError, GeneratorExit):  # a child whose pipe is closed ends by itself
         raise
     except BaseException:
-        _stop()  # interrupted: the child must not go on
+        stop()  # interrupted: the child must not go on
         raise
     finally:
         os.close(reading)
@@ -137,7 +135,13 @@ def _submit(request: dict[str, Any], source: int, sink: int) -> None:
                     raise SandboxError("the process that decodes files cannot be started") from error
 
 
-def _stop() -> None:
+def host_pid() -> int | None:
+    """Return the number of the host's process; None where none is running."""
+    return None if _host is None else _host.process.pid
+
+
+def stop() -> None:
+    """Kill the host, if there is one, with all its children; the next request starts another."""
     global _host
     with _lock:
         if _host is not None:
@@ -145,7 +149,7 @@ def _stop() -> None:
             _host = None
 
 
-atexit.register(_stop)
+atexit.register(stop)
 
 
 class _Pipe:

@@ -8,14 +8,14 @@ from pricdr.untrusted.footers import LayoutError
 
 @dataclass(frozen=True)
 class _Text:
-    """Text of at most so many bytes."""
+    """Text of bounded length."""
 
     longest: int
 
 
 @dataclass(frozen=True)
 class _Several:
-    """A list of at most so many values."""
+    """A list of bounded length."""
 
     of: "_Shape"
     most: int = 16
@@ -34,7 +34,7 @@ _COLUMN: Final[_Shape] = {
     3: _Several(_NAME),
     13: _Several(_PAGES),
 }
-# Without a column index (6, 7) and statistics: they repeat values, or whatever else.
+# No column index (6, 7) and no statistics: they may repeat values of the column, or hold anything at all.
 _CHUNK: Final[_Shape] = {2: int, 3: _COLUMN, 4: int, 5: int}
 _GROUP: Final[_Shape] = {1: _Several(_CHUNK), 2: int, 3: int, 5: int, 6: int, 7: int}
 

@@ -11,7 +11,7 @@ Struct: TypeAlias = dict[int, Any]
 
 _DEEPEST: Final = 16
 _MOST_VALUES: Final = 1 << 21
-"""In one struct, with all inside it. An empty struct is one byte in a file and a hundred in memory."""
+"""The most values in one struct and all inside it. An empty struct is one byte in a file and a hundred in memory."""
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 
@@ -34,15 +34,15 @@ class _Reader:
     def struct(self, depth: int) -> Struct:
         if depth > _DEEPEST:
             raise ThriftError("nested too deeply")
-        found: Struct = {}
+        fields: Struct = {}
         field = 0
         while head := self._byte():
             kind, step = head & 15, head >> 4
             field = field + step if step else _signed(self._varint())
-            if field in found:
+            if field in fields:
                 raise ThriftError("a field occurs twice")
-            found[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
-        return found
+            fields[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, depth)
+        return fields
 
     def _value(self, kind: int, depth: int) -> Any:  # noqa: ANN401 - whatever the file holds
         self._left -= 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pricdr.data.reading.contents import refusal, shorten
+from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.errors import ParameterError
 
 _ALIASES = {
@@ -21,6 +21,7 @@ _ALIASES = {
 """Header names as :func:`_plain` leaves them."""
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
 _HINT = "say which with --columns user=…,item=…[,rating=…]"
+_FRAME_HINT = "say which with user=…, item=…, rating=…"
 _HEADERLESS = (
     "for a file without a header give positions (--columns user=1,item=2,rating=3), "
     "or amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)"
@@ -52,12 +53,12 @@ class Columns:
 
     @property
     def by_position(self) -> bool:
-        """Whether these are positions, so that the file has no header."""
+        """Return whether these are positions, so that the file has no header."""
         return isinstance(self.user, int)
 
     @classmethod
     def parse(cls, text: str) -> "Columns":
-        """Columns as the command line writes them; digits are positions in a file without a header.
+        """Parse columns as the command line writes them; digits are positions in a file without a header.
 
         >>> Columns.parse("user=reviewerID,item=asin,rating=overall")
         Columns(user='reviewerID', item='asin', rating='overall')
@@ -67,17 +68,17 @@ class Columns:
         known = {"amazon-2014": AMAZON_2014, "amazon-2018": AMAZON_2018}
         if text.strip().lower() in known:
             return known[text.strip().lower()]
-        found: dict[str, str | int] = {}
+        named: dict[str, str | int] = {}
         for part in text.split(","):
             role, equals, name = (piece.strip() for piece in part.partition("="))
-            if not equals or role not in _ALIASES or role in found or not name:
+            if not equals or role not in _ALIASES or role in named or not name:
                 raise ParameterError(
                     f"columns must read user=…,item=…[,rating=…], {' or '.join(known)}, got {shorten(text)}"
                 )
-            found[role] = int(name) if name.isascii() and name.isdigit() else name
-        if not {"user", "item"} <= found.keys():
+            named[role] = int(name) if name.isascii() and name.isdigit() else name
+        if not {"user", "item"} <= named.keys():
             raise ParameterError(f"columns must name user and item, got {shorten(text)}")
-        return cls(found["user"], found["item"], found.get("rating"))
+        return cls(named["user"], named["item"], named.get("rating"))
 
 
 AMAZON_2014 = Columns(user=1, item=2, rating=3)
@@ -86,44 +87,65 @@ AMAZON_2018 = Columns(user=2, item=1, rating=3)
 """Amazon's 2018 ratings files: item, user, rating, time, without a header."""
 
 
-class Found(NamedTuple):
-    """Positions, counted from 0, in one file."""
+class ColumnPositions(NamedTuple):
+    """Where user, item and rating stand in one file or data frame, counted from 0."""
 
     user: int
     item: int
     rating: int | None
 
 
-def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> Found:
-    """Where the columns stand in ``header``, or a refusal that shows it.
+def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> ColumnPositions:
+    """Return where the columns stand in ``header``, or raise a refusal that shows it.
 
     >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
-    Found(user=0, item=1, rating=2)
+    ColumnPositions(user=0, item=1, rating=2)
     """
     if wanted is not None and wanted.by_position:
         raise refusal(file, f"positions are for files without a header, this one has names: {_shown(header)}")
     _require_several(file, header)
-    repeated = [name for name, times in Counter(header).items() if times > 1]
-    if repeated:
-        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+    _require_distinct(file, header)
     if wanted is not None:
         user, item = (_position(file, header, name) for name in (wanted.user, wanted.item))
         if wanted.rating is not None:
-            return Found(user, item, _position(file, header, wanted.rating))
-        return Found(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
+            return ColumnPositions(user, item, _position(file, header, wanted.rating))
+        return ColumnPositions(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
+    # Without a single known name this may be data: say that, not that a column is missing.
     if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
         _require_header(file, header)
     users, items = (_alias(file, header, role, needed=True) for role in ("user", "item"))
     assert users is not None
     assert items is not None
-    return Found(users, items, _alias(file, header, "rating", needed=need_rating))
+    return ColumnPositions(users, items, _alias(file, header, "rating", needed=need_rating))
 
 
-def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> Found:
-    """Where positions stand in a file whose first line ``first`` is data already.
+def find_in_frame(
+    frame: str, header: Sequence[str], *, user: str | None, item: str | None, rating: str | None
+) -> ColumnPositions:
+    """Return where the columns stand in a data frame: those that are named, the others by the rules for files.
+
+    >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], user="buyer", item=None, rating=None)
+    ColumnPositions(user=0, item=1, rating=2)
+    """
+    _require_distinct(frame, header)
+    given = {"user": user, "item": item, "rating": rating}
+    places = {role: None if name is None else _position(frame, header, name) for role, name in given.items()}
+    for role, place in places.items():
+        if place is None:
+            places[role] = _alias(frame, header, role, needed=role != "rating", hint=_FRAME_HINT)
+    users, items, ratings = places.values()
+    assert users is not None
+    assert items is not None
+    if len({users, items, ratings}) < 3:
+        raise ParameterError(f"user, item and rating must be different columns, got {_shown(header)}")
+    return ColumnPositions(users, items, ratings)
+
+
+def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> ColumnPositions:
+    """Return where the columns stand in a file without a header, whose first line is ``first``.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
-    Found(user=1, item=0, rating=2)
+    ColumnPositions(user=1, item=0, rating=2)
     """
     _require_several(file, first)
     given = [p for p in (wanted.user, wanted.item, wanted.rating) if isinstance(p, int)]
@@ -132,10 +154,11 @@ def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_ratin
     if need_rating and wanted.rating is None:
         raise refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
     at = [position - 1 for position in given]
+    # Positions skip nothing: a header would become a user called "userId".
     if all(_plain(first[place]) in sum(_ALIASES.values(), ()) for place in at):
         rule = f"positions are for files without one; {_HINT}"
         raise refusal(file, f"line 1 looks like a header: {_shown(first)}; {rule}")
-    return Found(at[0], at[1], at[2] if len(at) > 2 else None)
+    return ColumnPositions(at[0], at[1], at[2] if len(at) > 2 else None)
 
 
 def _require_several(file: Path, first: Sequence[str]) -> None:
@@ -150,24 +173,31 @@ def _require_several(file: Path, first: Sequence[str]) -> None:
     raise refusal(file, f"line 1 has one column, {shorten(only)}; a user and an item column are needed")
 
 
+def _require_distinct(file: Path | str, header: Sequence[str]) -> None:
+    repeated = [name for name, times in Counter(header).items() if times > 1]
+    if repeated:
+        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+
+
 def _require_header(file: Path, header: Sequence[str]) -> None:
     if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
         raise refusal(file, f"line 1 looks like data, not like a header: {_shown(header)}; {_HEADERLESS}")
     raise refusal(file, f"no user or item column in the header {_shown(header)}; {_HINT}; {_HEADERLESS}")
 
 
-def _alias(file: Path, header: Sequence[str], role: str, *, needed: bool) -> int | None:
+def _alias(file: Path | str, header: Sequence[str], role: str, *, needed: bool, hint: str = _HINT) -> int | None:
     hits = [at for at, name in enumerate(header) if _plain(name) in _ALIASES[role]]
     if len(hits) > 1:
         names = " and ".join(shorten(header[at]) for at in hits[:3])
-        raise refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {_HINT}")
+        raise refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {hint}")
     if not hits and needed:
         asked = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
-        raise refusal(file, f"{asked} in the header {_shown(header)}; {_HINT}")
+        raise refusal(file, f"{asked} in the header {_shown(header)}; {hint}")
     return hits[0] if hits else None
 
 
-def _position(file: Path, header: Sequence[str], name: str | int) -> int:
+def _position(file: Path | str, header: Sequence[str], name: str | int) -> int:
+    # Exact names first: a file may have both ``User`` and ``user``.
     exact = [at for at, there in enumerate(header) if there == name]
     loose = [at for at, there in enumerate(header) if there.strip().casefold() == str(name).casefold()]
     for hits in (exact, loose):
@@ -178,7 +208,7 @@ def _position(file: Path, header: Sequence[str], name: str | int) -> int:
 
 
 def _plain(name: str) -> str:
-    """A header name without case, blanks and punctuation, so that ``User-ID`` and ``user_id`` are one."""
+    """Return a header name without case, blanks and punctuation, so that ``User-ID`` and ``user_id`` are one."""
     return re.sub(r"[\s_.-]", "", name).casefold()
 
 

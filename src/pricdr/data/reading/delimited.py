@@ -1,7 +1,7 @@
 """CSV, TSV, RecBole ``.inter`` and MovieLens ``::`` files.
 
 The polars parser is fast and lenient: a row that is too short is filled up, a stray quote shifts rows. So the
-bytes are surveyed first, and polars only sees files that every parser reads alike. The rest goes, row by row,
+fields are counted first, and polars only sees files that every parser reads alike. The rest goes, row by row,
 through Python's ``csv``, which either reads it or knows the row to blame.
 """
 
@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pricdr.data.reading.columns import Columns, Found, find_named, find_placed
-from pricdr.data.reading.contents import refusal, shorten
-from pricdr.data.reading.survey import Survey, survey
-from pricdr.data.reading.tables import Table, series_column
+from pricdr.data.reading.columns import ColumnPositions, Columns, find_named, find_placed
+from pricdr.data.reading.field_counts import FieldCounts, count_fields
+from pricdr.data.reading.raw_ratings import RawRatings, in_memory
+from pricdr.data.reading.text_files import refusal, shorten
 
 _UNIT_SEPARATOR = b"\x1f"
 _CHUNK = 1 << 16
@@ -42,11 +42,11 @@ MOVIELENS = Dialect("::", quoting=False, headerless=True)
 
 def read_delimited(
     file: Path, content: bytes, dialect: Dialect, columns: Columns | None, *, need_rating: bool
-) -> Table:
-    r"""The user, item and rating columns of a delimited text file, all as text, byte for byte.
+) -> RawRatings:
+    r"""Read the user, item and rating columns of a delimited text file, all as text, byte for byte.
 
-    >>> table = read_delimited(Path("r.csv"), b'user,item\n007,"a,b"\n', CSV, None, need_rating=False)
-    >>> table.take_ids("user").names.to_list(), table.take_ids("item").names.to_list()
+    >>> raw = read_delimited(Path("r.csv"), b'user,item\n007,"a,b"\n', CSV, None, need_rating=False)
+    >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
     (['007'], ['a,b'])
     """
     if len(dialect.separator) > 1:
@@ -59,17 +59,17 @@ def read_delimited(
     if columns is None and dialect.headerless:
         columns = Columns(1, 2, 3 if len(first) > 2 else None)
     if columns is not None and columns.by_position:
-        found, headers = find_placed(file, first, columns, need_rating=need_rating), 0
+        positions, headers = find_placed(file, first, columns, need_rating=need_rating), 0
     elif dialect.headerless:
         raise refusal(file, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
     else:
         names = _untyped(first, columns) if dialect.typed_header else first
-        found, headers = find_named(file, names, columns, need_rating=need_rating), 1
-    return parser.table(found, len(first), headers)
+        positions, headers = find_named(file, names, columns, need_rating=need_rating), 1
+    return parser.raw_ratings(positions, len(first), headers)
 
 
 def _single_byte_separated(file: Path, content: bytes) -> bytes:
-    """``::`` as one byte that text does not use, since parsers know single bytes only."""
+    """Replace ``::`` by one byte that text does not use, since parsers know single bytes only."""
     if _UNIT_SEPARATOR in content:
         line = content.count(b"\n", 0, content.index(_UNIT_SEPARATOR)) + 1
         raise refusal(file, f"line {line} is not text: it holds the control character 0x1f")
@@ -77,7 +77,7 @@ def _single_byte_separated(file: Path, content: bytes) -> bytes:
 
 
 def _untyped(header: list[str], columns: Columns | None) -> list[str]:
-    """``name:type`` as ``name``, except where the caller wrote out the type."""
+    """Return the names of ``name:type``, but leave alone those that the caller wrote with their type."""
     asked = () if columns is None else (columns.user, columns.item, columns.rating)
     return [name if name in asked else name.rpartition(":")[0] or name for name in header]
 
@@ -91,7 +91,7 @@ class _Parser:
     """Blank lines before the first line of ``content``."""
 
     def first(self) -> list[str]:
-        """The fields of the first line, header or not."""
+        """Return the fields of the first line, header or not."""
         end = self.content.find(b"\n")
         line = self.content if end < 0 else self.content[:end]
         try:
@@ -99,44 +99,44 @@ class _Parser:
         except csv.Error as error:
             raise refusal(self.file, f"line {1 + self.skipped} is not a valid row: {_reason(error)}") from error
 
-    def table(self, found: Found, width: int, headers: int) -> Table:
-        """Every row after the header as text."""
-        places = sorted({place for place in found if place is not None})
-        seen = survey(
+    def raw_ratings(self, positions: ColumnPositions, width: int, headers: int) -> RawRatings:
+        """Return every row after the header as text."""
+        places = sorted({place for place in positions if place is not None})
+        counts = count_fields(
             self.content,
             separator=ord(self.dialect.separator),
             width=width,
             quoting=self.dialect.quoting,
         )
-        if seen is not None and seen.uneven is not None:
-            raise self._uneven(seen, width, headers)
-        frame = None if seen is None else self._parse_fast(places, seen, headers)
-        blank_lines, line = 0 if seen is None else len(seen.blanks), self._line_of(seen, headers)
+        if counts is not None and counts.uneven is not None:
+            raise self._uneven(counts, width, headers)
+        frame = None if counts is None else self._parse_fast(places, counts, headers)
+        blank_lines, line = 0 if counts is None else len(counts.blanks), self._line_of(counts, headers)
         if frame is None:
             frame, blank_lines = self._parse_slowly(places, width, headers)
         if frame.is_empty():
             what = "has a header and no rows" if headers else "has no rows"
             raise refusal(self.file, f"the file {what}")
-        at = {role: places.index(place) for role, place in found._asdict().items() if place is not None}
-        columns = {role: series_column(frame.to_series(place)) for role, place in at.items()}
-        return Table(self.file, frame.height, columns, line, blank_lines + self.skipped)
+        at = {role: places.index(place) for role, place in positions._asdict().items() if place is not None}
+        columns = {role: in_memory(frame.to_series(place)) for role, place in at.items()}
+        return RawRatings(self.file, frame.height, columns, line, blank_lines + self.skipped)
 
-    def _line_of(self, seen: Survey | None, headers: int) -> Callable[[int], int | None]:
-        if seen is None or not seen.one_line_each:
+    def _line_of(self, counts: FieldCounts | None, headers: int) -> Callable[[int], int | None]:
+        if counts is None or not counts.one_line_each:
             return lambda row: None
         # Rows before each blank line, so that a search tells how many blank lines come before a row.
-        rows_before = seen.blanks - headers - np.arange(len(seen.blanks))
+        rows_before = counts.blanks - headers - np.arange(len(counts.blanks))
         first = self.skipped + headers + 1
         return lambda row: first + row + int(np.searchsorted(rows_before, row, side="right"))
 
-    def _uneven(self, seen: Survey, width: int, headers: int) -> Exception:
-        assert seen.uneven is not None
-        record, fields = seen.uneven
-        row = record - headers - int(np.searchsorted(seen.blanks, record)) + 1
-        line = f" (line {record + 1 + self.skipped})" if seen.one_line_each else ""
+    def _uneven(self, counts: FieldCounts, width: int, headers: int) -> Exception:
+        assert counts.uneven is not None
+        record, fields = counts.uneven
+        row = record - headers - int(np.searchsorted(counts.blanks, record)) + 1
+        line = f" (line {record + 1 + self.skipped})" if counts.one_line_each else ""
         return _wrong_width(self.file, f"row {row}{line}", fields, width, headers)
 
-    def _parse_fast(self, places: list[int], seen: Survey, headers: int) -> pl.DataFrame | None:
+    def _parse_fast(self, places: list[int], counts: FieldCounts, headers: int) -> pl.DataFrame | None:
         try:
             frame = pl.read_csv(
                 self.content,
@@ -150,13 +150,13 @@ class _Parser:
             )
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
             return None
-        if frame.height != seen.records - headers:
+        if frame.height != counts.records - headers:
             return None
-        # Every row has every field (the survey says so), hence a null is an empty field.
+        # Every row has every field (they were counted), hence a null is an empty field.
         frame = frame.fill_null("")
-        if len(seen.blanks):
+        if len(counts.blanks):
             keep = np.ones(frame.height, dtype=bool)
-            keep[seen.blanks - headers] = False
+            keep[counts.blanks - headers] = False
             frame = frame.filter(pl.Series(keep))
         return frame
 

@@ -10,8 +10,8 @@ from typing import Any
 import polars as pl
 
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.contents import refusal, shorten
-from pricdr.data.reading.tables import Table, series_column
+from pricdr.data.reading.raw_ratings import RawRatings, in_memory
+from pricdr.data.reading.text_files import refusal, shorten
 
 _CHUNK = 1 << 16
 _ABSENT = object()
@@ -19,44 +19,44 @@ _ID_TYPES = {str: "text", int: "a number"}
 _Objects = Iterator[dict[str, Any]]
 
 
-def read_json_lines(file: Path, content: bytes, columns: Columns | None, *, need_rating: bool) -> Table:
-    r"""The user, item and rating of every line; the names are looked up in the first object.
+def read_json_lines(file: Path, content: bytes, columns: Columns | None, *, need_rating: bool) -> RawRatings:
+    r"""Read the user, item and rating of every line; the names are looked up in the first object.
 
-    >>> table = read_json_lines(Path("r.jsonl"), b'{"user_id": 7, "asin": "x"}\n', None, need_rating=False)
-    >>> table.take_ids("user").names.to_list(), table.take_ids("item").names.to_list()
+    >>> raw = read_json_lines(Path("r.jsonl"), b'{"user_id": 7, "asin": "x"}\n', None, need_rating=False)
+    >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
     (['7'], ['x'])
     """
     lines: list[int] = []
     objects = _objects(file, content, lines)
     first = next(objects)
     header = list(first)
-    found = find_named(file, header, columns, need_rating=need_rating)
-    names = {role: header[at] for role, at in found._asdict().items() if at is not None}
+    positions = find_named(file, header, columns, need_rating=need_rating)
+    names = {role: header[at] for role, at in positions._asdict().items() if at is not None}
     parts: dict[str, list[pl.Series]] = {role: [] for role in names}
-    table = Table(file, 0, {}, lambda row: lines[row])
+    raw = RawRatings(file, 0, {}, lambda row: lines[row])
     for chunk in _chunks(chain([first], objects), names):
         for role, values in chunk.items():
-            parts[role].append(_column(table, role, values, type(first[names[role]])))
-        table.rows += len(chunk["user"])
-    table.columns = {role: series_column(pl.concat(series)) for role, series in parts.items()}
-    table.blank_lines = content.count(b"\n") + (not content.endswith(b"\n")) - len(lines)
-    return table
+            parts[role].append(_column(raw, role, values, type(first[names[role]])))
+        raw.rows += len(chunk["user"])
+    raw.columns = {role: in_memory(pl.concat(series)) for role, series in parts.items()}
+    raw.blank_lines = content.count(b"\n") + (not content.endswith(b"\n")) - len(lines)
+    return raw
 
 
 def _objects(file: Path, content: bytes, lines: list[int]) -> _Objects:
-    """Every object, its line number appended to ``lines`` first."""
+    """Yield every object, after appending its line number to ``lines``."""
     text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
     for number, line in enumerate(text, start=1):
         if not line.strip(" \t\r\n"):
             continue
         lines.append(number)
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise _not_json(file, len(lines), number, line) from error
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise _not_json(file, len(lines), number, line)
-        yield found
+        yield value
 
 
 def _not_json(file: Path, row: int, line: int, text: str) -> Exception:
@@ -65,11 +65,11 @@ def _not_json(file: Path, row: int, line: int, text: str) -> Exception:
 
 
 def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[dict[str, list[Any]]]:
-    """The values of some thousand objects at a time: Python values are large."""
+    """Yield the values of some thousand objects at a time: Python values are large."""
     chunk: dict[str, list[Any]] = {role: [] for role in names}
-    for found in objects:
+    for one in objects:
         for role, name in names.items():
-            chunk[role].append(found.get(name, _ABSENT))
+            chunk[role].append(one.get(name, _ABSENT))
         if len(chunk["user"]) == _CHUNK:
             yield chunk
             chunk = {role: [] for role in names}
@@ -77,32 +77,32 @@ def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[dict[str, list
         yield chunk
 
 
-def _column(table: Table, role: str, values: list[Any], kind: type) -> pl.Series:
-    """One chunk as a column; ``kind`` is the type of the first id in the file."""
+def _column(raw: RawRatings, role: str, values: list[Any], kind: type) -> pl.Series:
+    """Return one chunk as a column; ``kind`` is the type of the first id in the file."""
     allowed = {int, float} if role == "rating" else {kind} & _ID_TYPES.keys()
-    if not set(map(type, values)) <= allowed:
+    if not set(map(type, values)) <= allowed:  # by type: True is an int to isinstance
         at = next(at for at, value in enumerate(values) if type(value) not in allowed)
-        raise _wrong(table, at, role, values[at], kind)
+        raise _wrong(raw, at, role, values[at], kind)
     try:
         if role == "rating":
             return pl.Series(list(map(float, values)), dtype=pl.Float64)
         return pl.Series(list(map(str, values)), dtype=pl.String)
     except OverflowError as error:  # a whole number beyond every float
         at = next(at for at, value in enumerate(values) if abs(value) > 1e300)
-        raise _wrong(table, at, role, values[at], kind) from error
+        raise _wrong(raw, at, role, values[at], kind) from error
     except UnicodeEncodeError as error:
-        place = table.place(table.rows + values.index(error.object))
+        place = raw.place(raw.rows + values.index(error.object))
         rule = "holds half of a surrogate pair, which is not text"
-        raise refusal(table.file, f"{place}: the {role} id {shorten(error.object)} {rule}") from error
+        raise refusal(raw.file, f"{place}: the {role} id {shorten(error.object)} {rule}") from error
 
 
-def _wrong(table: Table, at: int, role: str, value: object, kind: type) -> Exception:
-    place = table.place(table.rows + at)
+def _wrong(raw: RawRatings, at: int, role: str, value: object, kind: type) -> Exception:
+    place = raw.place(raw.rows + at)
     if value is _ABSENT:
-        return refusal(table.file, f"{place} has no {role}; every line must have the fields of the first")
+        return refusal(raw.file, f"{place} has no {role}; every line must have the fields of the first")
     if role == "rating":
-        return refusal(table.file, f"{place}: the rating {shorten(value)} is not a finite number")
+        return refusal(raw.file, f"{place}: the rating {shorten(value)} is not a finite number")
     if type(value) in _ID_TYPES:
         mixed = f"{shorten(value)} is {_ID_TYPES[type(value)]}, the first is {_ID_TYPES[kind]}"
-        return refusal(table.file, f"{place}: mixed-type ids: the {role} id {mixed}; use one kind throughout")
-    return refusal(table.file, f"{place}: the {role} id {shorten(value)} must be text or a whole number")
+        return refusal(raw.file, f"{place}: mixed-type ids: the {role} id {mixed}; use one kind throughout")
+    return refusal(raw.file, f"{place}: the {role} id {shorten(value)} must be text or a whole number")

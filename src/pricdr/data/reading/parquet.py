@@ -6,13 +6,12 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.contents import reading, refusal, shorten
-from pricdr.data.reading.tables import Coded, Fetch, Table
+from pricdr.data.reading.raw_ratings import CodedIds, ColumnLoader, RawRatings
+from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
 from pricdr.files import write_new
 from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text
 
@@ -20,31 +19,32 @@ FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
 
 
-def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
-    """The user, item and rating columns of a Parquet file; whole numbers become text."""
+def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
+    """Read the user, item and rating columns of a Parquet file; ids that are whole numbers become text."""
     with opened(file) as parquet:
         about = parquet.read()
-        found = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
-        places = {role: at for role, at in found._asdict().items() if at is not None}
+        positions = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
+        places = {role: at for role, at in positions._asdict().items() if at is not None}
+        # From the file's own description, before anything is decoded.
         for role, at in places.items():
             _require_kind(file, role, about.columns[at])
         if about.rows == 0:
             raise refusal(file, "the file has columns and no rows")
         wanted = [(at, As.NUMBERS if role == "rating" else As.TEXT) for role, at in places.items()]
         read = parquet.read(*wanted)
-    fetched = {role: _fetch(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
-    return Table(file, about.rows, fetched, filtered_by=about.metadata.get(FILTERED))
+    loaders = {role: _loader(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
+    return RawRatings(file, about.rows, loaders, filtered_by=about.metadata.get(FILTERED))
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Text columns of a file that this software wrote, by name."""
+    """Read text columns of a file that this software wrote, by name."""
     with opened(file) as parquet:
-        found = parquet.read(*((name, As.TEXT) for name in columns)).decoded
-    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, found, strict=True)})
+        decoded = parquet.read(*((name, As.TEXT) for name in columns)).decoded
+    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, decoded, strict=True)})
 
 
 def to_series(column: Decoded) -> pl.Series:
-    """A decoded column of text or numbers as polars has it, null where a value is missing."""
+    """Return a decoded column of text or numbers as a polars series, null where a value is missing."""
     if isinstance(column, Text):
         return pl.Series(column.rows(), dtype=pl.String)
     assert isinstance(column, Numbers)
@@ -53,8 +53,8 @@ def to_series(column: Decoded) -> pl.Series:
 
 @contextmanager
 def opened(file: Path) -> Iterator[Parquet]:
-    """A file of the user's own choice, to be decoded elsewhere; what is wrong with it is a refusal that names it."""
-    with reading(file), Parquet.opened(file, partial(refusal, file)) as parquet:
+    """Open a file that the user named, to be decoded in a child process; refusals name the file."""
+    with explaining_os_errors(file), Parquet.opened(file, partial(refusal, file)) as parquet:
         yield parquet
 
 
@@ -74,17 +74,9 @@ def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] |
     ...     pl.read_parquet(Path(folder) / "r.parquet").rows(named=True)
     [{'user': '007', 'item': 'x'}]
     """
-    matrix = ratings.matrix
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    columns = {
-        "user": pl.Series(ratings.users, dtype=pl.String).gather(rows),
-        "item": pl.Series(ratings.items, dtype=pl.String).gather(matrix.indices),
-    }
-    if ratings.has_values:
-        columns["rating"] = pl.Series(matrix.data)
     filtered = {} if ratings.filtered_by is None else {FILTERED: ratings.filtered_by}
     buffer = io.BytesIO()
-    pl.DataFrame(columns).write_parquet(buffer, metadata={**(metadata or {}), **filtered})
+    ratings.to_polars().write_parquet(buffer, metadata={**(metadata or {}), **filtered})
     write_new(path, buffer.getvalue())
 
 
@@ -104,10 +96,10 @@ def _require_kind(file: Path, role: str, column: Column) -> None:
         raise refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
 
 
-def _fetch(file: Path, role: str, column: Decoded) -> Fetch:
+def _loader(file: Path, role: str, column: Decoded) -> ColumnLoader:
     if not isinstance(column, Text):
         return lambda: to_series(column)
-    missing = column.codes < 0
+    missing = column.codes < 0  # how the decoder marks a null
     if missing.any():
         raise refusal(file, f"row {int(missing.argmax()) + 1}: the {role} id is empty (null)")
-    return lambda: Coded(column.codes, pl.Series(column.values, dtype=pl.String))
+    return lambda: CodedIds(column.codes, pl.Series(column.values, dtype=pl.String))

@@ -5,26 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from pricdr.data.ids import id_fault
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.contents import read_text, refusal, shorten
 from pricdr.data.reading.delimited import CSV, INTER, MOVIELENS, TSV, read_delimited
 from pricdr.data.reading.jsonlines import read_json_lines
 from pricdr.data.reading.parquet import read_parquet, write_ratings
-from pricdr.data.reading.tables import Encoded, Table, encode
-from pricdr.errors import InputError, printable
+from pricdr.data.reading.raw_ratings import RawRatings, encode, to_ratings
+from pricdr.data.reading.text_files import read_text, refusal, shorten
+from pricdr.errors import printable
 
 __all__ = [
     "AMAZON_2014",
     "AMAZON_2018",
     "Columns",
-    "Reading",
-    "read",
+    "RatingsFile",
     "read_ids",
     "read_ratings",
+    "read_ratings_file",
     "write_ratings",
 ]
 
@@ -34,8 +32,8 @@ _JSON = (".jsonl", ".ndjson", ".json")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Ratings and how they were read: for the screen of the party that owns it, never for a release."""
+class RatingsFile:
+    """The ratings of one file and how they were read: for the screen of their owner, never for a release."""
 
     ratings: Ratings
     file: Path
@@ -49,14 +47,14 @@ class Reading:
 
     @property
     def has_values(self) -> bool:
-        """Whether there was a rating column; otherwise every value is 1."""
+        """Return whether there was a rating column; otherwise every value is 1."""
         return self.ratings.has_values
 
     def summary(self) -> str:
-        """A few lines for people.
+        """Return a few lines for people.
 
         >>> r = Ratings.from_triples(["a"], ["x"], [4.0])
-        >>> print(Reading(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
+        >>> print(RatingsFile(r, Path("r.csv"), 3, 1, (("rated below 3", 1),), (2.0, 4.0)).summary())
         r.csv: 3 rows, 1 users, 1 items, 1 ratings
           duplicates: 1 rows repeat a (user, item) pair; the largest value counts
           dropped: 1 rated below 3
@@ -76,8 +74,10 @@ class Reading:
         return "\n  ".join(lines)
 
 
-def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Reading:
-    r"""Read one file of ratings; its name says its format.
+def read_ratings_file(
+    path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None
+) -> RatingsFile:
+    r"""Read one file of ratings, and count what was merged or left out; its name says its format.
 
     Args:
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
@@ -93,23 +93,25 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "r.csv"
     ...     _ = file.write_text("user,item,rating\nbob,x,5\nal,y,2\nbob,x,1\n")
-    ...     reading = read(file, threshold=3)
-    >>> reading.ratings.users, reading.duplicates, reading.dropped, reading.rating_range
+    ...     content = read_ratings_file(file, threshold=3)
+    >>> content.ratings.users, content.duplicates, content.dropped, content.rating_range
     (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
     named = Columns.parse(columns) if isinstance(columns, str) else columns
-    table = _table(Path(path), named, need_rating=threshold is not None)
-    dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
-    encoded = encode(table)
-    ratings = _ratings(encoded, table)
+    file = Path(path)
+    raw = _raw_ratings(file, named, need_rating=threshold is not None)
+    dropped = [("blank lines", raw.blank_lines)] if raw.blank_lines else []
+    encoded = encode(raw)
+    ratings = to_ratings(encoded, raw)
+    # After merging, so that a pair counts if any of its rows is rated high enough.
     if threshold is not None:
         everything = len(ratings)
         ratings = ratings.at_least(threshold)
         dropped += [(f"rated below {threshold:g}", everything - len(ratings))] if everything > len(ratings) else []
-    return Reading(
+    return RatingsFile(
         ratings=ratings,
-        file=table.file,
-        rows=table.rows,
+        file=file,
+        rows=raw.rows,
         duplicates=encoded.duplicates,
         dropped=tuple(dropped),
         rating_range=encoded.range,
@@ -117,7 +119,7 @@ def read(path: AnyPath, *, columns: Columns | str | None = None, threshold: floa
 
 
 def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Ratings:
-    r"""The ratings of :func:`read`, without the account of how they were read.
+    r"""Return the ratings in a file, see :func:`read_ratings_file` for what it may hold.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -126,11 +128,11 @@ def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, thresho
     ...     read_ratings(file).users
     ('007',)
     """
-    return read(path, columns=columns, threshold=threshold).ratings
+    return read_ratings_file(path, columns=columns, threshold=threshold).ratings
 
 
 def read_ids(path: AnyPath) -> tuple[str, ...]:
-    r"""The ids of ``users.txt`` or ``items.txt``: one a line, byte for byte, in the order of the file.
+    r"""Read the ids of ``users.txt`` or ``items.txt``: one a line, byte for byte, in the order of the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -140,11 +142,12 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     ('007', ' bob')
     """
     file = Path(path)
-    ids = read_text(file).rstrip(b"\r\n").decode().split("\n")
+    # An id may consist of blanks: ids are kept byte for byte.
+    ids = read_text(file, blanks_count=True).rstrip(b"\r\n").decode().split("\n")
     at: dict[str, int] = {}
     for line, raw in enumerate(ids, start=1):
         name = raw.removesuffix("\r")
-        if name == "":
+        if name == "":  # a list that lost a line would shift every row after it
             raise refusal(file, f"line {line} is blank; every line must hold one id")
         if fault := id_fault(name):
             raise refusal(file, f"line {line}: the id {fault}")
@@ -153,7 +156,7 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     return tuple(at)
 
 
-def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
+def _raw_ratings(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
     kinds = [suffix.lower() for suffix in file.suffixes[-2:]]
     kind = kinds[-2] if len(kinds) == 2 and kinds[-1] == ".gz" else "".join(kinds[-1:])
     if kind == ".parquet" and kinds[-1] == kind:
@@ -164,21 +167,3 @@ def _table(file: Path, columns: Columns | None, *, need_rating: bool) -> Table:
         return read_json_lines(file, read_text(file), columns, need_rating=need_rating)
     accepted = ", ".join((*_DELIMITED, *_JSON))
     raise refusal(file, f"unknown kind of file; accepted are {accepted} (each also with .gz) and .parquet")
-
-
-def _ratings(encoded: Encoded, table: Table) -> Ratings:
-    values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
-    ratings = Ratings.from_codes(
-        encoded.rows,
-        encoded.columns,
-        values,
-        tuple(encoded.users.to_list()),
-        tuple(encoded.items.to_list()),
-        has_values=encoded.values is not None,
-    )
-    if table.filtered_by is None:
-        return ratings
-    try:
-        return ratings.disclosing(table.filtered_by)
-    except InputError as error:
-        raise refusal(table.file, str(error)) from error

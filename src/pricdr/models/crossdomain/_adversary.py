@@ -7,7 +7,7 @@ from torch.nn.functional import softplus
 
 
 def reversed_gradient(vectors: Tensor, strength: float) -> Tensor:
-    """The vectors as they are; the gradient that comes back is turned round and scaled.
+    """Return the vectors as they are; the gradient that comes back is reversed and scaled.
 
     >>> import torch
     >>> x = torch.ones(2, requires_grad=True)
@@ -15,6 +15,7 @@ def reversed_gradient(vectors: Tensor, strength: float) -> Tensor:
     >>> x.grad
     tensor([-1.5000, -1.5000])
     """
+    # Forward, the bracket is zero; backward, only the bracket has a gradient, with its sign reversed.
     still = vectors.detach()
     return still - strength * (vectors - still)
 
@@ -34,11 +35,11 @@ class Adversary(nn.Module):
         self.layers = nn.Sequential(*parts, nn.Linear(sizes[-1], 1))
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """One logit per vector."""
+        """Return one logit per vector."""
         logits: Tensor = self.layers(vectors).squeeze(1)
         return logits
 
     def errors(self, vectors: Tensor, *, first: bool, strength: float) -> Tensor:
-        """Cross-entropy of each vector's set: what the adversary lowers, and whoever made the vectors raises."""
+        """Return the cross-entropy of each vector's set: the adversary lowers it, the network before it raises it."""
         logits = self(reversed_gradient(vectors, strength))
         return softplus(-logits if first else logits)

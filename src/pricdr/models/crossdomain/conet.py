@@ -102,26 +102,28 @@ class _Network(nn.Module):
         nn.init.xavier_uniform_(self.cross_second)
 
     def user_parts(self, own: _Side, other: _Side, users: Tensor, elsewhere: Bags) -> Tensor:
-        """What users add to the first layer of their own side and of the other one, where they rated ``elsewhere``."""
+        """Return what users add to the first layer of either side; they rated ``elsewhere`` in the other domain."""
         user = self.users[users]
         width = user.shape[1]
         mean = embedding_bag(elsewhere.columns, other.items, elsewhere.offsets, mode="mean")
         there = torch.cat([user, mean], dim=1)
+        # The same H carries either side's input to the other, as in the paper.
         here = linear(user, own.first.weight[:, :width], own.first.bias) + linear(there, self.cross_first)
         return torch.cat([here, other.first(there) + linear(user, self.cross_first[:, :width])], dim=1)
 
     def item_parts(self, own: _Side, items: Tensor) -> Tensor:
-        """What items add to the first layer of their own side and of the other one."""
+        """Return what items add to the first layer of either side."""
         width = items.shape[-1]
         return linear(items, torch.cat([own.first.weight[:, width:], self.cross_first[:, width:]]))
 
     def layers(self, own: _Side) -> tuple[tuple[Tensor, Tensor], ...]:
-        """What follows the sum of the parts; from the second layer on only the own side is read."""
+        """Return the layers after the first; of the second one on only the own side's outputs are read."""
+        # A cross-connection adds the other side's activations, so it is one wider layer over both sides' activations.
         second = torch.cat([own.second.weight, self.cross_second], dim=1)
         return (second, own.second.bias), (own.third.weight, own.third.bias), (own.last.weight, own.last.bias)
 
     def logits(self, own: _Side, parts: Tensor) -> Tensor:
-        """Scores, from sums of parts."""
+        """Return the scores of sums of user and item parts."""
         hidden = dropout(relu(parts), self.chance, self.training)
         *inner, last = self.layers(own)
         for weights, bias in inner:
@@ -139,7 +141,7 @@ class _Run(PairedRun):
             self.network = _Network(pair, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
-        """The loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
+        """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
         network, config = self.network, self.config
         rated_a, rated_b = self.source.rows.batch(users), self.target.rows.batch(users)
         parts_a = network.user_parts(network.source, network.target, users, rated_b)
@@ -151,7 +153,7 @@ class _Run(PairedRun):
         return loss
 
     def _loss(self, side: _Side, domain: DomainExamples, users: Tensor, rated: Bags, user_parts: Tensor) -> Tensor:
-        """Cross-entropy in one domain, per rating."""
+        """Return the cross-entropy in one domain, per rating."""
         drawn = domain.negatives.draw(users[rated.row_of], self.config.negatives)
         items = torch.cat([rated.columns[:, None], drawn], dim=1)
         parts = user_parts[rated.row_of, None] + self.network.item_parts(side, side.items[items])

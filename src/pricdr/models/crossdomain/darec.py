@@ -96,15 +96,16 @@ class _Side(nn.Module):
         self.first_bias = nn.Parameter(torch.zeros(config.hidden))
         self.hidden = nn.Sequential(nn.Linear(config.width, config.hidden), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(config.hidden, n_items)
+        # Popularity is there from the start: what is learnt is how a user departs from it.
         self.last.bias.data = log_odds(rows.popularity(), n_users)
 
     def embedding(self, rows: Bags) -> Tensor:
-        """One vector per row."""
+        """Return one vector per row."""
         summed = embedding_bag(rows.columns, self.first, rows.offsets, mode="sum", per_sample_weights=rows.weights)
         return relu(summed + self.first_bias)
 
     def errors(self, features: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy over all items, per user."""
+        """Return each user's cross-entropy over all items."""
         return cross_entropy_per_user(self.last(self.hidden(features)), labels)
 
 
@@ -116,7 +117,7 @@ class _Network(nn.Module):
         self.classifier = Adversary(config.width, (16, 8), dropout=0.0)
 
     def features(self, side: _Side, rows: Bags) -> Tensor:
-        """What both decoders and the domain classifier see of a row."""
+        """Return what both decoders and the domain classifier see of a row."""
         features: Tensor = self.extractor(side.embedding(rows))
         return features
 
@@ -131,7 +132,7 @@ class _Run(DecodedRun):
             self.network = _Network(self.source, self.target, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
-        """The loss of one batch of users, both rows of each, averaged over users; an empty row counts for nothing."""
+        """Return the mean loss of a batch of users, both rows of each; an empty row counts for nothing."""
         network, config = self.network, self.config
         in_a, in_b = (self.source.counts[users] > 0).float(), (self.target.counts[users] > 0).float()
         rows_a, rows_b = self.source.batch(users), self.target.batch(users)

@@ -94,15 +94,15 @@ class _Side(nn.Module):
         self.chance = config.dropout
 
     def user_parts(self, users: Tensor) -> Tensor:
-        """What users add to the first layer."""
+        """Return what users add to the first layer."""
         return linear(users, self.first.weight[:, : users.shape[1]], self.first.bias)
 
     def item_parts(self, items: Tensor) -> Tensor:
-        """What items add to the first layer."""
+        """Return what items add to the first layer."""
         return linear(items, self.first.weight[:, items.shape[1] :])
 
     def logits(self, parts: Tensor) -> Tensor:
-        """Scores, from sums of parts."""
+        """Return the scores of sums of user and item parts."""
         hidden = dropout(relu(parts), self.chance, self.training)
         hidden = dropout(relu(self.second(hidden)), self.chance, self.training)
         logits: Tensor = self.last(hidden).squeeze(-1)
@@ -117,7 +117,8 @@ class _Network(nn.Module):
         self.skew = nn.Parameter(0.01 * torch.randn(config.width, config.width))
 
     def rotation(self) -> Tensor:
-        """X: row vectors of the source's users times X are vectors of the target's, and Xᵀ leads back."""
+        """Return X: a source user's vector times X is a target user's, and Xᵀ leads back."""
+        # The exponential of a skew matrix is orthogonal, whatever the gradient does to the skew matrix.
         rotation: Tensor = torch.linalg.matrix_exp(self.skew - self.skew.T)
         return rotation
 
@@ -132,7 +133,7 @@ class _Run(PairedRun):
             self.network = _Network(pair, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
-        """The loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
+        """Return the loss of a batch of users: every rating of theirs in both domains, with drawn negatives."""
         network = self.network
         rotation = network.rotation()
         rated_a, rated_b = self.source.rows.batch(users), self.target.rows.batch(users)
@@ -148,7 +149,7 @@ class _Run(PairedRun):
         return loss_a + loss_b
 
     def _hidden(self, vectors: Tensor, lent: Tensor, present: Tensor) -> Tensor:
-        """Some users' own vectors replaced by what the other domain lends, where it has something."""
+        """Return the vectors, some replaced by the other domain's: cold users will have nothing else."""
         hidden = (torch.rand(len(vectors), device=self.device) < self.config.hide) & present
         return torch.where(hidden[:, None], lent, vectors)
 
@@ -161,7 +162,7 @@ class _Run(PairedRun):
         rated: Bags,
         vectors: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """Cross-entropy of both networks in one domain, per rating; ``vectors`` are what users are to either."""
+        """Return the cross-entropy of both networks in one domain, per rating; each has its own user ``vectors``."""
         share, drawn = self.config.share, domain.negatives.draw(users[rated.row_of], self.config.negatives)
         items = torch.cat([rated.columns[:, None], drawn], dim=1)
         item_vectors = own.items(domain.columns.keep(1 - self.config.entry_dropout))
@@ -173,7 +174,7 @@ class _Run(PairedRun):
         return total / max(len(items), 1)
 
     def user_parts(self, users: Tensor) -> Tensor:
-        """For both networks, the target's first."""
+        """Return what users add to the first layers of both networks, the target's first."""
         network = self.network
         rotation = network.rotation()
         warm = self.target.rows.counts[users] > 0
@@ -197,7 +198,7 @@ class _Run(PairedRun):
         return score
 
     def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Both networks as one, block by block."""
+        """Return both networks as one, block by block, with their shares in the last layer."""
         own, other, share = self.network.target, self.network.source, self.config.share
         second = (
             torch.block_diag(own.second.weight, other.second.weight),  # type: ignore[no-untyped-call]

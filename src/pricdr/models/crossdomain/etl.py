@@ -97,7 +97,7 @@ class _Side(nn.Module):
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
 
     def decode(self, codes: Tensor) -> Tensor:
-        """Logits of all items."""
+        """Return the logits of all items."""
         logits: Tensor = self.last(self.hidden(codes))
         return logits
 
@@ -111,7 +111,7 @@ class _Network(nn.Module):
         self.transform = nn.Parameter(nn.init.xavier_uniform_(torch.empty(config.width, config.width), gain=2**0.5))
 
     def features(self, side: _Side, rows: Bags, users: Tensor) -> Tensor:
-        """What the discriminators see; a ReLU later it is the code."""
+        """Return what the discriminators see; after a ReLU it is the code."""
         features: Tensor = side.encoder(rows) + self.users[users]
         return features
 
@@ -126,7 +126,7 @@ class _Run(DecodedRun):
             self.network = _Network(self.source, self.target, config).to(self.device)
 
     def step(self, users: Tensor) -> Tensor:
-        """The loss of one batch of users, all items of both domains."""
+        """Return the loss of a batch of users, over all items of both domains."""
         network, config = self.network, self.config
         transform, a, b = network.transform, network.source, network.target
         in_a, in_b = (self.source.counts[users] > 0).float(), (self.target.counts[users] > 0).float()
@@ -136,6 +136,7 @@ class _Run(DecodedRun):
         code_a, code_b = relu(features_a), relu(features_b)
         over_a, over_b = code_a @ transform, code_b @ transform.T
         labels_a, labels_b = rows_a.dense(self.source.shape[1]), rows_b.dense(self.target.shape[1])
+        # W Wᵀ = I would make the transform an equivalence: a code carried over and back is the code again.
         there_and_back = in_a * (code_a - over_a @ transform.T).abs().sum(1)
         there_and_back = there_and_back + in_b * (code_b - over_b @ transform).abs().sum(1)
         loss = (
@@ -144,13 +145,14 @@ class _Run(DecodedRun):
             + in_a * in_b * cross_entropy_per_user(b.decode(over_a), labels_b)
             + in_a * in_b * config.source * cross_entropy_per_user(a.decode(over_b), labels_a)
             + config.equivalence * there_and_back
-            + in_a * self._told_apart(a.discriminator, features_a)
-            + in_b * self._told_apart(b.discriminator, features_b)
+            + in_a * self._discriminator_errors(a.discriminator, features_a)
+            + in_b * self._discriminator_errors(b.discriminator, features_b)
         )
         return loss.mean()
 
-    def _told_apart(self, discriminator: Adversary, features: Tensor) -> Tensor:
-        """The discriminator's error on features and on as many draws of N(0, I)."""
+    def _discriminator_errors(self, discriminator: Adversary, features: Tensor) -> Tensor:
+        """Return the discriminator's error on features and on as many draws of N(0, I)."""
+        # No gradient reaches the draws, hence the strength 0.
         drawn = discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
         return drawn + discriminator.errors(features, first=False, strength=self.config.adversarial)
 

@@ -69,12 +69,13 @@ class BPR(TargetMethod):
 class _Network(nn.Module):
     def __init__(self, n_users: int, n_items: int, width: int) -> None:
         super().__init__()
+        # Small vectors: scores begin near 0, where the loss is steepest.
         self.users = nn.Parameter(0.1 / width**0.5 * torch.randn(n_users, width))
         self.items = nn.Parameter(0.1 / width**0.5 * torch.randn(n_items, width))
         self.item_bias = nn.Parameter(torch.zeros(n_items, 1))
 
     def loss(self, users: Tensor, rated: Tensor, unrated: Tensor, regularisation: float) -> Tensor:
-        """Mean over triples: users (b,), rated items (b,) and unrated ones (b, c)."""
+        """Return the mean loss of triples: users (b,), rated items (b,) and unrated ones (b, c)."""
         own = embedding(users, self.users)[:, None]
         better, worse = embedding(rated, self.items)[:, None], embedding(unrated, self.items)
         better_bias, worse_bias = embedding(rated, self.item_bias), embedding(unrated, self.item_bias)[..., 0]
@@ -99,7 +100,7 @@ class _Run:
         return f"bpr {self.config!r} {self.target.fingerprint()}"
 
     def step(self, batch: Tensor) -> Tensor:
-        """The loss of a batch of ratings, given by number."""
+        """Return the loss of a batch of ratings, given by number."""
         ratings = self.ratings
         users = ratings.user_of[batch]
         unrated = ratings.negatives.draw(users, self.config.negatives)

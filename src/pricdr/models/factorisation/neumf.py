@@ -102,7 +102,7 @@ class _Network(nn.Module):
         """Its bias is the c of the whole."""
 
     def forward(self, products: Tensor, sums: Tensor) -> Tensor:
-        """Logits from p_u ∘ q_i and from the sum of the two parts."""
+        """Return the logits, from p_u ∘ q_i and from the sum of the two parts."""
         hidden = relu(sums)
         for layer in self.hidden:
             hidden = relu(layer(self.dropout(hidden)))
@@ -126,7 +126,7 @@ class _Run:
         return f"neumf {self.config!r} {self.target.fingerprint()}"
 
     def step(self, batch: Tensor) -> Tensor:
-        """The loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
+        """Return the loss of a batch of ratings, given by number: 1 for the rated item, 0 for the drawn ones."""
         network, ratings = self.network, self.ratings
         users = ratings.user_of[batch]
         items = torch.cat(
@@ -142,7 +142,7 @@ class _Run:
 
     @torch.no_grad()
     def _users(self) -> tuple[Tensor, Tensor]:
-        """Everyone's vectors of both branches."""
+        """Return the vectors of all users in both branches."""
         return self.ratings.with_mean_for_cold(self.network.product_users), self.ratings.with_mean_for_cold(
             self.network.mlp_users
         )
@@ -162,7 +162,7 @@ class _Run:
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:
-        """GMF as vectors, its output weights in the users'; the MLP, and c, as an interaction."""
+        """Return GMF as vectors, its output weights in the users'; the MLP, and c, as an interaction."""
         network = self.network
         product_users, mlp_users = self._users()
         layers = (*network.hidden, network.mlp_output)

@@ -82,12 +82,12 @@ def solve_ease(
 
 
 def ones(ratings: CSR) -> CSR:
-    """The same entries, each a 1."""
+    """Return the same entries, each a 1."""
     return sp.csr_array((np.ones(ratings.nnz), ratings.indices, ratings.indptr), shape=ratings.shape)
 
 
 def popularity_tie_break(ratings: CSR, most: float) -> Float32Array:
-    """A bias that orders items by popularity where nothing else does: ``most`` for the most rated one."""
+    """Return a bias that orders items by popularity where nothing else does: ``most`` for the most rated one."""
     counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
     return (most * counts / max(int(counts.max(initial=0)), 1)).astype(np.float32)
 
@@ -107,7 +107,7 @@ def _weighted(source: Matrix | None, weight: float) -> Matrix | None:
 
 
 def _primal(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
-    """Rows of X, sparse, against −P_·j / P_jj."""
+    """Return user vectors X (sparse) and item vectors −P_·j / P_jj."""
     n_items = target.shape[1]
     parts = [target] if source is None else [target, sp.csr_array(source)]
     rows = sp.hstack(parts, format="csr", dtype=np.float32)
@@ -128,7 +128,7 @@ def _primal(target: CSR, source: Matrix | None, regularisation: float, block: in
 
 
 def _dual(target: CSR, source: Matrix | None, regularisation: float, block: int) -> tuple[Vectors, Vectors]:
-    """Rows of C against −x_j / P_jj, sparse; only over users with a history, since no other has an entry in any x_j."""
+    """Return user vectors C and item vectors −x_j / P_jj (sparse), both over the users with a history."""
     n_users = target.shape[0]
     gram = np.zeros((n_users, n_users), order="F")
     _add_product(gram, target, target, block)
@@ -150,7 +150,7 @@ def _dual(target: CSR, source: Matrix | None, regularisation: float, block: int)
 
 
 def _add_product(out: Square, left: Matrix, right: Matrix, block: int) -> None:
-    """``out += left · rightᵀ``, a block of columns at a time: no sparse product is ever held whole."""
+    """Add ``left · rightᵀ`` to ``out``, a block of columns at a time: no sparse product is ever held whole."""
     for part in _blocks(right.shape[0], block):
         product = left @ right[part].T
         out[:, part] += product if isinstance(product, np.ndarray) else product.toarray()
@@ -173,7 +173,7 @@ def invert(gram: Square, regularisation: float, block: int = BLOCK) -> Square:
 
 
 def _factor(lower: Square, blocks: list[slice]) -> bool:
-    """The L of L Lᵀ, in the place of the lower triangle; false where rounding left none.
+    """Replace the lower triangle by the L of L Lᵀ; return false where rounding left none.
 
     LAPACK alone would do, but the one that comes with scipy (OpenBLAS 0.3.30) crashes on large matrices with several
     threads: n = 16,000 with two. Here it never sees more than a block, and the work is in matrix products all the same.
@@ -191,7 +191,7 @@ def _factor(lower: Square, blocks: list[slice]) -> bool:
 
 
 def _invert(lower: Square, blocks: list[slice]) -> None:
-    """L⁻¹ in the place of L: block columns from the right, and in each from the bottom, so nothing is read too late."""
+    """Replace L by L⁻¹: block columns from the right, and in each from the bottom, so nothing is read too late."""
     for at, block in reversed(list(enumerate(blocks))):
         corner = solve_triangular(lower[block, block], np.eye(block.stop - block.start), lower=True)
         for row in reversed(blocks[at + 1 :]):

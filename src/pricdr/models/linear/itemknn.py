@@ -73,6 +73,7 @@ def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> 
     norms = np.sqrt(np.diff(items.indptr))
     parts = []
     for start in range(0, n_items, size):
+        # Sparse times sparse: only pairs of items that a user rated together are ever computed.
         met = (items[start : start + size] @ users).tocoo()
         own = met.row + start
         similar = met.data / (norms[own] * norms[met.col] + config.shrinkage)
@@ -82,7 +83,7 @@ def similarities(ratings: CSR, config: ItemKNNConfig, *, cells: int = CELLS) -> 
 
 
 def _nearest(rows: IntArray, columns: IntArray, values: FloatArray, shape: tuple[int, int], count: int) -> CSR:
-    """The ``count`` largest values of each row; of equal ones those further left, so that runs repeat."""
+    """Return the ``count`` largest values of each row; of equal ones those further left, so that runs repeat."""
     order = np.lexsort((columns, -values, rows))
     rows, columns, values = rows[order], columns[order], values[order]
     first = np.searchsorted(rows, rows)

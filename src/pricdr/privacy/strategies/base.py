@@ -1,72 +1,121 @@
-"""What every strategy answers."""
+"""``Strategy``: what ``publish`` asks of every way from ratings to rows, and the answers most strategies share."""
 
-from typing import ClassVar, Protocol, TypeAlias
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ratings import Ids
+from pricdr.errors import ParameterError
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
-from pricdr.progress import Progress
-from pricdr.randomness import Randomness
+from pricdr.privacy.strategies.dims import auto_dim, default_dim
 
-FloatArray: TypeAlias = npt.NDArray[np.float32]
+Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 
-class Strategy(Protocol):
-    """The steps from ratings to published rows.
+class GuideRows(Protocol):
+    """A guide as strategies use it: one row per user. A release of the other party is one."""
+
+    @property
+    def matrix(self) -> Float32Array:
+        """Users x columns."""
+        ...
+
+    @property
+    def users(self) -> Ids:
+        """One id per row."""
+        ...
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in it, as far as is known: it helps, and the promise does not rest on it."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Strategy(ABC):
+    """The steps from ratings to published rows. Every strategy is a frozen dataclass.
 
     A strategy first lays out its steps, from declared figures alone; once their noise is settled and paid for, it runs
     them. ``publish`` does the rest: no strategy decides how much noise there is.
     """
 
     name: ClassVar[str]
-    rows_cancel: ClassVar[bool]
+    """As in certificates, on the command line and in the registry."""
+    rows_cancel: ClassVar[bool] = False
     """Whether item rows point in independent random directions, so that t ratings add up like √t, not t."""
-    needs_catalogue: ClassVar[bool]
+    needs_catalogue: ClassVar[bool] = False
     """Whether the release depends on which items exist, so that the item universe has to be public."""
-    learns: ClassVar[bool]
+    learns: ClassVar[bool] = False
     """Whether item rows are computed from the ratings; if so a clip bounds the sum of a user's ratings."""
+    takes_guide: ClassVar[bool] = False
+    """Whether it runs along a release of the other party, which the certificate then has to describe."""
+    item_rows_are: ClassVar[str] = "item rows of norm at most 1"
+    """What a user's ratings are projected by, as README.md says it. The words belong to the schema version."""
+    not_protected: ClassVar[tuple[str, ...]] = ()
+    """Sentences about what this strategy in particular leaves unprotected. They belong to the schema version too."""
+
+    dim: int | None = None
+    """Columns of the published matrix; None leaves the choice open."""
 
     @property
-    def dim(self) -> int | None:
-        """Columns of the published matrix; None leaves the choice open."""
-        ...
+    def catalogue(self) -> Ids | None:
+        """The public item universe that the strategy brings along; None where it brings none."""
+        return None
 
-    def with_dim(self, dim: int | None) -> "Strategy":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        ...
+    @property
+    def guide(self) -> GuideRows | None:
+        """The release of the other party that it runs along; None where there is none."""
+        return None
 
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "Strategy":
-        """The same strategy, its dimension chosen by what is promised (itself where that takes the ratings).
+    @property
+    def learns_from_unlisted(self) -> bool:
+        """Whether it reads the ratings of users outside the list too; they get no rows."""
+        return False
+
+    @classmethod
+    def default_dim(cls, guarantee: Guarantee) -> int | None:
+        """Return the columns of a release where nobody asked for a number; None leaves that to :meth:`resolved`."""
+        return default_dim(guarantee)
+
+    @classmethod
+    def auto_dim(cls, guarantee: Guarantee) -> int | None:
+        """Return the columns that ``--dim auto`` stands for; None leaves the choice open."""
+        return auto_dim(guarantee)
+
+    def with_dim(self, dim: int | None) -> Self:
+        """Return the same strategy with ``dim`` columns, or with the choice left open."""
+        return replace(self, dim=dim)
+
+    def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
+        """Return the same strategy, its dimension chosen by what is promised (itself where that takes the ratings).
 
         Whatever could fail later for these users is refused here: nothing may fail once the budget is spent.
         """
-        ...
-
-    @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "Strategy":
-        """The strategy that a certificate describes: good for laying out its steps."""
-        ...
+        return self
 
     def parameters(self) -> dict[str, float]:
-        """Public parameters for the certificate: with the dimension, all that the steps depend on."""
-        ...
+        """Return the public parameters for the certificate: with the dimension, all that the steps depend on."""
+        return {}
 
+    @classmethod
+    def described(cls, dim: int, parameters: dict[str, float]) -> Self:
+        """Return the strategy that a certificate describes: good for laying out its steps.
+
+        The parameters come from outside. A strategy that has some overrides this and takes them by name.
+        """
+        if parameters:
+            raise ParameterError(f"{cls.name} has none")
+        return cls(dim=dim)
+
+    @abstractmethod
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """What will be computed, at which sensitivity and for which share of μ²; the last step is called "rows"."""
-        ...
+        """Return what will be computed, at which sensitivity and for which share of μ²; the last step is "rows"."""
 
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
-        """The published matrix: one row per listed user."""
-        ...
-
-
-class Projection(Strategy, Protocol):
-    """A strategy whose item rows do not depend on the ratings."""
-
-    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
-        """E: one row of norm at most 1 (up to rounding) per item, ``dim`` columns."""
-        ...
+    @abstractmethod
+    def publish(self, entries: Entries, run: Run) -> Float32Array:
+        """Return the published matrix: one row per listed user."""

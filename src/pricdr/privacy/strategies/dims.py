@@ -28,7 +28,7 @@ def require_learnt_dim(dim: int | None) -> int | None:
 
 
 def default_dim(guarantee: Guarantee) -> int:
-    """The default: eight, or four below ε = 4, since with more noise fewer and stronger directions carry more.
+    """Return eight, or four below ε = 4, where noise leaves room for fewer and stronger directions.
 
     >>> default_dim(Guarantee(epsilon=2, delta=1e-6)), default_dim(Guarantee(epsilon=4, delta=1e-6))
     (4, 8)
@@ -37,7 +37,7 @@ def default_dim(guarantee: Guarantee) -> int:
 
 
 def auto_dim(guarantee: Guarantee) -> int:
-    """What ``--dim auto`` takes: a finer staircase than the default. It reads ε alone, and so costs nothing.
+    """Return what ``--dim auto`` takes: a finer staircase than the default. It reads ε alone, so it costs nothing.
 
     >>> [auto_dim(Guarantee(epsilon=epsilon, delta=1e-6)) for epsilon in (0.5, 1, 2, 4, 8, 16)]
     [4, 4, 5, 8, 8, 8]

@@ -1,7 +1,7 @@
 """``features``: public item features as item rows. They were never trained on the ratings, so they cost nothing."""
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -9,17 +9,15 @@ from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import default_dim, require_dim
-from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
+from pricdr.privacy.strategies.base import Float32Array
+from pricdr.privacy.strategies.dims import default_dim
+from pricdr.privacy.strategies.fixed import Projection
 from pricdr.progress import Progress
 from pricdr.randomness import Randomness
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Features:
+class Features(Projection):
     """Each item's row is what the public knows about it: genres, tags, a text's embedding, scaled to norm 1.
 
     Where there are more columns than ``dim``, their leading principal directions over the catalogue are kept. The
@@ -27,9 +25,12 @@ class Features:
     """
 
     name: ClassVar[str] = "features"
-    rows_cancel: ClassVar[bool] = False
     needs_catalogue: ClassVar[bool] = True
-    learns: ClassVar[bool] = False
+    item_rows_are: ClassVar[str] = "PUBLIC item features, declared as such and scaled to norm 1"
+    not_protected: ClassVar[tuple[str, ...]] = (
+        "The item features: they were declared public, and the promise rests on their not being made from these "
+        "ratings.",
+    )
 
     features: ItemFeatures | None = None
     """None describes a strategy without the means to run it, as a certificate does."""
@@ -37,50 +38,34 @@ class Features:
     """Columns of the published matrix; None takes 8, or 4 below ε = 4, or as many as there are."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require_dim(self.dim))
+        super().__post_init__()
         if self.dim is not None:
+            # A certificate describes the strategy without its table: there is no number of columns to compare with.
             columns = self.dim if self.features is None else self.features.rows.shape[1]
             if self.dim > columns:
                 raise ParameterError(f"dim {self.dim} is above the {columns} columns that the item features have")
 
-    def with_dim(self, dim: int | None) -> "Features":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        return replace(self, dim=dim)
+    @property
+    def catalogue(self) -> Ids | None:
+        """The items that have features: what the public knows something about is the public catalogue."""
+        return None if self.features is None else self.features.items
 
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "Features":
-        """With the dimension that suits ε; features that are the same for all items are refused."""
+    def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
+        """Return it with the dimension that suits ε; features that are the same for all items are refused."""
         if self.features is None:
             raise ParameterError("strategy features needs item features")
         if not self.features.tells_apart():
             raise InputError("the item features are the same for all items: they cannot tell anybody apart")
         return self if self.dim is not None else self.with_dim(min(default_dim(guarantee), self.features.rows.shape[1]))
 
-    def parameters(self) -> dict[str, float]:
-        """None beyond the dimension."""
-        return {}
-
-    @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "Features":
-        """The strategy that a certificate describes, without its table."""
-        if parameters:
-            raise ParameterError("item features have no parameters")
-        return cls(dim=dim)
-
-    def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """One step."""
-        return fixed_steps(declared, self.dim)
-
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
-        """Products with the features' rows."""
-        return publish_fixed(self.item_rows(entries.items, run.randomness, run.progress), entries, run)
-
-    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
-        """One row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""
+    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
+        """Return one row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""
         assert self.features is not None
         assert self.dim is not None
         leading = self.features.leading(self.dim)
-        at = {item: position for position, item in enumerate(self.features.items)}
-        places = np.array([at.get(item, -1) for item in items], dtype=np.int64)
+        position_of = {item: position for position, item in enumerate(self.features.items)}
+        positions = np.array([position_of.get(item, -1) for item in items], dtype=np.int64)
+        known = positions >= 0
         rows = np.zeros((len(items), self.dim), dtype=np.float32)
-        rows[places >= 0] = leading[places[places >= 0]]
+        rows[known] = leading[positions[known]]
         return rows

@@ -1,6 +1,6 @@
 """``jlt``: random Gaussian rows of unit norm, each a keyed function of its item's id alone."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -8,12 +8,8 @@ import numpy.typing as npt
 
 from pricdr.data.ratings import Ids
 from pricdr.parallel import each_block
-from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import require_dim
-from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
+from pricdr.privacy.strategies.base import Float32Array
+from pricdr.privacy.strategies.fixed import RandomProjection
 from pricdr.progress import Progress
 from pricdr.randomness import BLOCK, Bytes, Randomness, Stream
 
@@ -21,7 +17,7 @@ _ITEMS_PER_BLOCK: Final = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class JLT:
+class JLT(RandomProjection):
     """The paper's Johnson-Lindenstrauss projection, with rows normalised so that the sensitivity is exact.
 
     An item's row depends on its id and on the release's key, not on which other items exist, so no catalogue has to
@@ -29,43 +25,9 @@ class JLT:
     """
 
     name: ClassVar[str] = "jlt"
-    needs_catalogue: ClassVar[bool] = False
-    rows_cancel: ClassVar[bool] = True
-    learns: ClassVar[bool] = False
 
-    dim: int | None = 200
-    """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require_dim(self.dim))
-
-    def with_dim(self, dim: int | None) -> "JLT":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        return replace(self, dim=dim)
-
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "JLT":
-        """Itself: a dimension that was not given is chosen by a small part of the budget."""
-        return self
-
-    @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "JLT":
-        """The strategy that a certificate describes."""
-        return cls(dim=dim, **parameters)
-
-    def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """One step, and one before it where the dimension is to be chosen."""
-        return fixed_steps(declared, self.dim)
-
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
-        """Products with random rows."""
-        return publish_fixed(self.item_rows(entries.items, run.randomness, run.progress), entries, run)
-
-    def parameters(self) -> dict[str, float]:
-        """Public parameters for the certificate: none beyond the dimension."""
-        return {}
-
-    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
-        """Row i is a standard Gaussian vector, a function of the key and ``items[i]``, scaled to norm 1."""
+    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
+        """Return E, whose row i is a Gaussian vector scaled to norm 1: a function of the key and ``items[i]`` alone."""
         assert self.dim is not None, "the dimension is settled before the rows are drawn"
         stream = randomness.stream("jlt rows")
         rows = np.empty((len(items), self.dim), dtype=np.float32)
@@ -78,8 +40,8 @@ class JLT:
         return rows
 
 
-def unit_rows(rows: FloatArray) -> FloatArray:
-    """Rows scaled to norm 1 in place; rows of zeros stay.
+def unit_rows(rows: Float32Array) -> Float32Array:
+    """Scale rows to norm 1 in place, and return them; rows of zeros stay.
 
     >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32)).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
@@ -89,14 +51,14 @@ def unit_rows(rows: FloatArray) -> FloatArray:
     return rows
 
 
-def unit_gaussian_rows(stream: Stream, count: int, dim: int) -> FloatArray:
-    """So many unit rows in independent random directions, in the stream's order."""
+def unit_gaussian_rows(stream: Stream, count: int, dim: int) -> Float32Array:
+    """Return ``count`` unit rows in independent random directions, in the stream's order."""
     numbers = count * dim + count * dim % 2
     return unit_rows(normals_from(stream.read(0, 4 * numbers))[: count * dim].reshape(count, dim))
 
 
-def normals_from(bits: Bytes) -> FloatArray:
-    """Standard normals, one for every 4 random bytes (a multiple of 8), by Box-Muller on 32-bit uniforms.
+def normals_from(bits: Bytes) -> Float32Array:
+    """Return standard normals, one for every 4 random bytes (a multiple of 8), by Box-Muller on 32-bit uniforms.
 
     The tail ends at 6.8 standard deviations: good for E, whose law matters for utility only. Privacy noise never
     comes from here.
@@ -117,8 +79,8 @@ def normals_from(bits: Bytes) -> FloatArray:
     return out
 
 
-def _keyed_normals(stream: Stream, items: Ids, dim: int) -> FloatArray:
-    """One row of ``dim`` normals per item, read at the stream address that the item's id hashes to."""
+def _keyed_normals(stream: Stream, items: Ids, dim: int) -> Float32Array:
+    """Return one row of ``dim`` normals per item, read at the stream address that the item's id hashes to."""
     blocks_per_row = 2 * -(-dim // 8)
     start = np.frombuffer(b"".join(map(stream.address, items)), dtype=np.uint64).reshape(-1, 1, 2)
     address = np.repeat(start, blocks_per_row, axis=1)

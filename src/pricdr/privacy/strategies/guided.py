@@ -1,10 +1,9 @@
 """``guided``: directions learnt along a release of the other party, so that what crosses is what the other can use."""
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
@@ -12,37 +11,19 @@ from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy
 from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
 SHARES: Final = (0.15, 0.25, 0.6)
+"""Of μ², by round: the last round's rows are what is published, so it gets most."""
 WIDE: Final = 8
-"""Columns of all rounds but the last."""
-
-
-class GuideRows(Protocol):
-    """What a guide is: a row per user. A release of the other party is one."""
-
-    @property
-    def matrix(self) -> npt.NDArray[np.float32]:
-        """Users x columns."""
-        ...
-
-    @property
-    def users(self) -> Ids:
-        """One id per row."""
-        ...
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation of the noise in it, as far as is known: it helps, and the promise does not rest on it."""
-        ...
+"""Columns of all rounds but the last, at least: a round chooses among the directions of the one before."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Guided:
+class Guided(Strategy):
     """Rounds that start from the other party's release instead of at random.
 
     The promise to the users of these ratings holds for any guide, hostile ones included: its rows are clipped to norm 1
@@ -50,9 +31,8 @@ class Guided:
     """
 
     name: ClassVar[str] = "guided"
-    rows_cancel: ClassVar[bool] = False
-    needs_catalogue: ClassVar[bool] = False
     learns: ClassVar[bool] = True
+    takes_guide: ClassVar[bool] = True
 
     guide: GuideRows | None = None
     """None describes a strategy without the means to run it, as a certificate does."""
@@ -64,51 +44,43 @@ class Guided:
     item_prior: float = 5.0
     percentile: float = 50.0
     allow_missing: bool = False
-    """Listed users whom the guide lacks get a row of zeros in it; otherwise they are an error."""
+    """Whether listed users without a row in the guide get a row of zeros; otherwise they are an error."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dim", require_learnt_dim(self.dim))
         self._rounds(self.dim or 1)
 
-    def with_dim(self, dim: int | None) -> "Guided":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        return replace(self, dim=dim)
-
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "Guided":
-        """With the dimension that suits ε; a guide that cannot be used is refused."""
-        found = self if self.dim is not None else self.with_dim(default_dim(guarantee))
-        found.guide_for(users)
-        return found
-
-    def missing(self, users: Ids) -> int:
-        """How many of these users the guide lacks: a fact about two lists, not about ratings."""
-        return 0 if self.guide is None else len(set(users) - set(self.guide.users))
+    def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
+        """Return it with the dimension that suits ε; a guide that cannot be used is refused."""
+        strategy = self if self.dim is not None else self.with_dim(default_dim(guarantee))
+        strategy.guide_for(users)  # refuses a guide that cannot serve them, before anything is paid
+        return strategy
 
     def parameters(self) -> dict[str, float]:
-        """Every constant of the method; shares and widths of the rounds are in the steps."""
+        """Return every constant of the method; shares and widths of the rounds are in the steps."""
         names = ("refine", "centring", "item_prior", "percentile")
         return {name: float(getattr(self, name)) for name in names}
 
     @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "Guided":
-        """The strategy that a certificate describes, without its guide."""
+    def described(cls, dim: int, parameters: dict[str, float]) -> Self:
+        """Return the strategy that a certificate describes, without its guide."""
         given: dict[str, float] = dict(parameters)
         return cls(dim=dim, refine=bool(given.pop("refine")), **given)  # type: ignore[arg-type]
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Three rounds, or one."""
+        """Return the steps of three rounds, or of one."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         return self._rounds(self.dim).steps(declared)
 
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
-        """The last round's rows; everything learnt about items is erased."""
+    def publish(self, entries: Entries, run: Run) -> Float32Array:
+        """Return the last round's rows; everything learnt about items is erased."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         with erasing() as secrets:
             rows = self._rounds(self.dim).publish(entries, self.guide_for(entries.users), run, secrets)
             return rows.astype(np.float32)
 
     def guide_for(self, users: Ids) -> IntegerArray:
-        """The guide's rows for these users; :class:`InputError` where it cannot serve them."""
+        """Return the guide's rows for these users; :class:`InputError` where it cannot serve them."""
         if self.guide is None:
             raise ParameterError("strategy guided needs a guide: a release of the other party")
         assert self.dim is not None, "the dimension is settled first"
@@ -120,10 +92,10 @@ class Guided:
                 "was it made for another list? (allow_missing, or --fill-guide, gives them a row of zeros)"
             )
         width = self._rounds(self.dim).widths[0]
-        found = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
-        if not found.any():
+        usable = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
+        if not usable.any():
             raise InputError("the guide's rows are the same for all users, or for most: it cannot tell anybody apart")
-        return found
+        return usable
 
     def _rounds(self, dim: int) -> Rounds:
         return Rounds(

@@ -1,6 +1,6 @@
 """``sjlt``: the sparse-aware projection P H D, a sparse Gaussian after a randomised Walsh-Hadamard transform."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
@@ -8,12 +8,8 @@ import numpy as np
 from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
-from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import FloatArray
-from pricdr.privacy.strategies.dims import require_dim
-from pricdr.privacy.strategies.fixed import fixed_steps, publish_fixed
+from pricdr.privacy.strategies.base import Float32Array
+from pricdr.privacy.strategies.fixed import RandomProjection
 from pricdr.privacy.strategies.gaussian import normals_from, unit_rows
 from pricdr.progress import Progress
 from pricdr.randomness import Bytes, Randomness
@@ -23,7 +19,7 @@ _ROWS_PER_BLOCK: Final = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class SJLT:
+class SJLT(RandomProjection):
     """The paper's SJLT with unit rows: E = (P H D)ᵀ.
 
     P (dim x n) is sparse Gaussian, each entry non-zero with probability ``density`` and at least one in every row;
@@ -33,46 +29,26 @@ class SJLT:
 
     name: ClassVar[str] = "sjlt"
     needs_catalogue: ClassVar[bool] = True
-    rows_cancel: ClassVar[bool] = True
-    learns: ClassVar[bool] = False
 
-    dim: int | None = 200
-    """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
     density: float = 0.5
     """Share of non-zeros in P, the paper's sp."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require_dim(self.dim))
+        super().__post_init__()
         if not 0 < self.density <= 1:
             raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
 
-    def with_dim(self, dim: int | None) -> "SJLT":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        return replace(self, dim=dim)
-
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "SJLT":
-        """Itself: a dimension that was not given is chosen by a small part of the budget."""
-        return self
-
     @classmethod
     def described(cls, dim: int, parameters: dict[str, float]) -> "SJLT":
-        """The strategy that a certificate describes."""
+        """Return the strategy that a certificate describes."""
         return cls(dim=dim, **parameters)
 
-    def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """One step, and one before it where the dimension is to be chosen."""
-        return fixed_steps(declared, self.dim)
-
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
-        """Products with random rows."""
-        return publish_fixed(self.item_rows(entries.items, run.randomness, run.progress), entries, run)
-
     def parameters(self) -> dict[str, float]:
-        """Public parameters for the certificate."""
+        """Return the density, which E depends on."""
         return {"density": self.density}
 
-    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> FloatArray:
-        """The rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
+    def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
+        """Return the rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
         assert self.dim is not None, "the dimension is settled before the rows are drawn"
         n, dim, padded = len(items), self.dim, padded_size(len(items))
         entries = randomness.stream("sjlt entries")
@@ -83,7 +59,7 @@ class SJLT:
         def fill(part: slice) -> None:
             size = (part.stop - part.start) * padded * 4
             start = part.start * padded * 4
-            sparse = _sparse_normals(entries.read(start, size), support.read(start, size), padded, self.density)
+            sparse = sparse_normals(entries.read(start, size), support.read(start, size), padded, self.density)
             rows[:, part] = (walsh_hadamard(sparse)[:, :n] * signs).T
 
         def normalise(part: slice) -> None:
@@ -95,7 +71,7 @@ class SJLT:
 
 
 def padded_size(n: int) -> int:
-    """The smallest power of two that holds ``n``, at least 2.
+    """Return the smallest power of two that holds ``n``, at least 2.
 
     >>> padded_size(5), padded_size(8)
     (8, 8)
@@ -103,8 +79,8 @@ def padded_size(n: int) -> int:
     return max(2, 1 << (n - 1).bit_length())
 
 
-def walsh_hadamard(rows: FloatArray) -> FloatArray:
-    """Every row times the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row.
+def walsh_hadamard(rows: Float32Array) -> Float32Array:
+    """Multiply every row by the orthonormal Walsh-Hadamard matrix (Sylvester's order), in place: n log n a row.
 
     >>> walsh_hadamard(np.array([[1, 0, 0, 0]], dtype=np.float32)).tolist()
     [[0.5, 0.5, 0.5, 0.5]]
@@ -122,8 +98,8 @@ def walsh_hadamard(rows: FloatArray) -> FloatArray:
     return rows
 
 
-def _sparse_normals(entry_bits: Bytes, support_bits: Bytes, n: int, density: float) -> FloatArray:
-    """Rows of P: normals kept with probability ``density``, and where none is kept, one at a random place."""
+def sparse_normals(entry_bits: Bytes, support_bits: Bytes, n: int, density: float) -> Float32Array:
+    """Return rows of P: normals kept with probability ``density``; a row that would be empty keeps a random one."""
     normals = normals_from(entry_bits).reshape(-1, n)
     chance = support_bits.view(np.uint32).reshape(-1, n)
     keep = chance < np.uint64(round(density * 2**32))

@@ -36,7 +36,7 @@ class ItemModel:
     user_prior: float
     """Added under the root of a user's vector: users with few ratings get short ones."""
     floor: float
-    """Of the largest eigenvalue: directions below it are not amplified further."""
+    """A share of the largest eigenvalue: directions with a smaller one are amplified no further."""
 
     def __post_init__(self) -> None:
         require_count(dim=self.dim, rounds=self.rounds)
@@ -49,7 +49,7 @@ class ItemModel:
             raise ParameterError(f"floor must lie in [{LEAST_FLOOR:g}, 1), got {self.floor!r}")
 
     def learn(self, entries: CSR, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
-        """Unit rows, one per item (or bucket), private like everything the rounds' noise has passed.
+        """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
 
         Args:
             entries: users x items (or buckets), whole units of ``value``.
@@ -59,11 +59,11 @@ class ItemModel:
             secrets: where sums and users' vectors are kept for erasing.
         """
         rows = unit_gaussian_rows(run.randomness.stream("first item rows"), entries.shape[1], self.dim)
-        found = rows.astype(np.float64)
+        item_rows = rows.astype(np.float64)
         by_item, prior = entries.T, self.user_prior * largest**2
         for number in range(1, self.rounds + 1):
             name = step_name(number)
-            users = directions(by_item, whole_guide(found), value=value, prior=prior, secrets=secrets)
+            users = directions(by_item, whole_guide(item_rows), value=value, prior=prior, secrets=secrets)
             noisy = noisy_sums(
                 by_item,
                 secrets.keep(np.column_stack([users, np.full(len(users), self.count_weight)])),
@@ -74,11 +74,11 @@ class ItemModel:
                 secrets=secrets,
                 progress=run.progress,
             )
-            found = self._rows(noisy, run.grid(name).sigma ** 2, last=number == self.rounds)
-        return found
+            item_rows = self.rows_from(noisy, run.grid(name).sigma ** 2, last=number == self.rounds)
+        return item_rows
 
-    def _rows(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
-        """Post-processing: centred by the counts, whitened less the noise's own Gram, rows at norm 1.
+    def rows_from(self, noisy: Float64Array, variance: float, *, last: bool) -> Float64Array:
+        """Return item rows from noisy sums: centred by the counts, whitened less the noise's own Gram, at norm 1.
 
         Before the last round, rows that are mostly noise are shortened (Wiener).
         """
@@ -86,9 +86,10 @@ class ItemModel:
         sums = noisy[:, :-1]
         if counts.sum() > 0:
             sums = sums - np.outer(counts, sums.sum(axis=0) / counts.sum())
+        # Noise adds the same variance in every direction: without it taken out, whitening would favour noise.
         gram = sums.T @ sums - len(sums) * variance * np.eye(self.dim)
         values, vectors = np.linalg.eigh(gram)
-        if not values[-1] > 0:  # nothing but noise: whatever way the rows point is as good as any other
+        if not values[-1] > 0:  # nothing but noise: any scale will do
             values = np.ones_like(values)
         scale = 1 / np.sqrt(np.maximum(values, self.floor * values[-1]))
         white = sums @ (vectors * scale)
@@ -102,7 +103,7 @@ class ItemModel:
 
 
 def step_name(number: int) -> str:
-    """What the step of a round is called.
+    """Return the name of a round's step.
 
     >>> step_name(1)
     'item sums 1'
@@ -111,7 +112,7 @@ def step_name(number: int) -> str:
 
 
 def round_shares(rounds: int) -> list[float]:
-    """How the rounds divide what they have: each gets twice what the one before got.
+    """Return the rounds' shares of μ²: each gets twice what the one before got.
 
     >>> [round(share, 3) for share in round_shares(2)]
     [0.333, 0.667]
@@ -122,14 +123,15 @@ def round_shares(rounds: int) -> list[float]:
 def into_buckets(
     entries: CSR, items: Ids, buckets: int, stream: Stream, *, cap: int
 ) -> tuple[CSR, npt.NDArray[np.int64]]:
-    """The same ratings over hashed items, and each item's bucket.
+    """Return the same ratings over hashed items, and each item's bucket.
 
     Ratings of a user in one bucket add up, to ``cap`` units at most. The hash is keyed, and which items exist shows
     nowhere: every bucket has a row and noise.
     """
-    places = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
-    parts = (entries.data.copy(), places[entries.indices], entries.indptr.copy())  # what follows works in place
-    matrix = sp.csr_array(parts, shape=(entries.shape[0], buckets))
+    bucket_of = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
+    # Copies, because what follows works in place and the ratings are needed again.
+    arrays = (entries.data.copy(), bucket_of[entries.indices], entries.indptr.copy())
+    matrix = sp.csr_array(arrays, shape=(entries.shape[0], buckets))
     matrix.sum_duplicates()
     np.minimum(matrix.data, cap, out=matrix.data)
-    return matrix, places
+    return matrix, bucket_of

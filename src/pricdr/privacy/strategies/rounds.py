@@ -28,11 +28,11 @@ class Rounds:
     """The constants of a strategy in rounds."""
 
     shares: tuple[float, ...]
-    """Of μ², for each round."""
+    """The share of μ² that each round gets."""
     widths: tuple[int, ...]
     """Columns of each round's guide, and so of its rows; the last is the release's."""
     centring: float
-    """Of a round's share, for centring its guide; 0 leaves that out."""
+    """The part of a round's share that pays for centring its guide; 0 leaves centring out."""
     item_prior: float
     """n₀: items with few raters get short vectors."""
     percentile: float
@@ -51,24 +51,24 @@ class Rounds:
             raise ParameterError(f"percentile must lie in (0, 100], got {self.percentile!r}")
 
     def steps(self, declared: Declared, *, first_given: bool = False) -> tuple[Step, ...]:
-        """A centring step and a step of rows for each round; ``first_given``: the first adds up given item vectors."""
-        found = []
+        """Return a centring step and a step of rows per round; ``first_given``: the first sums given item vectors."""
+        steps = []
         for number, (share, width) in enumerate(zip(self.shares, self.widths, strict=True), 1):
             given = first_given and number == 1
             last = number == len(self.shares)
             centring = 0.0 if given else share * self.centring
             if centring:
-                found.append(_centring_step(number, declared, width, centring))
+                steps.append(_centring_step(number, declared, width, centring))
             name = _rows(number, last=last)
-            found.append(_row_step(name, declared, width, share - centring, given=given, last=last))
-        return tuple(found)
+            steps.append(_row_step(name, declared, width, share - centring, given=given, last=last))
+        return tuple(steps)
 
     def publish(self, entries: Entries, start: IntegerArray, run: Run, secrets: Secrets) -> Float64Array:
-        """The last round's rows; ``start`` guides the first."""
+        """Return the last round's rows; ``start`` guides the first."""
         return self._from(1, entries, start, run, secrets)
 
     def publish_from(self, entries: Entries, items: Float64Array, run: Run, secrets: Secrets) -> Float64Array:
-        """The same, where the first of several rounds adds up given item vectors."""
+        """Return the last round's rows, where the first of several rounds adds up given item vectors."""
         first = user_rows(_rows(1, last=False), entries, items, run, secrets)
         return self._from(2, entries, self._guide(first, 2, run), run, secrets)
 
@@ -77,7 +77,7 @@ class Rounds:
             last = number == len(self.shares)
             if self.centring:
                 along = _centred(along, number, entries, run)
-            prior = self.item_prior * entries.bounds.largest**2
+            prior = self.item_prior * entries.bounds.largest**2  # stated for ratings that count as 1
             items = directions(entries.listed, along, value=entries.value, prior=prior, secrets=secrets)
             rows = user_rows(_rows(number, last=last), entries, items, run, secrets)
             if last:
@@ -86,13 +86,13 @@ class Rounds:
             along = self._guide(rows, number, run)
 
     def _guide(self, rows: Float64Array, number: int, run: Run) -> IntegerArray:
-        """The guide of a round, from the rows of the one before."""
+        """Return the guide of a round, from the rows of the one before."""
         sigma = run.grid(_rows(number - 1, last=False)).sigma
         return guide(rows, self.widths[number - 1], sigma=sigma, percentile=self.percentile)
 
 
 def user_rows(name: str, entries: Entries, items: Float64Array, run: Run, secrets: Secrets) -> Float64Array:
-    """One noisy row per listed user: the sum of its items' vectors."""
+    """Return one noisy row per listed user: the sum of its items' vectors."""
     return noisy_sums(
         entries.listed,
         items,
@@ -106,7 +106,7 @@ def user_rows(name: str, entries: Entries, items: Float64Array, run: Run, secret
 
 
 def spread(declared: Declared) -> int:
-    """Most units of ratings behind one number that a neighbouring change can touch; see :class:`Step`.
+    """Return how many units of ratings can lie behind one number that a change touches; see :class:`Step`.
 
     A user's units before and after both count, twice what is needed: that covers sums of squares beyond 2^53.
     """
@@ -150,10 +150,9 @@ def _centring_step(number: int, declared: Declared, width: int, share: float) ->
 
 
 def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> IntegerArray:
-    """The guide less its mean over all ratings, clipped again.
+    """Return the guide less its mean over all ratings, clipped again.
 
-    Without it every item's direction would hold what active users have in common, at the cost of what tells items
-    apart.
+    Without it every item's direction would hold what active users have in common, and less of what sets items apart.
     """
     name = f"centre of round {number}"
     # One row: how much each user rated in all. A rating moves one of its entries, whose vector has norm √(1 + c²).
@@ -162,7 +161,7 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
         vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
         one_row = sp.csr_array(totals)
         inner.keep(one_row.data)
-        found = noisy_sums(
+        sums = noisy_sums(
             one_row,
             vectors,
             step=run.step(name),
@@ -171,7 +170,7 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
             noise=run.noise(name),
             secrets=inner,
         )[0]
-    count = found[-1] / COUNT_WEIGHT
+    count = sums[-1] / COUNT_WEIGHT
     if count <= _CLEAR * run.grid(name).sigma / COUNT_WEIGHT:  # too few ratings to tell their mean from noise
         return along
-    return whole_guide(along / GUIDE_STEPS - found[:-1] / count)
+    return whole_guide(along / GUIDE_STEPS - sums[:-1] / count)

@@ -1,8 +1,8 @@
 """``spectral``: taste directions learnt from the source's own ratings, inside the mechanism."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
-from pricdr.privacy.strategies.base import FloatArray
+from pricdr.privacy.strategies.base import Float32Array, Strategy
 from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
@@ -20,6 +20,7 @@ from pricdr.privacy.strategies.rounds import Rounds, spread
 from pricdr.privacy.sums import Float64Array, whole_guide
 
 SHARES: Final = (0.1, 0.1, 0.2, 0.6)
+"""Of μ², by round: the last round's rows are what is published, so it gets most."""
 WIDE: Final = 16
 """Columns of the first rounds: a random start needs some room to find what matters."""
 MEDIUM: Final = 8
@@ -30,11 +31,11 @@ class LearnFrom(Enum):
 
     LISTED = "listed"
     ALL = "all"
-    """Users outside the list give the first round its item vectors; rows of theirs are never made."""
+    """Users outside the list give the first round its item vectors; they get no rows."""
 
 
 def _learn_from(given: LearnFrom | str) -> LearnFrom:
-    """The member, or the one that a text names."""
+    """Return the member that is given, or that a text names."""
     try:
         return LearnFrom(given)
     except ValueError as error:
@@ -42,7 +43,7 @@ def _learn_from(given: LearnFrom | str) -> LearnFrom:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spectral:
+class Spectral(Strategy):
     """Rounds from a random start: users' noisy rows guide the next round, and the last round's are published.
 
     With ``LearnFrom.ALL`` the start is an item model that the users outside the list pay for, with their whole budget:
@@ -50,15 +51,13 @@ class Spectral:
     """
 
     name: ClassVar[str] = "spectral"
-    rows_cancel: ClassVar[bool] = False
-    needs_catalogue: ClassVar[bool] = False
     learns: ClassVar[bool] = True
 
     dim: int | None = None
     """Columns of the published matrix; None takes what suits ε."""
     learn_from: LearnFrom = LearnFrom.LISTED
     buckets: int = 1 << 16
-    """Rows of the item model where items are not declared: they are hashed into so many."""
+    """How many buckets items are hashed into where the item universe is not declared."""
     centring: float = 0.01
     item_prior: float = 5.0
     percentile: float = 50.0
@@ -76,16 +75,17 @@ class Spectral:
         self._model(self.dim or 1)
         self._rounds(self.dim or 1)
 
-    def with_dim(self, dim: int | None) -> "Spectral":
-        """The same strategy with ``dim`` columns, or with the choice left open."""
-        return replace(self, dim=dim)
+    @property
+    def learns_from_unlisted(self) -> bool:
+        """Whether users outside the list give the first round its item vectors."""
+        return self.learn_from is LearnFrom.ALL
 
-    def resolved(self, guarantee: Guarantee, users: Ids) -> "Spectral":
-        """With the dimension that suits ε."""
+    def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
+        """Return it with the dimension that suits ε."""
         return self if self.dim is not None else self.with_dim(default_dim(guarantee))
 
     def parameters(self) -> dict[str, float]:
-        """Every constant of the method; shares and widths of the rounds are in the steps."""
+        """Return every constant of the method; shares and widths of the rounds are in the steps."""
         names: tuple[str, ...] = ("centring", "item_prior", "percentile")
         if self.learn_from is LearnFrom.LISTED:
             return {name: float(getattr(self, name)) for name in names}
@@ -93,27 +93,28 @@ class Spectral:
         return {"learn_from_all": 1.0, **{name: float(getattr(self, name)) for name in names}}
 
     @classmethod
-    def described(cls, dim: int, parameters: dict[str, float]) -> "Spectral":
-        """The strategy that a certificate describes."""
+    def described(cls, dim: int, parameters: dict[str, float]) -> Self:
+        """Return the strategy that a certificate describes."""
         given: dict[str, float] = dict(parameters)
         everybody = given.pop("learn_from_all", 0.0)
         whole = {name: int(given.pop(name)) for name in ("buckets", "item_rounds") if name in given}
         return cls(dim=dim, learn_from=LearnFrom.ALL if everybody else LearnFrom.LISTED, **whole, **given)  # type: ignore[arg-type]
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """The rounds; before them, where users outside the list take part, their item model."""
+        """Return the steps of the rounds, after those of an item model where users outside the list take part."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rounds = self._rounds(self.dim)
         if self.learn_from is LearnFrom.LISTED:
             return rounds.steps(declared)
         return *self._item_steps(declared), *rounds.steps(declared, first_given=True)
 
-    def publish(self, entries: Entries, run: Run) -> FloatArray:
-        """The last round's rows; everything learnt about items is erased."""
+    def publish(self, entries: Entries, run: Run) -> Float32Array:
+        """Return the last round's rows; everything learnt about items is erased."""
         assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rounds = self._rounds(self.dim)
         with erasing() as secrets:
             if self.learn_from is LearnFrom.LISTED:
+                # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
                 start = unit_gaussian_rows(run.randomness.stream("start"), len(entries.users), rounds.widths[0])
                 rows = rounds.publish(entries, whole_guide(start.astype(np.float64)), run, secrets)
             else:
@@ -163,7 +164,7 @@ class Spectral:
         ]
 
     def _item_vectors(self, entries: Entries, run: Run, secrets: Secrets) -> Float64Array:
-        """One vector per item: its own of the item model, or its bucket's."""
+        """Return one vector per item from the item model: its own, or that of its bucket."""
         assert self.dim is not None
         model = self._model(self._rounds(self.dim).widths[0])
         others: CSR = entries.unlisted
@@ -171,5 +172,5 @@ class Spectral:
         if entries.universe_declared:
             return model.learn(others, entries.value, largest, run, secrets)
         stream = run.randomness.stream("buckets")
-        hashed, places = into_buckets(others, entries.items, self.buckets, stream, cap=BUCKET_CAP * entries.most)
-        return model.learn(hashed, entries.value, largest, run, secrets)[places]
+        hashed, bucket_of = into_buckets(others, entries.items, self.buckets, stream, cap=BUCKET_CAP * entries.most)
+        return model.learn(hashed, entries.value, largest, run, secrets)[bucket_of]

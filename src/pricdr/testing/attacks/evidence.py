@@ -23,7 +23,7 @@ LEVEL: Final = 1e-6
 
 
 def power_bound(false_alarms: float, mu: float) -> float:
-    """The most power a test with this false alarm rate has against a mechanism with parameter ``mu``.
+    """Return the most power a test with this false alarm rate has against a mechanism with parameter ``mu``.
 
     >>> power_bound(0.0, 1.0), round(power_bound(0.05, 1.0), 3)
     (0.0, 0.26)
@@ -32,7 +32,7 @@ def power_bound(false_alarms: float, mu: float) -> float:
 
 
 def guess_bound(mu: float) -> float:
-    """The most often anybody guesses right which of two equally likely neighbours was published.
+    """Return the most often anybody guesses right which of two equally likely neighbours was published.
 
     >>> guess_bound(0.0), round(guess_bound(1.0), 3)
     (0.5, 0.691)
@@ -84,7 +84,7 @@ class Tally:
         return self.right / self.trials
 
     def refutes(self, mu: float, *, level: float = LEVEL) -> bool:
-        """Whether guesses this good refute the claim of ``mu``; a true claim is refuted with chance below ``level``.
+        """Return whether such guesses refute the claim of ``mu``; a true claim is refuted with chance below ``level``.
 
         Three one-sided binomial tests share the level: all guesses against :func:`guess_bound`; and hits against
         :func:`power_bound` at the highest false alarm rate that the alarms allow (Clopper-Pearson), both ways
@@ -100,7 +100,7 @@ class Tally:
 
 
 def refutation_power(trials: int, *, claimed: float, true: float, level: float = LEVEL) -> float:
-    """How surely the best attack on a mechanism of parameter ``true`` refutes ``claimed`` in this many trials.
+    """Return how surely the best attack on a mechanism of parameter ``true`` refutes ``claimed`` in this many trials.
 
     >>> refutation_power(8000, claimed=0.84, true=0.84 / 0.7) > 1 - 1e-9
     True
@@ -112,7 +112,7 @@ def refutation_power(trials: int, *, claimed: float, true: float, level: float =
 
 
 def decide(scores: npt.ArrayLike, rng: np.random.Generator) -> BoolArray:
-    """Positive scores say "present", negative ones "absent", and a score of 0 (or none at all) tosses a coin."""
+    """Decide by scores: positive means "present", negative "absent", and 0 (or none at all) tosses a coin."""
     values = np.atleast_1d(np.asarray(scores, dtype=np.float64))
     coins = rng.random(values.shape) < 0.5
     return np.where((values == 0) | np.isnan(values), coins, values > 0)

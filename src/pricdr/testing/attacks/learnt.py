@@ -59,7 +59,7 @@ class LearntTarget:
 
 
 def targets(raters: int = 60, *, seed: int = 0) -> tuple[LearntTarget, ...]:
-    """The ratings and users that learnt directions could be feared to expose."""
+    """Return the ratings and users that learnt directions could be feared to expose."""
     plain, values = WholeSums(), WholeSums(bounds=Bounds(rating_bound=5))
     user = WholeSums(bounds=Bounds(clip=2.0), unit=Unit.USER)
     popular = random_item(raters, 2, np.random.default_rng(seed))
@@ -94,7 +94,7 @@ def only_own_row_ours(target: LearntTarget, *, trials: int, rng: np.random.Gener
 def _published(
     target: LearntTarget, trials: int, rng: np.random.Generator, noise_scale: float
 ) -> tuple[BoolArray, FloatArray, FloatArray, FloatArray]:
-    """Which input each trial is of, what was published of it (trials x rows x numbers), and what either expects."""
+    """Return each trial's input, what was published of it (trials x rows x numbers), and what either expects."""
     way, pair = target.way, target.pair
     (settled,) = (_with_noise(one, noise_scale) for one in way.settled(pair))
     name = settled.step.name
@@ -158,7 +158,7 @@ def directions_published_flawed(*, mu: float, trials: int, rng: np.random.Genera
 
 
 def true_ratio(flaw: Flaw) -> float:
-    """How far apart the flawed variant puts its neighbours, over what it claims."""
+    """Return how far apart the flawed variant puts its neighbours, over what it claims."""
     return distance_ratio(flaw.formula, flaw.pair)
 
 
@@ -176,7 +176,7 @@ def _direction(pair: Neighbours, ratings: FloatArray) -> FloatArray:
 
 
 def _copies(pair: Neighbours, truth: BoolArray) -> CSR:
-    """One copy of the input per trial along the diagonal, ``before`` or ``after`` as the truth says."""
+    """Return one copy of the input per trial along the diagonal, ``before`` or ``after`` as the truth says."""
     parts = ((~truth, pair.before), (truth, pair.after))
     placed = [sp.kron(sp.diags_array(chosen.astype(np.float64)), sp.coo_array(ratings)) for chosen, ratings in parts]
     return (placed[0] + placed[1]).tocsr()

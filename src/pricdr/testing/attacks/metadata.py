@@ -12,12 +12,12 @@ Contents: TypeAlias = Mapping[str, bytes]
 
 
 def folder_contents(folder: Path) -> dict[str, bytes]:
-    """Every file of a folder."""
+    """Return every file of a folder."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
 def metadata(contents: Contents) -> str:
-    """Everything in a release folder but the noisy matrix: names, sizes, and the bytes of all other files.
+    """Return everything in a release folder but the noisy matrix: names, sizes, and the bytes of all other files.
 
     The matrix's own hash in the certificate, and the digest and signature that cover it, say no more than the matrix.
     """
@@ -36,7 +36,7 @@ def metadata(contents: Contents) -> str:
 
 
 def metadata_difference(absent: Contents, present: Contents) -> Callable[[Contents], float]:
-    """A distinguisher that prefers the candidate whose own folder has the same metadata; 0 where both have."""
+    """Return a distinguisher that prefers the candidate whose own folder has the same metadata; 0 where both have."""
     candidates = metadata(absent), metadata(present)
 
     def score(contents: Contents) -> float:

@@ -21,7 +21,7 @@ _TINY: Final = 1e-18
 
 
 def row_space_residual(worlds: Worlds) -> Distinguisher:
-    """How much of the release lies outside the column space of each candidate (the row space of the paper's R)."""
+    """Return an attack: which candidate's column space (the row space of the paper's R) holds more of the release?"""
     bases = [np.linalg.svd(ratings, full_matrices=False)[0] for ratings in worlds]
 
     def score(published: FloatArray) -> float:
@@ -33,7 +33,7 @@ def row_space_residual(worlds: Worlds) -> Distinguisher:
 
 
 def one_sparse(worlds: Worlds, w: float) -> Distinguisher:
-    """Whether some column of the release comes from a single row of H D R̃: then the projection is ± one constant."""
+    """Return an attack: does a column come from a single row of H D R̃? Then the projection is ± one constant."""
 
     def implausible(projection: FloatArray) -> float:
         sizes = np.abs(projection[:, np.abs(projection).max(axis=0) > 0])
@@ -45,10 +45,10 @@ def one_sparse(worlds: Worlds, w: float) -> Distinguisher:
 
 
 def walsh_sparsity(worlds: Worlds, w: float, *, signs: FloatArray | None = None) -> Distinguisher:
-    """Whether the projection is P H D with a sparse P, whatever the signs D; items must be a power of two.
+    """Return an attack: is the projection P H D with a sparse P, whatever the signs D? Items must be a power of two.
 
     Squaring the entries of a row of P H D removes D, and the Walsh transform of the squares is p convolved with
-    itself (over exclusive or): r non-zeros leave at most 1 + r(r−1)/2 of the n coefficients non-zero. It tells while
+    itself (over exclusive or): r non-zeros leave at most 1 + r(r−1)/2 of the n coefficients non-zero. It works while
     r² is not much larger than n. Who knows ``signs`` needs no squares and sees any zero in P.
     """
     transform = orthonormal_hadamard(worlds[0].shape[1])
@@ -63,7 +63,7 @@ def walsh_sparsity(worlds: Worlds, w: float, *, signs: FloatArray | None = None)
 
 
 def lattice(worlds: Worlds, w: float, *, dim: int, density: float) -> Distinguisher:
-    """Whether every entry of the projection is 0 or ± the one value the reference code's "FJLT" uses."""
+    """Return an attack: is every entry of the projection 0 or ± the one value of the reference code's "FJLT"?"""
     spacing = fjlt_spacing(dim, density)
 
     def implausible(projection: FloatArray) -> float:

@@ -14,7 +14,7 @@ from pricdr.testing.flawed import constant_seed_projection
 
 
 def undo_constant_seed(published: FloatArray, *, n_items: int, w: float) -> FloatArray:
-    """The ratings behind a release of the reference code: regenerate the projection, solve, remove the lift.
+    """Return the ratings behind a release of the reference code: regenerate the projection, solve, remove the lift.
 
     Exact up to rounding errors where the release has at least as many columns as there are items.
     """
@@ -26,7 +26,7 @@ def undo_constant_seed(published: FloatArray, *, n_items: int, w: float) -> Floa
 
 
 def remove_lift(lift: FloatArray, w: float) -> FloatArray:
-    """Ratings whose singular values, lifted to √(Σ² + w²), give ``lift``: w is public."""
+    """Return ratings whose singular values, lifted to √(Σ² + w²), give ``lift``: w is public."""
     squares, directions = np.linalg.eigh(lift @ lift.T)
     shrink = np.sqrt(np.maximum(squares - w**2, 0) / np.maximum(squares, w**2))
     ratings: FloatArray = (directions * shrink) @ (directions.T @ lift)
@@ -34,7 +34,7 @@ def remove_lift(lift: FloatArray, w: float) -> FloatArray:
 
 
 def solve_for_ratings(published: npt.ArrayLike, item_rows: npt.ArrayLike) -> FloatArray:
-    """Least squares: the ratings that best explain a release, given E."""
+    """Return the ratings that best explain a release, given E (least squares)."""
     ratings: FloatArray = np.asarray(published, dtype=np.float64) @ np.linalg.pinv(
         np.asarray(item_rows, dtype=np.float64)
     )
@@ -42,7 +42,7 @@ def solve_for_ratings(published: npt.ArrayLike, item_rows: npt.ArrayLike) -> Flo
 
 
 def undo_seed(published: npt.ArrayLike, opened: Opened, seed: int) -> FloatArray:
-    """The ratings behind a release of ours drawn from a known seed: subtract its noise, then solve for the ratings.
+    """Return the ratings behind a release of ours drawn from a known seed: subtract its noise, then solve.
 
     Exact where the release has at least as many columns as there are items: what "not private" means.
     """
@@ -52,6 +52,6 @@ def undo_seed(published: npt.ArrayLike, opened: Opened, seed: int) -> FloatArray
 
 
 def most_plausible_ratings(published: npt.ArrayLike, candidates: Iterable[npt.ArrayLike]) -> FloatArray:
-    """The reconstruction closest to zeros and ones among those that guessed item rows give."""
+    """Return the reconstruction closest to zeros and ones among those that guessed item rows give."""
     solved = (solve_for_ratings(published, item_rows) for item_rows in candidates)
     return min(solved, key=lambda ratings: float(np.mean(np.minimum(np.abs(ratings), np.abs(ratings - 1)))))

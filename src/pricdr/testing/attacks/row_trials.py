@@ -48,7 +48,7 @@ def low_bits_flawed(setting: Setting, *, trials: int, rng: np.random.Generator) 
     item_rows = _unit_rows(setting.dim, rng)
     worlds, truth = _single_ratings(trials, rng), _coins(trials, rng)
     published = flawed.float_noise_release(_mixed(worlds, truth), item_rows, sigma=setting.sigma, rng=rng)
-    absent, present = (sp.csr_array(world) @ item_rows for world in worlds)
+    absent, present = (np.asarray(sp.csr_array(world) @ item_rows) for world in worlds)
     return Tally.of(truth, decide(low_bits(published, absent, present, setting.sigma), rng))
 
 
@@ -128,7 +128,7 @@ def dimension_ours(
 
 
 def _mean_square(entries: CSR, unit: Unit, bounds: Bounds) -> float:
-    """The mean of squared norms, each counted up to what the clip allows."""
+    """Return the mean of squared norms, each counted up to what the clip allows."""
     squares = np.asarray(entries.power(2).sum(axis=1)) * bounds.rating_step**2
     if unit is Unit.USER and bounds.clip is not None:
         squares = np.minimum(squares, bounds.clip**2)
@@ -146,7 +146,7 @@ def _unit_rows(dim: int, rng: np.random.Generator) -> FloatArray:
 
 
 def _single_ratings(users: int, rng: np.random.Generator) -> Worlds:
-    """Known ratings of every user, without and with one more."""
+    """Return known ratings of every user, without and with one more."""
     absent = (rng.random((users, _ITEMS)) < 0.1).astype(np.float64)
     at = np.arange(users), rng.integers(_ITEMS, size=users)
     present = absent.copy()

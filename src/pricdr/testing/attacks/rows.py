@@ -7,7 +7,7 @@ from pricdr.testing.attacks.evidence import FloatArray
 
 
 def likelihood_ratio(published: npt.ArrayLike, absent: FloatArray, present: FloatArray) -> FloatArray:
-    """Per row, the log-likelihood ratio (times 2σ²) of two signals under Gaussian noise: no test beats its sign.
+    """Return per row the log-likelihood ratio (times 2σ²) of two signals under Gaussian noise: no test beats its sign.
 
     It is exact for the discrete Gaussian too, whose log-probabilities are the same squares on the grid.
 
@@ -20,7 +20,7 @@ def likelihood_ratio(published: npt.ArrayLike, absent: FloatArray, present: Floa
 
 
 def low_bits(published: npt.ArrayLike, absent: FloatArray, present: FloatArray, sigma: float) -> FloatArray:
-    """Per row, how many more values the signal ``absent`` makes impossible than ``present`` does, by their last bits.
+    """Return per row how many more values ``absent`` makes impossible than ``present`` does, by their last bits.
 
     A published double is the rounded sum of a signal and σ times a double z. Under the right signal some z fits
     every value; under a wrong one the difference is a double like any other, and not every double is σ times one.
@@ -31,7 +31,7 @@ def low_bits(published: npt.ArrayLike, absent: FloatArray, present: FloatArray, 
 
 
 def residue_counts(steps: npt.NDArray[np.int64], modulus: int) -> npt.NDArray[np.int64]:
-    """How often each residue occurs among integers: the last bits of values published in grid steps.
+    """Return how often each residue occurs among integers: the last bits of values published in grid steps.
 
     >>> residue_counts(np.array([0, 1, 5, -1]), 4).tolist()
     [1, 2, 0, 1]
@@ -40,7 +40,7 @@ def residue_counts(steps: npt.NDArray[np.int64], modulus: int) -> npt.NDArray[np
 
 
 def _impossible(published: FloatArray, signal: FloatArray, sigma: float) -> FloatArray:
-    """Values per row that no signal + σ·z rounds to, where the noise is not finer than the value itself."""
+    """Return values per row that no signal + σ·z rounds to, where the noise is not finer than the value itself."""
     noise = published - signal
     possible = np.zeros(published.shape, dtype=bool)
     for near in _neighbouring_doubles(noise):
@@ -51,7 +51,7 @@ def _impossible(published: FloatArray, signal: FloatArray, sigma: float) -> Floa
 
 
 def _is_scaled(noise: FloatArray, sigma: float) -> npt.NDArray[np.bool_]:
-    """Whether a double is sigma times another, rounded."""
+    """Return whether a double is sigma times another, rounded."""
     hit = np.zeros(noise.shape, dtype=bool)
     for near in _neighbouring_doubles(noise / sigma):
         hit |= sigma * near == noise

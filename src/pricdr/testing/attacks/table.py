@@ -69,7 +69,7 @@ def attack_table(seed: int) -> list[AttackRow]:
 
 
 def as_markdown(rows: Sequence[AttackRow]) -> str:
-    """The table for people.
+    """Return the table for people.
 
     >>> row = AttackRow("a", "b", Tally(20, 0, 20, 20), 0.8, Tally(20, 10, 20, 10), 0.8)
     >>> as_markdown([row]).splitlines()[-1]
@@ -128,7 +128,7 @@ def _reconstructed(setting: Setting, *, known_rows: bool, rng: np.random.Generat
 
 
 def _release_rows(rng: np.random.Generator) -> list[AttackRow]:
-    """Two releases, last bits, metadata."""
+    """Return the rows on two releases, last bits and metadata."""
     every, wider = settings(16), settings(64)
     mu, first = every[0].mu, every[0]
     return [
@@ -181,7 +181,7 @@ def _membership_rows(rng: np.random.Generator) -> list[AttackRow]:
 
 
 def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
-    """Learnt directions: the whole matrix, everything known but one rating or user."""
+    """Return the rows on learnt directions: the whole matrix, everything known but one rating or user."""
     targets = [target for target in learnt.targets() if target.way.form is Form.ROWS]
     mu, tight = targets[0].mu, [target for target in targets if target.tight]
     ours = _sum(learnt.whole_matrix_ours(target, trials=3000, rng=rng) for target in targets)
@@ -195,21 +195,21 @@ def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
 
 
 def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:
-    """Strategies in rounds: every step shown, and then only what is published."""
+    """Return the rows on strategies in rounds: every step shown, and then only what is published."""
     every = transcript.rounds_targets()
     popular = {way: every[f"{way}: a popular item"] for way in ("spectral", "guided")}
-    found = []
+    rows = []
     for way, target in popular.items():
         ours = transcript.transcript_ours(target, trials=500, rng=rng)
         cheating = transcript.transcript_ours(replace(target, noise_scale=0.5), trials=500, rng=rng)
         name = f"every step of {way} shown"
-        found.append(AttackRow(name, "ours with half of the noise", cheating, target.mu, ours, target.mu))
+        rows.append(AttackRow(name, "ours with half of the noise", cheating, target.mu, ours, target.mu))
     target = popular["spectral"]
     ours = transcript.simulating_ours(target, trials=500, training=300, rng=rng)
     loud = replace(target, noise_scale=0.1)
     caught = transcript.simulating_ours(loud, trials=200, training=300, rng=rng)
     name, flaw = "published rows of spectral, releases simulated", "ours with a tenth of the noise"
-    return [*found, AttackRow(name, flaw, caught, target.mu, ours, target.mu)]
+    return [*rows, AttackRow(name, flaw, caught, target.mu, ours, target.mu)]
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

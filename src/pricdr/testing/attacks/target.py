@@ -31,7 +31,7 @@ Float32Array: TypeAlias = npt.NDArray[np.float32]
 KNOWN_RATINGS: Final = 6
 """Ratings of every user that the adversary knows, beside the one in question."""
 _ALIGNED: Final = 100
-"""At most so many items in the opposite profiles of the user unit."""
+"""The most items in the opposite profiles of the user unit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ class Setting:
         return self.bounds.sensitivity(self.unit) / self.sigma * LATTICE_FACTOR
 
     def n_items(self, n_users: int) -> int:
-        """Half as many items as users, or twice as many."""
+        """Return half as many items as users, or twice as many."""
         return 2 * n_users if self.wide else n_users // 2
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Setting:
 
 
 def settings(dim: int) -> tuple[Setting, ...]:
-    """Both strategies, both units, fewer items than users and more."""
+    """Return settings of both strategies and both units, with fewer items than users and with more."""
     return tuple(
         Setting(strategy=strategy, unit=unit, bounds=bounds, wide=wide)
         for strategy in (JLT(dim=dim), SJLT(dim=dim))
@@ -98,7 +98,7 @@ class Opened:
 
     @classmethod
     def draw(cls, setting: Setting, items: Ids, randomness: Randomness, *, noise_scale: float = 1.0) -> "Opened":
-        """Item rows and grid as ``publish`` makes them; a ``noise_scale`` below 1 cheats."""
+        """Return item rows and grid as ``publish`` makes them; a ``noise_scale`` below 1 cheats."""
         grid = Grid.for_noise(noise_scale * setting.sigma, bounds=setting.bounds, dim=setting.dim)
         rows = setting.strategy.item_rows(items, randomness, silent)
         return cls(setting, on_grid(rows, radius=grid.radius(setting.bounds)), grid)
@@ -109,7 +109,7 @@ class Opened:
         return self.item_rows.astype(np.float64) * self.grid.step
 
     def signal(self, entries: CSR) -> FloatArray:
-        """What the release would be without noise: the adversary computes it for every candidate."""
+        """Return what the release would be without noise: the adversary computes it for every candidate."""
         rows = entries.astype(np.int64) @ self.item_rows.astype(np.int64)
         if self.setting.bounds.clip is not None:
             rows = clip_rows(rows, self.setting.bounds.clip / self.grid.step)
@@ -117,12 +117,12 @@ class Opened:
         return signal
 
     def release(self, entries: CSR, randomness: Randomness) -> Float32Array:
-        """One release with noise from ``randomness``, used nowhere else."""
+        """Return one release with noise from ``randomness``, used nowhere else."""
         noise = DiscreteGaussian(randomness, "noise", refinement=self.grid.refinement)
         return release_rows(entries, self.item_rows, grid=self.grid, bounds=self.setting.bounds, noise=noise)
 
     def neighbours(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
-        """Two inputs that differ for every user, so that every user is a trial: one rating, or the whole profile."""
+        """Return inputs that differ for every user, so that each is a trial: one rating, or the whole profile."""
         if self.setting.unit is Unit.USER:
             return self._opposite_profiles(n_users, rng)
         n_items = len(self.item_rows)
@@ -133,7 +133,7 @@ class Opened:
         return _entries(items[:, :-1], values[:, :-1], n_items), _entries(items, values, n_items)
 
     def _opposite_profiles(self, n_users: int, rng: np.random.Generator) -> tuple[CSR, CSR]:
-        """The worst case of the user unit: items that point one way against items that point the other way."""
+        """Return the worst case of the user unit: items that point one way against items that point the other way."""
         along = self.item_rows @ rng.standard_normal(self.setting.dim)
         order = np.argsort(along)
         size = max(1, min(_ALIGNED, len(order) // 5))
@@ -144,12 +144,12 @@ class Opened:
 
 
 def item_names(count: int) -> Ids:
-    """Ids for so many items."""
+    """Return the ids of ``count`` items."""
     return tuple(f"i{number}" for number in range(count))
 
 
 def mixed(worlds: tuple[CSR, CSR], truth: npt.NDArray[np.bool_]) -> CSR:
-    """Each user's row from the input that ``truth`` says."""
+    """Return each user's row from the input that ``truth`` says."""
     keep, take = (sp.diags_array(part.astype(np.int32), dtype=np.int32) for part in (~truth, truth))
     rows = (keep @ worlds[0] + take @ worlds[1]).tocsr()
     rows.eliminate_zeros()
@@ -158,7 +158,7 @@ def mixed(worlds: tuple[CSR, CSR], truth: npt.NDArray[np.bool_]) -> CSR:
 
 
 def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Two small random inputs, dense, that differ in one rating or in one user, as the setting's unit says."""
+    """Return two small random inputs, dense, that differ in one rating or in one user, as the setting's unit says."""
     ratings = (rng.random((n_users, setting.n_items(n_users))) < 0.2).astype(np.float64)
     other = ratings.copy()
     user, item = rng.integers(n_users), rng.integers(ratings.shape[1])
@@ -169,7 +169,7 @@ def neighbouring_ratings(setting: Setting, n_users: int, rng: np.random.Generato
 
 
 def private_release(setting: Setting, worlds: tuple[FloatArray, FloatArray]) -> Callable[[int], Release]:
-    """Real private releases of either input: secret item rows, secret noise, the same declared lists."""
+    """Return a function that makes private releases of either input: secret rows, secret noise, declared lists."""
     users = tuple(f"u{number}" for number in range(len(worlds[0])))
     items = item_names(worlds[0].shape[1])
     inputs = [_ratings(world, users, items) for world in worlds]
@@ -193,7 +193,7 @@ def _ratings(dense: FloatArray, users: Ids, items: Ids) -> Ratings:
 
 
 def _entries(items: npt.NDArray[np.int64], values: Int32Array, n_items: int) -> CSR:
-    """One row of ``items`` per user, as an int32 CSR matrix."""
+    """Return one row of ``items`` per user, as an int32 CSR matrix."""
     rows = np.repeat(np.arange(len(items)), items.shape[1])
     matrix = sp.coo_array((values.ravel(), (rows, items.ravel())), shape=(len(items), n_items)).tocsr()
     matrix.sort_indices()

@@ -90,16 +90,16 @@ class RoundsTarget:
         return settle(self.strategy.steps(declared), guarantee, self.bounds)
 
     def run(self, world: int, randomness: Randomness) -> Transcript:
-        """All steps on one input."""
-        with laid_open() as found:
+        """Run all steps on one input, and return what each gave."""
+        with laid_open() as transcript:
             self.strategy.publish(self.entries[world], Run(self.settled, randomness))
-        return found
+        return transcript
 
     def expected(self, world: int, seen: Mapping[str, FloatArray], randomness: Randomness) -> Transcript:
-        """What every step would have given on this input without noise, after what was ``seen`` of those before it."""
-        with laid_open(seen) as found:
+        """Return what every step would have given without noise, after what was ``seen`` of those before it."""
+        with laid_open(seen) as transcript:
             self.strategy.publish(self.entries[world], Run(self.settled, randomness, noisy=False))
-        return found
+        return transcript
 
 
 @dataclass(frozen=True)
@@ -112,12 +112,12 @@ class Scored:
     """How far apart the two inputs are after what was seen, in standard deviations, over all steps."""
 
     def normal(self, world: int) -> float:
-        """Standard normal if every step has the noise it was settled with: the score less its mean, over its spread."""
+        """Return the score less its mean, over its spread: standard normal if every step has the noise it should."""
         return (self.score - (world - 0.5) * self.distance**2) / self.distance
 
 
 def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Scored:
-    """What the best adversary makes of a transcript."""
+    """Return what the best adversary makes of a transcript."""
     absent, present = (target.expected(world, seen, randomness) for world in (0, 1))
     score = squares = 0.0
     for one in target.settled:
@@ -130,19 +130,19 @@ def scored(target: RoundsTarget, seen: Transcript, randomness: Randomness) -> Sc
 
 
 def scored_runs(target: RoundsTarget, *, trials: int, rng: np.random.Generator) -> tuple[BoolArray, list[Scored]]:
-    """Which input was run by the toss of a coin, and what the adversary makes of it, who is shown every step."""
+    """Run one input or the other by the toss of a coin; return which, and the adversary's score of every step."""
     truth = rng.random(trials) < 0.5
-    found = []
+    runs = []
     for world in truth:
         with Secret() as secret:
-            found.append(scored(target, target.run(int(world), secret), secret))
-    return truth, found
+            runs.append(scored(target, target.run(int(world), secret), secret))
+    return truth, runs
 
 
 def transcript_ours(target: RoundsTarget, *, trials: int, rng: np.random.Generator) -> Tally:
     """The adversary who is shown every step, and the random start too."""
-    truth, found = scored_runs(target, trials=trials, rng=rng)
-    return Tally.of(truth, decide([one.score for one in found], rng))
+    truth, runs = scored_runs(target, trials=trials, rng=rng)
+    return Tally.of(truth, decide([one.score for one in runs], rng))
 
 
 def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np.random.Generator) -> Tally:
@@ -169,27 +169,27 @@ def simulating_ours(target: RoundsTarget, *, trials: int, training: int, rng: np
 
 
 def _along(tastes: FloatArray, rows: FloatArray) -> FloatArray:
-    """Every user's row along the direction in which the rows of the others follow their known tastes."""
+    """Return every user's row along the direction in which the rows of the others follow their known tastes."""
     direction = tastes[:-1] @ rows[:-1]
-    found: FloatArray = rows @ (direction / (np.linalg.norm(direction) or 1.0))
-    return found
+    lengths: FloatArray = rows @ (direction / (np.linalg.norm(direction) or 1.0))
+    return lengths
 
 
 def _tastes(ratings: FloatArray) -> FloatArray:
-    """What tells users apart most, from ratings that the adversary knows: a number for each of them."""
+    """Return a number per user along which users differ most, from ratings that the adversary knows."""
     users: FloatArray = np.linalg.svd(ratings - ratings.mean(axis=0), full_matrices=False)[0]
     return users[:, 0]
 
 
 def two_tastes() -> FloatArray:
-    """Users of two tastes who have rated everything of theirs: guides come out as two opposite points."""
+    """Return users of two tastes who rated all items of their taste: guides come out as two opposite points."""
     users, items = np.arange(2 * _FOLLOWERS) % 2, np.arange(2 * _ITEMS) % 2
     ratings: FloatArray = (users[:, None] == items[None, :]).astype(np.float64)
     return ratings
 
 
 def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[str, RoundsTarget]:
-    """The last user's last rating, of an item that nobody, one other user or everybody alike has rated; and a user.
+    """Return targets: a rating of an item that nobody, one other user or everybody alike has rated; and a user.
 
     Two tastes and one column put neighbours nearly as far apart in every step but the first as anything can.
     """
@@ -200,31 +200,31 @@ def rounds_targets(*, epsilon: float = 8.0, noise_scale: float = 1.0) -> dict[st
         "guided": Guided(guide=GuideOf(sides, users), dim=1),
         "guided, one round": Guided(guide=GuideOf(sides, users), dim=1, refine=False),
     }
-    found = {
+    targets = {
         f"{way}: {name}": RoundsTarget(strategy, *pair)
         for name, pair in _ratings_after().items()
         for way, strategy in ways.items()
     }
     before, after = _ratings_after()["a popular item"]
     everybody = Spectral(dim=1, learn_from=LearnFrom.ALL)
-    found["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
-    found["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
+    targets["outside the list: a popular item"] = RoundsTarget(everybody, after, after, outside=(before, after))
+    targets["listed beside others: a popular item"] = RoundsTarget(everybody, before, after, outside=(after, after))
     before, after = two_tastes(), two_tastes()
     after[-1] = 1 - before[-1]
     for way, strategy in ways.items():
-        found[f"{way}: a user replaced"] = RoundsTarget(
+        targets[f"{way}: a user replaced"] = RoundsTarget(
             strategy, before, after, bounds=Bounds(clip=float(_ITEMS)), unit=Unit.USER
         )
-    return {name: replace(target, epsilon=epsilon, noise_scale=noise_scale) for name, target in found.items()}
+    return {name: replace(target, epsilon=epsilon, noise_scale=noise_scale) for name, target in targets.items()}
 
 
 def _ratings_after() -> dict[str, tuple[FloatArray, FloatArray]]:
-    """Without and with the last user's rating of the last item, which so many others have rated."""
-    found = {}
+    """Return inputs without and with the last user's rating of the last item, which so many others have rated."""
+    pairs = {}
     for name, others in (("the first rating of an item", 0), ("the second rating", 1), ("a popular item", _FOLLOWERS)):
         after = two_tastes()
         after[: max(0, len(after) - 2 * others - 1), -1] = 0  # users of one taste are every second one
         before = after.copy()
         before[-1, -1] = 0
-        found[name] = before, after
-    return found
+        pairs[name] = before, after
+    return pairs

@@ -37,7 +37,7 @@ PAPER_W: Final = 1558.0
 
 
 def random_worlds(shape: tuple[int, int], rng: np.random.Generator) -> Worlds:
-    """Two random inputs of zeros and ones that differ in one rating, without an empty row or column."""
+    """Return two random inputs of zeros and ones that differ in one rating, without an empty row or column."""
     absent = (rng.random(shape) < 0.2).astype(np.float64)
     at = np.arange(max(shape))
     absent[at % shape[0], at % shape[1]] = 1
@@ -107,8 +107,8 @@ def reconstruction_flawed(*, users: int, items: int, rng: np.random.Generator) -
     ratings, columns, truth = coin_ratings(users, items, rng)
     dim = items + items // 4
     w = flawed.per_column_w(1.0, 1 / users, dim=dim)
-    found = undo_constant_seed(flawed.constant_seed_release(ratings, w=w, dim=dim), n_items=items, w=w)
-    return _cells_right(found, columns, truth), bool((np.rint(found) == ratings).all())
+    recovered = undo_constant_seed(flawed.constant_seed_release(ratings, w=w, dim=dim), n_items=items, w=w)
+    return _cells_right(recovered, columns, truth), bool((np.rint(recovered) == ratings).all())
 
 
 def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generator, known_rows: bool) -> Tally:
@@ -128,7 +128,7 @@ def reconstruction_ours(setting: Setting, *, users: int, rng: np.random.Generato
 def coin_ratings(
     users: int, items: int, rng: np.random.Generator
 ) -> tuple[FloatArray, npt.NDArray[np.int64], BoolArray]:
-    """Synthetic ratings (rated or not) in which one known cell of every user was decided by a coin."""
+    """Return synthetic ratings (rated or not) in which one known cell of every user was decided by a coin."""
     config = SyntheticConfig(
         users=users,
         source_items=items,
@@ -173,6 +173,6 @@ def _alone(
     return contest(lambda world: publish(worlds[world]), {"": attack}, trials=trials, rng=rng)[""]
 
 
-def _cells_right(found: FloatArray, columns: npt.NDArray[np.int64], truth: BoolArray) -> Tally:
-    """One trial per user: the cell that a coin decided."""
-    return Tally.of(truth, found[np.arange(len(found)), columns] > 0.5)
+def _cells_right(recovered: FloatArray, columns: npt.NDArray[np.int64], truth: BoolArray) -> Tally:
+    """Count one trial per user: was the cell right that a coin decided?"""
+    return Tally.of(truth, recovered[np.arange(len(recovered)), columns] > 0.5)

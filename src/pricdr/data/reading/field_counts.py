@@ -1,4 +1,4 @@
-"""A look over the bytes of a delimited file: how many fields every record has, before a parser sees it."""
+"""How many fields every record of a delimited file has, counted before a parser sees it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +14,8 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclass
-class Survey:
-    """What a file looks like. Records are counted from 0, the header and blank lines included."""
+class FieldCounts:
+    """How many records a file has, and which differ. They are counted from 0, with the header and blank lines."""
 
     records: int
     blanks: IntArray
@@ -26,7 +26,7 @@ class Survey:
     """Whether no field holds a line break, so that records and lines are the same."""
 
 
-def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Survey | None:
+def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -> FieldCounts | None:
     r"""Count the fields of every record; ``None`` where quotes or carriage returns stand where RFC 4180 has none.
 
     Args:
@@ -35,41 +35,43 @@ def survey(content: bytes, *, separator: int, width: int, quoting: bool) -> Surv
         width: How many fields a record should have.
         quoting: Whether ``"`` may enclose fields.
 
-    >>> seen = survey(b'u,i\na,"x,\ny"\n\nb\n', separator=ord(","), width=2, quoting=True)
-    >>> seen.records, seen.blanks.tolist(), seen.uneven, seen.one_line_each
+    >>> counts = count_fields(b'u,i\na,"x,\ny"\n\nb\n', separator=ord(","), width=2, quoting=True)
+    >>> counts.records, counts.blanks.tolist(), counts.uneven, counts.one_line_each
     (4, [2], (3, 1), False)
     """
     data = np.frombuffer(content, dtype=np.uint8)
-    seen = Survey(0, np.zeros(0, dtype=np.int64), None, True)
+    counts = FieldCounts(0, np.zeros(0, dtype=np.int64), None, True)
     reader = _MarkReader(data, separator, quoting, returns=b"\r" in content)
-    pending, blanks = 0, [seen.blanks]
+    pending, blanks = 0, [counts.blanks]
     for start in range(0, len(data), _BLOCK):
         marks = reader.marks(start, start + _BLOCK)
         if marks is None:
             return None
         ends = np.flatnonzero(data[marks] == _NEWLINE)
+        # A record may have begun in an earlier block: its marks so far are pending.
         fields = np.diff(ends, prepend=-1 - pending)
         pending = pending + len(marks) if len(ends) == 0 else len(marks) - 1 - int(ends[-1])
+        # A blank line counts as one field, so only records of another width need a look.
         odd = np.flatnonzero(fields != width)
         blank = _blank(data, marks[ends[odd]])
-        blanks.append(odd[blank] + seen.records)
-        if not blank.all() and seen.uneven is None:
+        blanks.append(odd[blank] + counts.records)
+        if not blank.all() and counts.uneven is None:
             first = int(odd[~blank][0])
-            seen.uneven = (seen.records + first, int(fields[first]))
-        seen.records += len(ends)
+            counts.uneven = (counts.records + first, int(fields[first]))
+        counts.records += len(ends)
     if reader.inside:
         return None
     if content and not content.endswith(b"\n"):
-        if pending + 1 != width and seen.uneven is None:
-            seen.uneven = (seen.records, pending + 1)
-        seen.records += 1
-    seen.blanks, seen.one_line_each = np.concatenate(blanks), reader.one_line_each
-    return seen
+        if pending + 1 != width and counts.uneven is None:
+            counts.uneven = (counts.records, pending + 1)
+        counts.records += 1
+    counts.blanks, counts.one_line_each = np.concatenate(blanks), reader.one_line_each
+    return counts
 
 
 @dataclass
 class _MarkReader:
-    """Finds, block by block, the separators and line ends that are not inside quotes."""
+    """Finds the separators and line ends that are not inside quotes, block by block."""
 
     data: Bytes
     separator: int
@@ -90,6 +92,7 @@ class _MarkReader:
             quotes = np.flatnonzero(block == _QUOTE) + start
             if not _well_placed(self.data, quotes, self.inside, self.separator):
                 return None
+            # An odd number of quotes before a mark puts it inside a field.
             quoted = (np.searchsorted(quotes, marks) + self.inside) % 2 == 1
             if quoted.any():
                 self.one_line_each &= not bool((self.data[marks[quoted]] == _NEWLINE).any())
@@ -107,7 +110,7 @@ class _MarkReader:
 
 
 def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which of these line ends follow another one at once, or after a carriage return only."""
+    """Return which of these line ends follow another one at once, or after a carriage return only."""
     before, twice = newlines - 1, newlines - 2
     starts = (newlines == 0) | (data[before] == _NEWLINE)
     returns = (data[before] == _RETURN) & ((newlines == 1) | (data[twice] == _NEWLINE))
@@ -115,7 +118,7 @@ def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _well_placed(data: Bytes, quotes: npt.NDArray[Any], inside: int, separator: int) -> bool:
-    """Whether quotes only enclose whole fields, or come doubled inside such a field.
+    """Return whether quotes only enclose whole fields, or come doubled inside such a field.
 
     Where that holds, counting quotes is enough to know what is inside a field: a doubled quote counts twice.
     """

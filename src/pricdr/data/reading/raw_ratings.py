@@ -10,66 +10,69 @@ import numpy.typing as npt
 import polars as pl
 
 from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
-from pricdr.data.reading.contents import refusal, shorten
+from pricdr.data.ratings import Ratings
+from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.errors import InputError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 @dataclass
-class Table:
-    """The rows of one file, before anything is known about their values."""
+class RawRatings:
+    """The rows of one file or data frame, before anything is known about their values."""
 
-    file: Path
+    file: Path | str
+    """Where the rows come from; text where that is no file."""
     rows: int
-    columns: dict[str, "Fetch"]
-    """``user``, ``item`` (as :class:`Coded`) and perhaps ``rating`` (text or numbers), each fetched once."""
+    columns: dict[str, "ColumnLoader"]
+    """``user``, ``item`` (as :class:`CodedIds`) and perhaps ``rating`` (text or numbers), each loaded once."""
     line: Callable[[int], int | None] = field(default=lambda row: None)
     """The line in the file of a row counted from 0, where that is known."""
     blank_lines: int = 0
     filtered_by: str | None = None
 
-    def take_ids(self, role: str) -> "Coded":
-        """Fetch a column of ids and forget it: the strings of one column at a time are memory enough."""
+    def take_ids(self, role: str) -> "CodedIds":
+        """Load a column of ids and forget it: the strings of one column at a time are memory enough."""
         column = self.columns.pop(role)()
-        return column if isinstance(column, Coded) else Coded.of(column)
+        return column if isinstance(column, CodedIds) else CodedIds.of(column)
 
     def take_ratings(self) -> pl.Series:
-        """Fetch the ratings, and forget them likewise."""
+        """Load the ratings, and forget them likewise."""
         column = self.columns.pop("rating")()
         assert isinstance(column, pl.Series)
         return column
 
     def place(self, row: int) -> str:
-        """A row counted from 0 as people count it."""
+        """Return a row, counted from 0, as people count it."""
         line = self.line(row)
         return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
-def series_column(series: pl.Series) -> "Fetch":
-    """A column that is in memory already."""
+def in_memory(series: pl.Series) -> "ColumnLoader":
+    """Return a loader of a column that is in memory already."""
     return lambda: series
 
 
-class Coded(NamedTuple):
+class CodedIds(NamedTuple):
     """A column of text as positions into its distinct values, sorted by their UTF-8 bytes."""
 
     codes: Codes
     names: pl.Series
 
     @classmethod
-    def of(cls, column: pl.Series) -> "Coded":
-        """The same for a column in memory, which has no nulls."""
+    def of(cls, column: pl.Series) -> "CodedIds":
+        """Encode a column in memory, which has no nulls."""
         names = column.unique().sort()
         # Enum over the sorted ids: the codes of a Categorical differ from run to run.
         return cls(column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32), names)
 
 
-Fetch: TypeAlias = Callable[[], Coded | pl.Series]
+ColumnLoader: TypeAlias = Callable[[], CodedIds | pl.Series]
 
 
-class Encoded(NamedTuple):
-    """One (user, item, value) a position, as positions into sorted ids; pairs are distinct."""
+class EncodedRatings(NamedTuple):
+    """Distinct (user, item) pairs as positions into sorted ids, and their values."""
 
     rows: Codes
     columns: Codes
@@ -80,52 +83,73 @@ class Encoded(NamedTuple):
     range: tuple[float, float] | None
 
 
-def encode(table: Table) -> Encoded:
-    """Check every id and value of ``table`` and turn it into positions.
+def encode(raw: RawRatings) -> EncodedRatings:
+    """Check every id and value of ``raw`` and turn it into positions.
 
     Ids are sorted by their UTF-8 bytes, so the same rows give the same positions in any order, anywhere.
 
     >>> columns = {"user": ["b", "a"], "item": ["x", "x"], "rating": ["1", "2.5"]}
-    >>> table = Table(Path("r.csv"), 2, {name: series_column(pl.Series(c)) for name, c in columns.items()})
-    >>> rows, _, values, users, *_ = encode(table)
+    >>> raw = RawRatings(Path("r.csv"), 2, {name: in_memory(pl.Series(c)) for name, c in columns.items()})
+    >>> rows, _, values, users, *_ = encode(raw)
     >>> rows.tolist(), values.tolist(), users.to_list()
     ([1, 0], [1.0, 2.5], ['a', 'b'])
     """
-    rows, users = _encode_ids(table, "user")
-    columns, items = _encode_ids(table, "item")
-    values = _numbers(table) if "rating" in table.columns else None
+    rows, users = _encode_ids(raw, "user")
+    columns, items = _encode_ids(raw, "item")
+    values = _numbers(raw) if "rating" in raw.columns else None
     spread = None if values is None else (float(values.min()), float(values.max()))
     merged = _merge(rows, columns, values, len(items))
-    return Encoded(*merged, users, items, table.rows - len(merged[0]), spread)
+    return EncodedRatings(*merged, users, items, raw.rows - len(merged[0]), spread)
 
 
-def _encode_ids(table: Table, role: str) -> Coded:
-    found = table.take_ids(role)
-    names = found.names
+def to_ratings(encoded: EncodedRatings, raw: RawRatings) -> Ratings:
+    """Return the ratings of checked rows, with the filter that their file discloses."""
+    values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
+    ratings = Ratings.from_codes(
+        encoded.rows,
+        encoded.columns,
+        values,
+        tuple(encoded.users.to_list()),
+        tuple(encoded.items.to_list()),
+        has_values=encoded.values is not None,
+    )
+    if raw.filtered_by is None:
+        return ratings
+    try:
+        return ratings.disclosing(raw.filtered_by)
+    except InputError as error:
+        raise refusal(raw.file, str(error)) from error
+
+
+def _encode_ids(raw: RawRatings, role: str) -> CodedIds:
+    ids = raw.take_ids(role)
+    names = ids.names
     wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
     if wrong.any():
-        row = int(wrong.to_numpy()[found.codes].argmax())
-        value = names[int(found.codes[row])]
-        raise refusal(table.file, f"{table.place(row)}: the {role} id {id_fault(value)}")
-    return found
+        row = int(wrong.to_numpy()[ids.codes].argmax())
+        value = names[int(ids.codes[row])]
+        raise refusal(raw.file, f"{raw.place(row)}: the {role} id {id_fault(value)}")
+    return ids
 
 
-def _numbers(table: Table) -> Floats:
-    column = table.take_ratings()
+def _numbers(raw: RawRatings) -> Floats:
+    column = raw.take_ratings()
     text = column.dtype == pl.String
+    # Not strictly, so that the row of the first bad value can be named.
     numbers = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False)
     wrong = ~numbers.is_finite().fill_null(False)
     if wrong.any():
         row = wrong.arg_max() or 0
         value = column[row]
         shown = "is empty" if value is None or value == "" else f"{shorten(value)} is not a finite number"
-        raise refusal(table.file, f"{table.place(row)}: the rating {shown}")
+        raise refusal(raw.file, f"{raw.place(row)}: the rating {shown}")
     return numbers.to_numpy()
 
 
 def _merge(rows: Codes, columns: Codes, values: Floats | None, n_items: int) -> tuple[Codes, Codes, Floats | None]:
     """Keep the largest value of every repeated (user, item) pair."""
     keys = rows.astype(np.int64) * n_items + columns
+    # A sort is the cheapest way to learn that nothing repeats, as in most files.
     ordered = np.sort(keys)
     repeated = ordered[1:] == ordered[:-1]
     if not repeated.any():

@@ -1,0 +1,137 @@
+"""What every strategy must keep, ours and yours: checks to run in the tests of a strategy.
+
+A strategy is trusted with two things: that its steps move no further than they claim, and that it draws the noise it is
+given. Everything else (how much noise, who pays, what the certificate says) is done for it.
+"""
+
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr._publish import publish
+from pricdr.data.ratings import Ids, Ratings
+from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.run import Entries, Run
+from pricdr.privacy.steps import Declared, Settled, settle
+from pricdr.privacy.strategies.base import Strategy
+from pricdr.randomness import Simulation
+from pricdr.release import Release, verify
+from pricdr.testing.laws import has_scale
+
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+IntArray: TypeAlias = npt.NDArray[np.integer]
+
+_SINGLE: Final = 1 + 1e-6
+"""Published numbers are in single precision."""
+
+
+def check_layout(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, users: Ids, items: Ids) -> None:
+    """Assert that the steps are laid out from declared figures, and again from what a certificate states."""
+    assert BY_NAME[strategy.name] is type(strategy), "the registry holds it under its own name"
+    resolved = strategy.resolved(guarantee, users)
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(users), items=len(items))
+    steps = resolved.steps(declared)
+    names = [step.name for step in steps]
+    assert len(set(names)) == len(names), "noise is drawn by the name of a step"
+    assert names[-1] == "rows"
+    assert resolved.dim is not None
+    assert (steps[-1].rows, steps[-1].numbers) == (len(users), resolved.dim)
+    again = type(resolved).described(resolved.dim, resolved.parameters())
+    assert again.steps(declared) == steps, "an auditor lays out the same steps"
+    settle(steps, guarantee, bounds)  # refuses shares that do not add up
+
+
+def check_release(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, ratings: Ratings, folder: Path) -> Release:
+    """Publish, save and verify; assert that one rating less changes nothing but the matrix. Returns the release."""
+    users, items = ratings.users, ratings.items
+    release, other = (
+        publish(given, guarantee, strategy=strategy, bounds=bounds, users=users, items=items)
+        for given in (ratings, _without_last(ratings))
+    )
+    assert release.certificate == other.certificate, "nothing in a certificate is read off the ratings"
+    read_back = verify(release.save(folder))
+    np.testing.assert_array_equal(read_back.matrix, release.matrix)
+    return release
+
+
+def check_noise(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, users: Ids, items: Ids) -> None:
+    """Assert that rows of users without ratings are noise of the stated σ, not of 0.9 or 1.1 times it.
+
+    It takes some 8,000 numbers to tell these apart; with fewer it raises ValueError.
+    """
+    unlisted = Ratings.from_triples(["somebody who is not listed"] * len(items), items)
+    release = publish(unlisted, guarantee, strategy=strategy, bounds=bounds, users=users, items=items)
+    assert has_scale(release.matrix, release.certificate.sigma)
+
+
+def sensitivity_ratio(
+    strategy: Strategy, guarantee: Guarantee, bounds: Bounds, ratings: Ratings, *, seed: int
+) -> float:
+    """Return how far neighbours of ``ratings`` are apart at most, over what the strategy claims: at most 1 if it holds.
+
+    For strategies of one step. Each user in turn loses its first rating (or, in the user unit, has all of them replaced
+    by the next user's), and the code that ``publish`` runs is run on both inputs, without noise and with the same
+    random rows.
+    """
+    strategy = strategy.resolved(guarantee, ratings.users)
+    declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
+    (settled,) = settle(strategy.steps(declared), guarantee, bounds)
+    before = _exact(strategy, ratings, bounds, settled, seed)
+    most = 0.0
+    for user in range(len(ratings.users)):
+        after = _exact(strategy, _neighbour(ratings, user, guarantee.unit), bounds, settled, seed)
+        most = max(most, float(np.linalg.norm(after - before)))
+    return most / (settled.step.sensitivity * _SINGLE)
+
+
+def audited(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, draws: int = 20_000) -> Finding:
+    """Audit what ``publish`` would run; assert that the finding does not refute the claim. Returns the finding."""
+    finding = audit_likelihood_ratio(Subject.of(guarantee, strategy, bounds), draws=draws, confidence=1 - 1e-6)
+    assert not finding.refutes, f"the claim is {finding.claimed_epsilon:g}, at least {finding.lower_bound:g} was found"
+    return finding
+
+
+def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> Ratings:
+    """Return ratings in which every user rated about this share of the items, and at least one."""
+    rng = np.random.default_rng(seed)
+    rated = rng.random((len(users), len(items))) < share
+    rated[np.arange(len(users)), rng.integers(len(items), size=len(users))] = True
+    rows, columns = np.nonzero(rated)
+    triples = Ratings.from_triples([users[row] for row in rows], [items[column] for column in columns])
+    return triples.select(users=users, items=items)
+
+
+def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, settled: Settled, seed: int) -> Float64Array:
+    entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
+    run = Run((settled,), Simulation(seed), noisy=False)
+    return strategy.publish(entries, run).astype(np.float64)
+
+
+def _without_last(ratings: Ratings) -> Ratings:
+    cells = ratings.matrix.tocoo()
+    last = len(cells.data) - 1
+    return _of_cells(ratings, np.delete(cells.row, last), np.delete(cells.col, last))
+
+
+def _neighbour(ratings: Ratings, user: int, unit: Unit) -> Ratings:
+    cells = ratings.matrix.tocoo()
+    own = cells.row == user
+    if unit is Unit.RATING:
+        kept = ~own
+        kept[np.flatnonzero(own)[1:]] = True
+        return _of_cells(ratings, cells.row[kept], cells.col[kept])
+    others = cells.col[cells.row == (user + 1) % len(ratings.users)]
+    return _of_cells(
+        ratings,
+        np.concatenate([cells.row[~own], np.full(len(others), user)]),
+        np.concatenate([cells.col[~own], others]),
+    )
+
+
+def _of_cells(like: Ratings, rows: IntArray, columns: IntArray) -> Ratings:
+    return Ratings.from_codes(rows, columns, np.ones(len(rows)), like.users, like.items)

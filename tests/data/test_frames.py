@@ -1,0 +1,203 @@
+"""Data frames: what comes out goes back in, and a frame is read and refused as a file with the same rows."""
+
+import csv
+import io
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricdr import Ratings, read_ratings
+from pricdr.errors import InputError, ParameterError
+
+IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=0, max_size=6)
+VALUES = st.floats(-1e9, 1e9) | st.sampled_from([np.nan, np.inf])
+ROWS = st.lists(st.tuples(IDS, IDS, VALUES), min_size=1, max_size=20)
+
+
+class Stream:
+    """Offers the Arrow PyCapsule interface and nothing else."""
+
+    def __init__(self, frame):
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+WAYS = {
+    "polars": (Ratings.from_polars, lambda frame: frame),
+    "pandas": (Ratings.from_pandas, lambda frame: pd.DataFrame(frame.to_dict(as_series=False))),
+    "pandas objects": (Ratings.from_pandas, lambda frame: pd.DataFrame(frame.to_dict(as_series=False), dtype=object)),
+    "pandas arrow": (Ratings.from_pandas, lambda frame: frame.to_pandas(use_pyarrow_extension_array=True)),
+    "arrow": (Ratings.from_arrow, lambda frame: frame.to_arrow()),
+    "capsules": (Ratings.from_arrow, Stream),
+}
+
+
+@pytest.fixture(params=WAYS)
+def taken(request):
+    """Ratings from a polars frame by way of another library."""
+    take, convert = WAYS[request.param]
+    return lambda frame, **columns: take(convert(frame), **columns)
+
+
+def _same(one: Ratings, other: Ratings) -> bool:
+    return (
+        (one.users, one.items, one.has_values) == (other.users, other.items, other.has_values)
+        and np.array_equal(one.matrix.indptr, other.matrix.indptr)
+        and np.array_equal(one.matrix.indices, other.matrix.indices)
+        and np.array_equal(one.matrix.data, other.matrix.data)
+    )
+
+
+def _outcome(call):
+    """The ratings, or which value of which row is refused: "row 3: the user" (a file also tells the line)."""
+    try:
+        return call()
+    except InputError as error:
+        rule = re.sub(r" \(line \d+\)", "", str(error).split(": ", 1)[1])
+        return " ".join(rule.split()[:4])
+
+
+@given(rows=ROWS)
+def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows):
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([("user_id", "item_id", "rating"), *rows])
+    path = tmp_path_factory.mktemp("csv") / "r.csv"
+    path.write_bytes(text.getvalue().encode())
+    expected = _outcome(lambda: read_ratings(path))
+    frame = pl.DataFrame(rows, schema={"user_id": pl.String, "item_id": pl.String, "rating": pl.Float64}, orient="row")
+    for take, convert in WAYS.values():
+        found = _outcome(lambda take=take, convert=convert: take(convert(frame)))
+        assert found == expected if isinstance(expected, str) else _same(found, expected)
+
+
+@given(
+    pairs=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.floats(-9, 9)), min_size=1, max_size=40),
+    has_values=st.booleans(),
+)
+def test_what_goes_out_comes_back(pairs, has_values):
+    users, items, values = zip(*((f"u {u}", f"é{i}", value) for u, i, value in pairs), strict=True)
+    ratings = Ratings.from_triples(users, items, values)
+    ratings = ratings if has_values else ratings.positives()
+    assert _same(Ratings.from_polars(ratings.to_polars()), ratings)
+    assert _same(Ratings.from_pandas(ratings.to_pandas()), ratings)
+    assert _same(Ratings.from_arrow(ratings.to_arrow()), ratings)
+    assert _same(Ratings.from_arrow(ratings.to_polars()), ratings)
+
+
+def test_frames_have_a_row_per_rated_pair():
+    ratings = Ratings.from_triples(["b", "a"], ["x", "y"], [1, 2]).select(users=("a", "b", "nobody"))
+    rows = [("a", "y", 2.0), ("b", "x", 1.0)]
+    assert ratings.to_polars().rows() == rows
+    assert list(ratings.to_pandas().itertuples(index=False, name=None)) == rows
+    assert ratings.to_arrow().to_pylist() == [dict(zip(("user", "item", "rating"), row, strict=True)) for row in rows]
+    assert ratings.positives().to_polars().columns == ["user", "item"]
+
+
+def test_whole_numbers_become_decimal_text_and_repeated_pairs_keep_the_largest(taken):
+    frame = pl.DataFrame({"userId": [10, 9, 10], "movieId": [-1, 7, -1], "time": [0, 0, 0], "stars": [3, 4, 5]})
+    ratings = taken(frame)
+    assert (ratings.users, ratings.items) == (("10", "9"), ("-1", "7"))
+    assert ratings.matrix.toarray().tolist() == [[5.0, 0.0], [0.0, 4.0]]
+    unrated = taken(frame.drop("stars"))
+    assert not unrated.has_values
+    assert unrated.matrix.toarray().tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_columns_may_be_named(taken):
+    frame = pl.DataFrame({"buyer": ["a"], "user": ["no"], "item": ["x"], "thing": ["y"], "label": [2.0]})
+    ratings = taken(frame, user="buyer", item="thing", rating="label")
+    assert (ratings.users, ratings.items, ratings.matrix.data.tolist()) == (("a",), ("y",), [2.0])
+    assert taken(frame, user="buyer").items == ("x",)
+    with pytest.raises(ParameterError, match="different columns"):
+        taken(frame, user="item")
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"buyer": ["a"], "item": ["x"]}, "no user column in the header ['buyer', 'item']; say which with user=…"),
+        ({"user": ["a"], "item": ["x"], "score": [1], "stars": [2]}, "'score' and 'stars' could each be the rating"),
+        ({"user": ["a", None], "item": ["x", "y"]}, "row 2: the user id is empty (null)"),
+        ({"user": ["a", "b"], "item": ["x", ""]}, "row 2: the item id is empty"),
+        ({"user": ["a", "b\n"], "item": ["x", "y"]}, "row 2: the user id 'b\\n' holds a line break"),
+        ({"user": ["a" * 1001], "item": ["x"]}, "has more than 1,000 characters"),
+        ({"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, float("inf")]}, "row 2: the rating inf is not a"),
+        ({"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, None]}, "row 2: the rating is empty"),
+        ({"user": ["a"], "item": ["x"], "rating": ["good"]}, "the rating column holds String; ratings must be numbers"),
+        ({"user": [True], "item": ["x"]}, "the user column holds Boolean; ids must be text or whole numbers"),
+        ({"user": [1.5], "item": ["x"]}, "the user column holds Float64; ids must be text or whole numbers"),
+    ],
+)
+def test_what_is_refused(taken, refused, columns, message):
+    refusal = refused(lambda: taken(pl.DataFrame(columns)))
+    assert refusal.startswith("the data frame: ")
+    assert message in refusal
+    assert "--columns" not in refusal
+
+
+def test_frames_without_rows_are_refused(taken, refused):
+    frame = pl.DataFrame({"user": ["a"], "item": ["x"], "rating": [1.0]}).clear()
+    assert refused(lambda: taken(frame)) == "the data frame: it has columns and no rows"
+
+
+def test_what_is_peculiar_to_pandas(refused):
+    categories = pd.DataFrame({"user": pd.Categorical(["b", "a"]), "item": pd.array([1, 2], dtype="Int64")})
+    assert Ratings.from_pandas(categories).items == ("1", "2")
+    mixed = pd.DataFrame({"user": ["a", 1], "item": ["x", "y"]})
+    assert "the user column mixes int and str; use one kind throughout" in refused(lambda: Ratings.from_pandas(mixed))
+    missing = pd.DataFrame({"user": [1, None], "item": ["x", "y"]})
+    assert "holds Float64; ids must be text" in refused(lambda: Ratings.from_pandas(missing))
+    half = pd.DataFrame({"user": pd.Series(["a", "\ud800"], dtype=object), "item": ["x", "y"]})
+    assert "cannot be used" in refused(lambda: Ratings.from_pandas(half))
+    twice = pd.DataFrame([["a", "b", "x"]], columns=["user", "user", "item"])
+    assert "'user' more than once" in refused(lambda: Ratings.from_pandas(twice))
+    numbered = pd.DataFrame([["a", "x"]], columns=[0, 1])
+    assert Ratings.from_pandas(numbered, user="0", item="1").users == ("a",)
+    anywhere = pd.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [1, 2.5]}, index=[7, 7])
+    assert Ratings.from_pandas(anywhere).matrix.data.tolist() == [1.0, 2.5]
+
+
+@pytest.mark.parametrize("take", [Ratings.from_polars, Ratings.from_pandas, Ratings.from_arrow])
+def test_what_is_no_frame_is_refused(take, refused):
+    for value in (None, "ratings.csv", [("a", "x")]):
+        assert f"got '{type(value).__module__}.{type(value).__qualname__}'" in refused(lambda value=value: take(value))
+
+
+def test_a_broken_arrow_table_is_refused(refused):
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], names=["user", "user"])
+    assert "the data frame: cannot be read" in refused(lambda: Ratings.from_arrow(table))
+
+
+def test_pandas_and_pyarrow_are_asked_for_only_where_they_are_needed():
+    """Without either, everything but their own two methods works, and those say what is missing."""
+    code = """
+import sys
+sys.modules["pandas"] = sys.modules["pyarrow"] = None
+from pricdr import Ratings
+ratings = Ratings.from_triples(["a"], ["x"], [2.0])
+assert Ratings.from_arrow(ratings.to_polars()).users == ("a",)
+for missing, call in (("pandas", ratings.to_pandas), ("pyarrow", ratings.to_arrow)):
+    try:
+        call()
+    except ImportError as error:
+        assert str(error) == f"{call.__name__} needs {missing}, which is not installed (pip install {missing})", error
+    else:
+        raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_pandas_frames_are_made_without_pyarrow():
+    code = "import sys; sys.modules['pyarrow'] = None; from pricdr import Ratings as R; "
+    code += "r = R.from_triples(['a'], ['x'], [2.0]); assert R.from_pandas(r.to_pandas()).matrix.data.tolist() == [2.0]"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,203 @@
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+import pricdr
+from pricdr.data.ids import Ids
+from pricdr.data.splits import leave_one_out
+from pricdr.errors import InputError, ParameterError
+from pricdr.evaluation.compare import compare, standard_error
+from pricdr.evaluation.metrics import NAMES, per_user
+from pricdr.evaluation.ranking import ranks
+
+ITEMS = tuple(f"i{n:03d}" for n in range(260))
+
+
+@dataclass
+class TableModel:
+    """Scores written out in a table."""
+
+    users: Ids
+    items: Ids
+    table: np.ndarray
+
+    def score(self, users):
+        return self.table[users]
+
+    def score_candidates(self, users, candidates):
+        return np.take_along_axis(self.table[users], candidates, axis=1)
+
+
+def _ratings(seed=0, users=80, fewest=2, most=20):
+    rng = np.random.default_rng(seed)
+    pairs = [
+        (f"u{u:02d}", i) for u in range(users) for i in rng.choice(ITEMS, rng.integers(fewest, most), replace=False)
+    ]
+    return pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=ITEMS)
+
+
+def _split(cold=0.25):
+    return leave_one_out(_ratings(), seed=1, cold=cold)
+
+
+def _model(split, seed, *, skill=0.0):
+    """Random scores, with some skill: so much is added to the score of what is held out."""
+    table = np.random.default_rng(seed).random((len(split.train.users), len(split.train.items)))
+    table[split.test.users, split.test.items] += skill
+    return TableModel(split.train.users, split.train.items, table)
+
+
+@pytest.fixture(scope="module")
+def split():
+    return _split()
+
+
+@pytest.fixture(scope="module")
+def models(split):
+    return {"guess": _model(split, 1), "good": _model(split, 2, skill=0.6), "other guess": _model(split, 3)}
+
+
+def test_figures_are_means_over_the_users_of_each_stratum(split, models):
+    frame = pricdr.evaluate(models, split).to_frame()
+    assert frame.columns == ["model", "ranking", "stratum", "metric", "value", "standard_error", "users"]
+    assert frame.height == 3 * 2 * 4 * 6
+    assert not frame.select("model", "ranking", "stratum", "metric").is_duplicated().any()
+    for model, scored in models.items():
+        measured = ranks(scored.score, split.test, split.train.matrix)
+        for ranking, places in zip(("sampled", "full"), measured, strict=True):
+            for stratum, keep in split.strata().items():
+                for metric, values in per_user(places).items():
+                    row = frame.row(
+                        by_predicate=(pl.col("model") == model)
+                        & (pl.col("ranking") == ranking)
+                        & (pl.col("stratum") == stratum)
+                        & (pl.col("metric") == metric),
+                        named=True,
+                    )
+                    assert row["value"] == values[keep].mean()
+                    assert row["standard_error"] == standard_error(values[keep])
+                    assert row["users"] == keep.sum() > 1
+
+
+def test_every_further_model_is_compared_with_the_first(split, models):
+    comparison = pricdr.evaluate(models, split)
+    assert comparison.models == ("guess", "good", "other guess")
+    assert len(comparison.differences) == 2 * 2 * 4
+    values = {name: comparison.values[name]["full"]["NDCG@10"] for name in models}
+    for one in comparison.differences:
+        assert one.baseline == "guess"
+        if one.ranking == "full":
+            keep = split.strata()[one.stratum]
+            assert one.difference == compare(values[one.model][keep], values["guess"][keep])
+    better = {one.model: one.difference for one in comparison.differences if one.stratum == "all"}
+    assert better["good"].low > 0.1
+    assert better["good"].p_value < 0.001
+    assert better["other guess"].p_value > 0.001
+
+
+def test_printing_shows_every_table_and_comparison(split, models):
+    """The whole text of one comparison, its figures taken from elsewhere."""
+    comparison = pricdr.evaluate({name: models[name] for name in ("guess", "good")}, split, ranking="sampled")
+    frame, differences = comparison.to_frame(), comparison.differences
+    expected = ["sampled ranking (99 stored negatives)"]
+    for model in ("guess", "good"):
+        expected += [f"  {model}", " " * 13 + "users" + "".join(name.rjust(18) for name in NAMES)]
+        for stratum in ("all", "warm", "few", "cold"):
+            own = frame.filter((pl.col("model") == model) & (pl.col("stratum") == stratum))
+            cells = [f"{v:.4f} ± {e:.4f}".rjust(18) for v, e in own.select("value", "standard_error").iter_rows()]
+            expected.append(f"    {stratum.ljust(6)}{own['users'][0]:8}" + "".join(cells))
+    for stratum, one in zip(("all", "warm", "few", "cold"), differences, strict=True):
+        d = one.difference
+        expected.append(
+            f"  good − guess, {stratum}: NDCG@10 {d.mean:+.4f} [{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
+        )
+    assert str(comparison).split("\n") == expected
+    assert repr(comparison) == str(comparison)
+
+
+def test_a_name_cannot_begin_a_line_of_its_own(split, models):
+    text = str(pricdr.evaluate({"x\nfull ranking": models["guess"]}, split, ranking="sampled"))
+    assert "  x\\u000afull ranking" in text.split("\n")
+    assert len(text.split("\n")) == 7
+
+
+def test_the_dictionary_names_models_only_where_there_are_several(split, models):
+    one = pricdr.evaluate({"good": models["good"]}, split)
+    several = pricdr.evaluate(models, split)
+    assert several.to_dict()["good"] == one.to_dict()
+    assert list(one.to_dict()) == ["sampled", "full"]
+    assert list(one.to_dict()["full"]["few"]) == [*NAMES, "users"]
+    assert one.differences == ()
+    json.dumps(several.to_dict(), allow_nan=False)
+
+
+def test_values_per_user_average_to_the_figures(split, models):
+    comparison = pricdr.evaluate(models, split)
+    frame = comparison.per_user()
+    assert frame.columns == ["user", "cold", *NAMES, "model", "ranking"]
+    means = frame.group_by("model", "ranking", "cold").agg(pl.col("HR@5").mean(), pl.len())
+    for model, ranking, cold, value, users in means.iter_rows():
+        figures = comparison.to_dict()[model][ranking]["cold" if cold else "warm"]
+        assert figures["HR@5"] == pytest.approx(value)
+        assert figures["users"] == users
+    assert set(frame["user"]) == {split.train.users[at] for at in split.test.users}
+
+
+def test_a_stratum_without_users_has_no_figures():
+    split = _split(cold=0.0)
+    comparison = pricdr.evaluate({"a": _model(split, 1), "b": _model(split, 2)}, split, ranking="sampled")
+    empty = comparison.to_frame().filter(pl.col("stratum") == "cold")
+    assert empty["users"].to_list() == [0] * 12
+    assert empty["value"].null_count() == empty["standard_error"].null_count() == 12
+    assert comparison.to_dict()["a"]["sampled"]["cold"] == {**dict.fromkeys(NAMES, 0.0), "users": 0}
+    assert {one.stratum for one in comparison.differences} == {"all", "warm", "few"}
+    assert f"    cold         0{'–'.rjust(18) * 6}" in str(comparison).split("\n")
+
+
+def test_one_ranking_alone_gives_the_same_figures(split, models):
+    both = pricdr.evaluate(models, split).to_dict()
+    for ranking in ("sampled", "full"):
+        alone = pricdr.evaluate(models, split, ranking=ranking).to_dict()
+        assert alone == {model: {ranking: figures[ranking]} for model, figures in both.items()}
+
+
+def test_what_cannot_be_compared_is_refused(split, models):
+    with pytest.raises(ParameterError, match="at least one model"):
+        pricdr.evaluate({}, split)
+    with pytest.raises(ParameterError, match="both, sampled or full, got 'half'"):
+        pricdr.evaluate(models, split, ranking="half")
+    for part in ("users", "items"):
+        stranger = _model(split, 1)
+        setattr(stranger, part, getattr(stranger, part)[::-1])
+        with pytest.raises(InputError, match=r"^stranger has other users or items than the split$"):
+            pricdr.evaluate({"guess": models["guess"], "stranger": stranger}, split)
+
+
+def test_a_model_that_has_seen_what_is_held_out_is_refused(split):
+    """Nobody would notice the leak in the figures, only wonder at them."""
+    honest, leaking = _model(split, 1), _model(split, 1)
+    honest.seen = split.train.matrix
+    pricdr.evaluate({"honest": honest}, split)
+    seen = split.train.matrix.tolil()
+    seen[split.test.users[3], split.test.items[3]] = 1
+    leaking.seen = sp.csr_array(seen)
+    with pytest.raises(InputError, match="leaking was not trained on this split"):
+        pricdr.evaluate({"leaking": leaking}, split)
+
+
+def test_models_of_this_package_can_be_evaluated():
+    split = pricdr.split(_ratings(), cold=0.2, seed=3)
+    from pricdr.models.linear.ease import EASE
+
+    model = pricdr.transfer(split.train, method=EASE())
+    figures = pricdr.evaluate({"ease": model}, split).to_dict()
+    sampled, full = ranks(model.score, split.test, split.train.matrix)
+    assert figures["sampled"]["all"]["NDCG@10"] == per_user(sampled)["NDCG@10"].mean()
+    assert figures["full"]["all"]["NDCG@10"] == per_user(full)["NDCG@10"].mean()
+    whole = pricdr.transfer(_ratings().positives().rated(), method=EASE())
+    with pytest.raises(InputError, match="has seen ratings that are held out"):
+        pricdr.evaluate({"whole": whole}, split)

@@ -1,0 +1,130 @@
+"""Tests that mutation testing asked for: each one fails under a change of the code that no other test noticed."""
+
+import numpy as np
+import pytest
+
+from pricdr import JLT, Bounds, Features, Guarantee, Ratings, Spectral, _publish, publish, verify
+from pricdr.data.features import ItemFeatures
+from pricdr.errors import InputError, VerificationError
+from pricdr.release import signing
+from pricdr.release.certificate import rounded_up
+from pricdr.release.matrix_check import check_matrix
+from pricdr.release.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
+
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+
+
+def _release(*, users: int, dim: int, bounds: Bounds):
+    ratings = Ratings.from_triples(["u0"], ["i0"], [bounds.largest])
+    listed = [f"u{at}" for at in range(users)]
+    return publish(ratings, PROMISE, strategy=JLT(dim=dim), users=listed, bounds=bounds, insecure_seed=1)
+
+
+@pytest.mark.parametrize("bound", [1e-3, 1.0, 1e6])
+def test_half_of_the_noise_is_refused_whatever_a_rating_counts(bound):
+    """What a grid can hide of a vector's length is a part of σ, not of the numbers themselves."""
+    release = _release(users=200, dim=8, bounds=Bounds(rating_bound=bound, rating_step=bound))
+    certificate = release.certificate
+    check_matrix(release.matrix, certificate)
+    half = np.rint(release.matrix / certificate.grid / 2) * certificate.grid
+    with pytest.raises(VerificationError, match="less noise than sigma states"):
+        check_matrix(half.astype(np.float32), certificate)
+
+
+def test_a_repeated_row_of_four_numbers_is_refused():
+    """Rows that no check of differences pairs: four numbers on this grid never meet by chance."""
+    release = _release(users=4, dim=4, bounds=Bounds())
+    repeated = release.matrix.copy()
+    repeated[3] = repeated[0]
+    with pytest.raises(VerificationError, match="same row twice"):
+        check_matrix(repeated, release.certificate)
+
+
+def test_as_many_short_rows_as_chance_allows_pass():
+    """All of 36 rows shorter than the median happens once in 2^36 releases, more often than a check may refuse."""
+    release = _release(users=36, dim=1, bounds=Bounds())
+    certificate = release.certificate
+    signs = np.resize([1.0, -1.0], 18)
+    short = 0.6 * certificate.sigma * np.concatenate([signs, -signs])[:, None]
+    on_the_grid = np.rint(short / certificate.grid) * certificate.grid
+    check_matrix(on_the_grid.astype(np.float32), certificate)
+
+
+def test_a_signature_is_good_or_it_is_not(tmp_path):
+    private, public = create_keys(tmp_path / "key")
+    signature = sign(read_private_key(private), b"message")
+    assert is_signed_by(read_public_key(public), b"message", signature) is True
+    assert is_signed_by(read_public_key(public), b"another", signature) is False
+
+
+def test_a_key_file_longer_than_any_key_is_refused(tmp_path):
+    _, public = create_keys(tmp_path / "key")
+    padded = tmp_path / "padded"
+    padded.write_bytes(public.read_bytes() + b"\n" * (1 << 16))
+    with pytest.raises(InputError, match="more than 65,536 bytes"):
+        read_public_key(padded)
+
+
+def test_half_a_pair_of_keys_that_is_gone_already_does_not_hide_why(tmp_path, monkeypatch):
+    """The reason the second key could not be written is what the user has to hear."""
+    real = signing.write_new
+
+    def write(path, content, **mode):
+        if path.suffix == ".pub":
+            (tmp_path / "key").unlink()
+            raise InputError("the disk is full")
+        real(path, content, **mode)
+
+    monkeypatch.setattr(signing, "write_new", write)
+    with pytest.raises(InputError, match="the disk is full"):
+        create_keys(tmp_path / "key")
+
+
+def test_figures_are_rounded_up_from_a_billionth_above():
+    assert rounded_up(4.0 * (1 + 0.9e-9)) == 4.0
+    assert rounded_up(4.0 * (1 + 1.5e-9)) == 4.00001
+
+
+@pytest.mark.parametrize(("limit", "says"), [("MOST_ITEMS", "3 items are more"), ("MOST_USERS", "3 users are more")])
+def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
+    ratings = Ratings.from_triples(["a", "b", "c"], ["x", "y", "z"])
+    monkeypatch.setattr(_publish, limit, 3)
+    publish(ratings, PROMISE)
+    monkeypatch.setattr(_publish, limit, 2)
+    with pytest.raises(InputError, match=says):
+        publish(ratings, PROMISE)
+
+
+def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model():
+    """The two groups pay apart: a listed user's ratings in the item model would be paid for by somebody else."""
+    seen = []
+
+    class Watched(Spectral):
+        def publish(self, entries, run):
+            seen.append(entries)
+            return super().publish(entries, run)
+
+    ratings = Ratings.from_triples(["a", "b", "out", "off", "off"], ["x", "y", "z", "x", "y"])
+    publish(ratings, PROMISE, strategy=Watched(learn_from="all"), users=["b", "a"], items=["x", "y", "z"])
+    assert seen[0].listed.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert sorted(seen[0].unlisted.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
+
+
+def test_a_seed_chooses_the_same_dimension_everywhere():
+    ratings = Ratings.from_triples(["a", "a", "b"], ["x", "y", "x"])
+    release = publish(ratings, PROMISE, strategy=JLT(dim=None), users=["a", "b"], insecure_seed=3)
+    assert release.certificate.dim_chosen_by.noisy_mean_square == pytest.approx(9.218339302956377)
+
+
+def test_a_wide_release_verifies(tmp_path):
+    """Its file is hardly longer than its numbers: the least size that is asked of it must not be more."""
+    release = _release(users=50, dim=500, bounds=Bounds())
+    assert verify(release.save(tmp_path / "wide")).matrix.shape == (50, 500)
+
+
+def test_a_release_by_item_features_says_what_its_promise_rests_on():
+    table = ItemFeatures(("x", "y", "z"), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"])
+    certificate = publish(ratings, PROMISE, strategy=Features(features=table, dim=2)).certificate
+    rests_on = "and the promise rests on their not being made from these ratings."
+    assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected

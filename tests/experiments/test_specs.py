@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments.spec import ReleaseSpec, Rows, read_search, read_spec
+from pricdr.experiments.spec import ReleaseSpec, RowContent, read_search, read_spec
 from pricdr.models.catalogue import configure
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
@@ -48,7 +48,7 @@ def test_a_spec_is_what_its_file_says(tmp_path):
     spec = read_spec(write(tmp_path, GOOD))
     assert spec.name == "table"
     assert spec.seeds == (1, 2)
-    assert spec.arms[1].release == ReleaseSpec(strategy="jlt", epsilon=4, rows=Rows.NOISE)
+    assert spec.arms[1].release == ReleaseSpec(strategy="jlt", epsilon=4, rows=RowContent.NOISE)
     assert spec.arms[1].settings == {"width": 50}
 
 

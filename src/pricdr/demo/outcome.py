@@ -38,7 +38,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Float64Array) -> "Estimate":
-        """Mean ± 1.96 standard errors."""
+        """Return the mean of ``values`` ± 1.96 standard errors."""
         mean, half = float(values.mean()), 1.96 * standard_error(values)
         return cls(mean, mean - half, mean + half)
 
@@ -57,19 +57,19 @@ class Outcome:
     """In NDCG@10: of one method over another, by kind of user."""
 
     @classmethod
-    def of(cls, found: Mapping[str, Metrics], split: Split) -> "Outcome":
-        """From every method's values of every evaluated user."""
+    def of(cls, metrics: Mapping[str, Metrics], split: Split) -> "Outcome":
+        """Return the outcome of every method's metrics of every evaluated user."""
         parts = {name: keep for name, keep in split.strata().items() if name in STRATA}
         return cls(
             users={name: int(keep.sum()) for name, keep in parts.items()},
             figures={
                 (method, name, metric): Estimate.of(values[metric][keep])
-                for method, values in found.items()
+                for method, values in metrics.items()
                 for name, keep in parts.items()
                 for metric in METRICS
             },
             differences={
-                (left, right, name): compare(found[left]["NDCG@10"][keep], found[right]["NDCG@10"][keep])
+                (left, right, name): compare(metrics[left]["NDCG@10"][keep], metrics[right]["NDCG@10"][keep])
                 for left, right in _PAIRS
                 for name, keep in parts.items()
             },
@@ -77,24 +77,28 @@ class Outcome:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """In the order they were measured."""
+        """The methods, in the order they were measured."""
         return tuple(dict.fromkeys(method for method, _, _ in self.figures))
 
 
 def conclusion(outcome: Outcome) -> tuple[str, str]:
-    """What the figures show, in words, for cold and for warm users: a gain only where intervals lie above zero."""
+    """Return what the figures show, in words, for cold and for warm users.
+
+    A gain is claimed only where intervals lie above zero.
+    """
     return _verdict(outcome, "cold"), _verdict(outcome, "warm")
 
 
 def _verdict(outcome: Outcome, stratum: str) -> str:
     over = [outcome.differences[RELEASE, rival, stratum] for rival in (POPULARITY, ALONE)]
+    # Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
     verdict = "the release helps" if all(d.low > 0 for d in over) else "no gain shown"
-    told = [_told(d, rival) for d, rival in zip(over, (POPULARITY, "the target alone"), strict=True)]
+    compared = [_compared_with(d, rival) for d, rival in zip(over, (POPULARITY, "the target alone"), strict=True)]
     price = _price(outcome.differences[PLAINTEXT, RELEASE, stratum])
-    return f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {told[0]} and {told[1]}. {price}"
+    return f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {compared[0]} and {compared[1]}. {price}"
 
 
-def _told(d: Difference, rival: str) -> str:
+def _compared_with(d: Difference, rival: str) -> str:
     interval = f"(95 % interval {d.low:+.3f} to {d.high:+.3f})"
     if d.low > 0:
         return f"is {d.mean:.3f} above {rival} {interval}"
@@ -115,7 +119,7 @@ def _price(d: Difference) -> str:
 def outcome_lines(outcome: Outcome) -> list[str]:
     """Return the figures, in lines for a screen of ninety columns."""
     wide = 15 * len(METRICS)
-    found = [
+    shown = [
         "One held-out item of each user among 99 unrated ones; mean ± 1.96 standard errors over users:",
         "",
         " " * 18 + "".join(f"{f'{outcome.users[stratum]:,} {stratum} users':<{wide}}" for stratum in STRATA),
@@ -127,7 +131,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         " " * 34 + "".join(f"{stratum + ' users':<26}" for stratum in STRATA),
         *(f"{row[0]:<34}" + "".join(f"{cell:<26}" for cell in row[1:]) for row in _differences(outcome)),
     ]
-    return [line.rstrip() for line in found]
+    return [line.rstrip() for line in shown]
 
 
 def outcome_page(
@@ -187,6 +191,6 @@ def _rows(outcome: Outcome) -> list[list[str]]:
 def _differences(outcome: Outcome) -> list[list[str]]:
     rows = []
     for left, right in _PAIRS:
-        found = (outcome.differences[left, right, stratum] for stratum in STRATA)
-        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
+        by_stratum = (outcome.differences[left, right, stratum] for stratum in STRATA)
+        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in by_stratum)])
     return rows

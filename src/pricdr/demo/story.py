@@ -136,7 +136,7 @@ def play(
             models = train_as_target(target, split, received, settings, screen)
             say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
             models |= train_in_plaintext(folder, split, settings, screen)
-        outcome = measure(models, split)
+        outcome = evaluate_models(models, split)
         say("7. What each recommends:", "", *_outcome_lines(outcome))
         write_page(folder / PAGE, outcome, received)
     received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
@@ -250,7 +250,7 @@ def configured(name: str, settings: Settings) -> Method:
     return configure(name, {} if name == "popularity" else {**settings, "device": "cpu"})
 
 
-def measure(models: Mapping[str, FittedModel], split: Split) -> Outcome:
+def evaluate_models(models: Mapping[str, FittedModel], split: Split) -> Outcome:
     """Rank every evaluated user's held-out item with every model."""
     values = {name: per_user(ranks(model.score, split.test, split.train.matrix)[0]) for name, model in models.items()}
     return Outcome.of(values, split)

@@ -1,4 +1,4 @@
-"""What experiments gave: one JSON line per run, appended, never rewritten; tables are means over seeds of it."""
+"""Results of experiments: one JSON line per run, appended, never rewritten; tables show means over seeds."""
 
 import json
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ Figures: TypeAlias = dict[str, dict[str, dict[str, Number]]]
 
 @dataclass(frozen=True)
 class Result:
-    """One arm with one seed."""
+    """The figures of one arm with one seed."""
 
     __pydantic_config__ = RECORD
 
@@ -55,7 +55,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds."""
+    """A mean over seeds, with its standard error."""
 
     value: float
     error: float
@@ -72,14 +72,14 @@ class Mean:
 
 
 def mean(values: Iterable[float]) -> Mean:
-    """Mean and standard error over seeds.
+    """Return the mean and the standard error over seeds.
 
     >>> print(mean([0.1, 0.2, 0.3]))
     .2000 ± .0577
     """
-    found = np.array(list(values), dtype=np.float64)
-    error = float(found.std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else float("nan")
-    return Mean(float(found.mean()), error, len(found))
+    over_seeds = np.array(list(values), dtype=np.float64)
+    error = float(over_seeds.std(ddof=1) / np.sqrt(len(over_seeds))) if len(over_seeds) > 1 else float("nan")
+    return Mean(float(over_seeds.mean()), error, len(over_seeds))
 
 
 def append_line(path: Path, line: str) -> None:
@@ -93,7 +93,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines that were written to the end."""
+    """Return the lines that were written to the end."""
     if not path.exists():
         return []
     try:
@@ -103,17 +103,17 @@ def whole_lines(path: Path) -> list[str]:
 
 
 def append(path: Path, result: Result) -> None:
-    """Add a line."""
+    """Add a result to a file."""
     append_line(path, json.dumps(asdict(result)))
 
 
 def read(path: Path) -> list[Result]:
-    """Every line of a results file; none where there is no file."""
+    """Return every result in a file; none where there is no file."""
     return read_lines(path, Result)
 
 
 def read_lines(path: Path, kind: type[T]) -> list[T]:
-    """Every line of a file of results or trials, each checked."""
+    """Return every record in a file of results or trials, each checked."""
     records, adapter = [], TypeAdapter(kind)
     for number, line in enumerate(whole_lines(path), 1):
         try:

@@ -34,8 +34,8 @@ Strategy: TypeAlias = Literal["jlt", "sjlt", "spectral", "guided"]
 STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 
 
-class Rows(StrEnum):
-    """What the rows of a release are, controls included."""
+class RowContent(StrEnum):
+    """What the rows of a simulated release contain, controls included."""
 
     PRIVATE = "private"
     """Noise of the certified size."""
@@ -93,11 +93,12 @@ class DataSpec:
 
     @property
     def name(self) -> str:
-        """What its trials are filed under."""
+        """The name that its trials are filed under."""
         return f"{self.folder}_distinct" if self.distinct else self.folder
 
     def content(self) -> dict[str, Any]:
-        """What tells it from other data; results from before there was ``distinct`` are found again."""
+        """Return what tells it from other data, as JSON has it."""
+        # Keys from before there was ``distinct`` stay valid: it counts only where it is set.
         return {name: value for name, value in asdict(self).items() if name != "distinct" or value}
 
 
@@ -112,7 +113,7 @@ class ReleaseSpec:
     """Columns; without it 200 for jlt and sjlt, and what suits ε for the others."""
     epsilon: Number = 8.0
     delta: Number = 1e-6
-    rows: Rows = Rows.PRIVATE
+    rows: RowContent = RowContent.PRIVATE
     guide: Guide = Guide.PRIVATE
     """What a guided release has for a guide."""
     refine: Flag = True
@@ -145,7 +146,8 @@ class Arm:
     """Settings from the search, where one was made for this method and data."""
 
     def content(self) -> dict[str, Any]:
-        """What tells it from other arms; results from before a release could have a guide are found again."""
+        """Return what tells it from other arms, as JSON has it."""
+        # Keys from before a release could have a guide stay valid: guides count only where there is one.
         content = asdict(self)
         if self.release is not None and self.release.strategy != "guided":
             content["release"] = {
@@ -203,7 +205,7 @@ class Spec:
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
 
     def key(self, arm: Arm) -> str:
-        """Tells one arm on one data set from any other, settings included: results are found again by it."""
+        """Return what tells one arm on one data set from any other, settings included: results are looked up by it."""
         content = json.dumps([self.data.content(), arm.content(), self.full], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 

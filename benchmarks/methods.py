@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 
 from pricdr.experiments.results import append_line, whole_lines
-from pricdr.experiments.runner import measure
+from pricdr.experiments.runner import run_arm
 from pricdr.experiments.spec import read_spec
 from pricdr.experiments.tasks import load_task
 
@@ -67,7 +67,7 @@ def one(path: Path, data: Path, prepared: Path | None, name: str, threads: int) 
     torch.set_num_threads(threads)
     spec = read_spec(path, path.parent / "tuned")
     arm = next(arm for arm in spec.arms if arm.name == name)
-    result = measure(load_task(spec.data, data, prepared), "cpu", replace(spec, full=False), arm, spec.seeds[0])
+    result = run_arm(load_task(spec.data, data, prepared), "cpu", replace(spec, full=False), arm, spec.seeds[0])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     kept = {key: value for key, value in asdict(result).items() if key in ("arm", "seed", "epochs", "seconds")}
     sys.stdout.write(json.dumps({**kept, "key": spec.key(arm), "GiB": round(peak, 3), "threads": threads}) + "\n")

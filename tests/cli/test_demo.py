@@ -1,20 +1,18 @@
 """``pricdr demo``: a newcomer's first command."""
 
 import dataclasses
-import io
 import json
 import re
 import shutil
 import stat
-import sys
 
 import numpy as np
 import pytest
 
 from pricdr import Ledger, verify
-from pricdr.cli import demo
 from pricdr.data.split_files import load_split
-from pricdr.data.synthetic import SyntheticConfig
+from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.demo import story
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import FittedModel
@@ -29,10 +27,9 @@ QUICK = {"hidden": 16, "width": 8, "epochs": 2}
 def played(tmp_path_factory):
     """A small demo's folder and what it said."""
     folder = tmp_path_factory.mktemp("demo") / "my demo"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdout", io.StringIO())
-        demo.play(folder, SMALL, QUICK)
-        return folder, sys.stdout.getvalue()
+    said = []
+    story.play(folder, story.Screen(lambda *lines: said.extend(lines)), data=SMALL, settings=QUICK)
+    return folder, "\n".join(said)
 
 
 def test_the_demo_publishes_and_verifies(played, pricdr):
@@ -69,40 +66,40 @@ def test_the_parties_share_nothing_but_a_release_each_way_and_the_public_keys(pl
 
 def exchange(source, target):
     """One release each way; returns the target's split."""
-    split = demo.split_as_target(target)
-    demo.publish_as_target(target, split)
-    demo.hand_over(target / "music.release", target / "key.pub", to=source)
-    demo.publish_as_source(source)
-    demo.hand_over(source / "movies.release", source / "key.pub", to=target)
+    split = story.split_as_target(target)
+    story.publish_as_target(target, split)
+    story.hand_over(target / "music.release", target / "key.pub", to=source)
+    story.publish_as_source(source)
+    story.hand_over(source / "movies.release", source / "key.pub", to=target)
     return split
 
 
 def test_the_guide_holds_nothing_that_was_held_out(tmp_path):
     """Ratings that are hidden to be measured by must not come back through the guide: it is made of the rest."""
-    _, target = demo.set_up(tmp_path, SMALL)
-    split = demo.split_as_target(target)
+    _, target = story.set_up(tmp_path, synthetic_pair(SMALL))
+    split = story.split_as_target(target)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "_publish", lambda folder, ratings, strategy, name: seen.append(ratings))
-        demo.publish_as_target(target, split)
+        patch.setattr(story, "_publish", lambda folder, ratings, *others: seen.append(ratings))
+        story.publish_as_target(target, split)
     assert seen == [split.train]
 
 
 def test_the_target_needs_no_folder_but_its_own(tmp_path):
-    source, target = demo.set_up(tmp_path, SMALL)
+    source, target = story.set_up(tmp_path, synthetic_pair(SMALL))
     split = exchange(source, target)
     shutil.rmtree(source)
-    models = demo.train_as_target(target, split, demo.verify_as_target(target), QUICK)
+    models = story.train_as_target(target, split, story.verify_as_target(target), QUICK)
     assert list(models) == ["popularity", "target only", "with release"]
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
 
 
 def test_the_source_needs_no_folder_but_its_own(tmp_path):
-    source, target = demo.set_up(tmp_path, SMALL)
-    demo.publish_as_target(target, demo.split_as_target(target))
-    demo.hand_over(target / "music.release", target / "key.pub", to=source)
+    source, target = story.set_up(tmp_path, synthetic_pair(SMALL))
+    story.publish_as_target(target, story.split_as_target(target))
+    story.hand_over(target / "music.release", target / "key.pub", to=source)
     shutil.rmtree(target)
-    demo.publish_as_source(source)
+    story.publish_as_source(source)
     assert verify(source / "movies.release").certificate.private
 
 
@@ -141,16 +138,17 @@ def test_its_page_stands_alone_and_says_how_to_repeat_it(played, pricdr, monkeyp
     shutil.rmtree(folder / "again")
 
 
-def test_without_a_gain_it_says_so(tmp_path, monkeypatch, capsys):
+def test_without_a_gain_it_says_so(tmp_path, monkeypatch):
     """With a model that ignores the release, every difference is exactly zero."""
     from pricdr.models.linear.popularity import Popularity
     from pricdr.models.pricdr.hetero import HeteroCDR
 
     monkeypatch.setattr(HeteroCDR, "fit", lambda self, target, release, **told: Popularity().fit(target))
     monkeypatch.setattr("pricdr.models.pricdr.dmf.DMF.fit", lambda self, target, **told: Popularity().fit(target))
-    demo.play(tmp_path / "demo", SMALL, QUICK)
-    said, page = " ".join(capsys.readouterr().out.split()), (tmp_path / "demo" / "report.html").read_text()
-    for text in (said, page):
+    said = []
+    story.play(tmp_path / "demo", story.Screen(lambda *lines: said.extend(lines)), data=SMALL, settings=QUICK)
+    page = (tmp_path / "demo" / "report.html").read_text()
+    for text in (" ".join(" ".join(said).split()), page):
         assert "Cold users: no gain shown." in text
         assert "Warm users: no gain shown." in text
         assert "helps" not in text
@@ -160,7 +158,7 @@ def test_threads_are_given_back(played):
     import torch
 
     before = torch.get_num_threads()
-    with demo._one_thread():
+    with story.one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
 
@@ -188,8 +186,8 @@ def shuffled_gain(target) -> float:
     received, split = verify(target / "movies.release"), load_split(target / "split")
     order = np.random.default_rng(0).permutation(len(received.users))
     shuffled = dataclasses.replace(received, matrix=received.matrix[order])
-    with demo._one_thread():
-        model = demo._configured("hetero", demo.SETTINGS).fit(split.train, shuffled, validation=split.validation)
+    with story.one_thread():
+        model = story.configured("hetero", story.SETTINGS).fit(split.train, shuffled, validation=split.validation)
     cold = split.test.only(split.cold[split.test.users])
     found = [
         per_user(ranks(fitted.score, cold, split.train.matrix)[0])["NDCG@10"].mean()

@@ -10,7 +10,7 @@ import pytest
 from pricdr.experiments.results import Result, mean, read
 from pricdr.experiments.search import draws, read_trials
 from pricdr.experiments.spec import Spec, read_search, read_spec
-from pricdr.experiments.tables import report, share
+from pricdr.experiments.tables import markdown_report, share
 
 ROOT = Path(__file__).parents[2]
 SPECS = sorted((ROOT / "specs").glob("*.toml"))
@@ -24,7 +24,7 @@ def test_every_row_was_measured_with_the_settings_in_the_spec(path):
     wanted = [(spec.key(arm), seed) for arm in spec.arms for seed in spec.seeds]
     assert set(found) == set(wanted)
     table = (ROOT / "results" / f"{spec.name}.md").read_text(encoding="utf-8")
-    assert table == report(spec, [found[run] for run in wanted])
+    assert table == markdown_report(spec, [found[run] for run in wanted])
 
 
 PAPER = {  # table 2 of the paper, Douban Book→Music: HR@10, NDCG@10, MRR@10

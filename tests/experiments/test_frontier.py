@@ -1,10 +1,7 @@
-"""The figure and the README's table of the frontier are those of the committed results."""
+"""The figure of the frontier is that of the committed results."""
 
-import re
 from pathlib import Path
 from xml.etree import ElementTree
-
-import pytest
 
 from pricdr.experiments.frontier import figure, shares
 from pricdr.experiments.results import Mean, read
@@ -23,14 +20,6 @@ def test_the_figure_is_that_of_the_results():
     drawn = (ROOT / "results" / "frontier.svg").read_text(encoding="utf-8")
     assert drawn == figure([panel(data) for data in PAIRS])
     assert "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
-
-
-@pytest.mark.parametrize("epsilon", [8, 4, 2, 1, 0.5])
-def test_the_readmes_table_is_that_of_the_results(epsilon):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    (row,) = re.findall(rf"^\| ε = {epsilon:g} \| (.*) \|$", readme, flags=re.MULTILINE)
-    found = [panel(data)[1][strategy][epsilon] for data in PAIRS for strategy in ("guided", "spectral")]
-    assert row.split(" | ") == [f"{100 * one.value:.0f} ± {100 * one.error:.0f} %" for one in found]
 
 
 def test_a_title_is_escaped_and_an_empty_panel_is_drawn():

@@ -17,10 +17,10 @@ from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, mean, read
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
-from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec, Rows, Spec
-from pricdr.experiments.tables import report, tables
+from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec, RowContent, Spec
+from pricdr.experiments.tables import markdown_report, stratum_tables
 from pricdr.experiments.tasks import Task, load_task
-from pricdr.experiments.workers import Place
+from pricdr.experiments.workers import RunContext
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.calibration import sigma_for
 from pricdr.privacy.guarantee import Guarantee
@@ -50,28 +50,28 @@ def root(tmp_path_factory):
 
 
 def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
-    place, out = Place(root, tmp_path / "prepared", "cpu"), tmp_path / "toy.jsonl"
-    first = run(replace(SPEC, seeds=(1,)), out, place)
+    context, out = RunContext(root, tmp_path / "prepared", "cpu"), tmp_path / "toy.jsonl"
+    first = run(replace(SPEC, seeds=(1,)), out, context)
     assert [result.arm for result in first] == [arm.name for arm in ARMS]
     told = []
-    results = run(SPEC, out, place, progress=lambda what, done, total, note="": told.append((done, total)))
+    results = run(SPEC, out, context, progress=lambda what, done, total, note="": told.append((done, total)))
     assert len(results) == 8
     assert told == [(done, 8) for done in range(5, 9)]  # only the second seed was missing
     assert read(out) == [*first, *(result for result in results if result.seed == 2)]
-    again = run(replace(SPEC, seeds=(1,)), tmp_path / "again.jsonl", place)
+    again = run(replace(SPEC, seeds=(1,)), tmp_path / "again.jsonl", context)
     assert [r.figures for r in again] == [r.figures for r in first]
     for result in results:
         assert set(result.figures) == {"sampled", "full"}
         assert result.users["cold"] == round(0.25 * (result.users["warm"] + result.users["cold"]))
         assert result.figures["sampled"]["cold"]["HR@10"] >= result.figures["full"]["cold"]["HR@10"]
-    warm, *_, cold = tables(SPEC, results)
+    warm, *_, cold = stratum_tables(SPEC, results)
     assert [row[0] for row in warm.rows] == [arm.name for arm in ARMS]
     assert "without target history" in cold.title
     values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
-    assert str(mean(values)) in report(SPEC, results)
-    assert "run on cpu." in report(SPEC, results)
+    assert str(mean(values)) in markdown_report(SPEC, results)
+    assert "run on cpu." in markdown_report(SPEC, results)
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
-    assert f"cpu; on cuda: {SPEC.arms[-1].name}." in report(SPEC, elsewhere)
+    assert f"cpu; on cuda: {SPEC.arms[-1].name}." in markdown_report(SPEC, elsewhere)
 
 
 def _measured(arm, seed, few):
@@ -83,13 +83,13 @@ def _measured(arm, seed, few):
 def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
     runs = [(arm.name, seed) for arm in ARMS for seed in (1, 2)]
     new = [_measured(arm, seed, 4 + seed) for arm, seed in runs]
-    assert [table.title.split(",")[0] for table in tables(SPEC, new)] == [
+    assert [table.title.split(",")[0] for table in stratum_tables(SPEC, new)] == [
         "30 users with target history (warm)",
         "5 to 6 warm users with 1 to 3 target ratings (few)",
         "10 users without target history (cold)",
     ]
     for old in ([_measured(arm, seed, None) for arm, seed in runs], [_measured(*runs[0], None), *new[1:]]):
-        assert ["(few)" in table.title for table in tables(SPEC, old)] == [False, False]
+        assert ["(few)" in table.title for table in stratum_tables(SPEC, old)] == [False, False]
 
 
 def _line(**changes):
@@ -99,7 +99,7 @@ def _line(**changes):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("[]", "a Result must be a table"),
+        ("[]", "it must be a table, got"),
         ("{", "not JSON"),
         ("[" * 100_000, "nested"),
         ("1" * 5000, "not JSON"),
@@ -113,11 +113,15 @@ def _line(**changes):
         (_line(surprise=1), "unknown key 'surprise'"),
         (_line(figures={}), "figures"),
         (_line(figures={"sampled": {"warm": {"NDCG@10": 0.1}}}), "figures of warm users, sampled, lack"),
-        (_line(figures={"sampled": {"warm": 3}}), "figures must be .*, got"),
-        (_line(users={"warm": "many"}), "users must be .*, got"),
+        (_line(figures={"sampled": {"warm": 3}}), "figures.sampled.warm must be a table, got 3"),
+        (_line(users={"warm": "many"}), "users.warm must be a whole number, got 'many'"),
         (_line().replace('"arm": "popularity", ', ""), "needs 'arm'"),
+        (_line(seconds=2**70), "seconds must be .*, got 118"),
+        (_line(users={"x" * 9999: 0.5}), "users.x+… must be a whole number, got 0.5"),
+        (_line(arm="a\x1b[2J"), "arm must be one line of 1 to 200 printable characters"),
+        (_line(seed=1).replace('"seed": 1', f'"seed": {"[" * 900}{"]" * 900}'), "seed must be|nested"),
     ],
-    ids=range(17),
+    ids=range(21),
 )
 def test_results_are_read_strictly(tmp_path, line, message):
     path = tmp_path / "r.jsonl"
@@ -163,7 +167,7 @@ def test_markdown_shows_names_and_notes_and_obeys_none():
     arms = (Arm(name="popularity", method="popularity"), replace(ARMS[1], name=evil))
     spec = replace(SPEC, title=evil, arms=arms, note=f"two\nlines: {evil}", baseline=evil)
     results = [replace(_measured(arm.name, seed, 3), device=evil) for arm in arms for seed in (1, 2)]
-    text = report(spec, results)
+    text = markdown_report(spec, results)
     assert all(line.isprintable() for line in text.split("\n"))
     for mark in ("<img", "[c]", "`"):
         assert mark not in text
@@ -261,11 +265,11 @@ def test_a_results_file_that_is_none_is_named(tmp_path):
 
 
 def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
-    spec, place, out = replace(SPEC, arms=ARMS[:1]), Place(root, tmp_path, "cpu"), tmp_path / "r.jsonl"
-    results = run(spec, out, place)
+    spec, context, out = replace(SPEC, arms=ARMS[:1]), RunContext(root, tmp_path, "cpu"), tmp_path / "r.jsonl"
+    results = run(spec, out, context)
     out.write_bytes(out.read_bytes()[:-30])
     assert len(read(out)) == 1
-    again = run(spec, out, place)
+    again = run(spec, out, context)
     assert [r.figures for r in again] == [r.figures for r in results]
     assert len(read(out)) == 2
 
@@ -278,17 +282,17 @@ def test_a_simulated_release_is_the_one_publish_makes_from_the_same_seed(strateg
     expected = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5)
     assert np.array_equal(seeded_release(source, spec, 5).matrix, expected.matrix)
     clean = publish(source, promise, strategy=BY_NAME[strategy](dim=16), insecure_seed=5, insecure_no_noise=True)
-    assert np.array_equal(seeded_release(source, replace(spec, rows=Rows.NOISELESS), 5).matrix, clean.matrix)
+    assert np.array_equal(seeded_release(source, replace(spec, rows=RowContent.NOISELESS), 5).matrix, clean.matrix)
 
 
 def test_controls_hold_nothing_of_the_users():
     source = Ratings.from_triples([f"u{u}" for u in range(200) for _ in range(3)], [f"i{i}" for i in range(600)])
     spec = ReleaseSpec(dim=32, epsilon=1, delta=1e-5)
-    clean = seeded_release(source, replace(spec, rows=Rows.NOISELESS), 1).matrix
-    shuffled = seeded_release(source, replace(spec, rows=Rows.SHUFFLED), 1).matrix
+    clean = seeded_release(source, replace(spec, rows=RowContent.NOISELESS), 1).matrix
+    shuffled = seeded_release(source, replace(spec, rows=RowContent.SHUFFLED), 1).matrix
     assert sorted(map(tuple, clean.tolist())) == sorted(map(tuple, shuffled.tolist()))
     assert (clean != shuffled).any(axis=1).all()  # nobody keeps a row
-    noise = seeded_release(source, replace(spec, rows=Rows.NOISE), 1).matrix
+    noise = seeded_release(source, replace(spec, rows=RowContent.NOISE), 1).matrix
     sigma = sigma_for(1, 1e-5, sensitivity=1.0, dim=32)
     assert noise.std() == pytest.approx(sigma, rel=0.05)
     assert abs((noise * clean).sum() / (np.linalg.norm(clean) * sigma)) < 5
@@ -313,15 +317,15 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
         searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "width": 2 + n} for n in range(trials)]
     )
     monkeypatch.setattr(Task, "split", lambda self, seed: Blind(leave_one_out(self.pair.target, seed=seed, cold=0.25)))
-    place, log = Place(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
-    best = search(DATA, ["dmf", "hetero"], 2, log, place)
+    context, log = RunContext(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
+    best = search(DATA, ["dmf", "hetero"], 2, log, context)
     trials = read_trials(log)
     assert len(trials) == 4
     for method, settings in best.items():
         tried = [trial for trial in trials if trial.method == method]
         assert settings == max(tried, key=lambda trial: trial.validation).settings
     before = log.read_text()
-    assert search(DATA, ["dmf", "hetero"], 2, log, place) == best
+    assert search(DATA, ["dmf", "hetero"], 2, log, context) == best
     assert log.read_text() == before
     assert "[dmf]\n" in tuned_table(best, "x")
 
@@ -330,7 +334,7 @@ def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monke
     monkeypatch.setattr(
         searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "learning_rate": 1e30}, SMALL]
     )
-    best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", Place(root, tmp_path, "cpu"))
+    best = search(DATA, ["dmf"], 2, tmp_path / "log.jsonl", RunContext(root, tmp_path, "cpu"))
     failed = next(trial for trial in read_trials(tmp_path / "log.jsonl") if trial.failure)
     assert failed.validation == 0
     assert "loss became" in failed.failure
@@ -355,6 +359,6 @@ def test_workers_do_not_import_from_the_working_folder(root, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     quick = replace(SPEC, arms=ARMS[:1], baseline=None)
-    assert len(run(quick, tmp_path / "toy.jsonl", Place(root, None, "cpu", 2))) == 2
+    assert len(run(quick, tmp_path / "toy.jsonl", RunContext(root, None, "cpu", 2))) == 2
     assert not (tmp_path / "taken over").exists()
     assert "PYTHONSAFEPATH" not in os.environ

@@ -26,16 +26,16 @@ def reproduce(
     """
     from pricdr.experiments.runner import run
     from pricdr.experiments.spec import read_spec
-    from pricdr.experiments.tables import report
-    from pricdr.experiments.workers import Place
+    from pricdr.experiments.tables import markdown_report
+    from pricdr.experiments.workers import RunContext
     from pricdr.files import replace_file
 
-    place = Place(data, prepared, device.value, jobs)
+    context = RunContext(data, prepared, device.value, jobs)
     read = [read_spec(path, path.parent / "tuned") for path in specs]
     for spec in read:
         say(f"{spec.title}: {len(spec.arms)} arms, {len(spec.seeds)} seeds")
         with progress_bar() as progress:
-            results = run(spec, out / f"{spec.name}.jsonl", place, progress=progress)
-        text = report(spec, results)
+            results = run(spec, out / f"{spec.name}.jsonl", context, progress=progress)
+        text = markdown_report(spec, results)
         replace_file(out / f"{spec.name}.md", text.encode())
         say(*text.split("\n"))

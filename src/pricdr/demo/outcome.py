@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.data.splits import Split
-from pricdr.demo.page import Dot, Html, bullets, commands, dot_plot, page, paragraphs, table, together
+from pricdr.demo.page import Dot, Section, dot_plot, figure_table, render_page
 from pricdr.evaluation.compare import Difference, compare, standard_error
 from pricdr.evaluation.metrics import Float64Array, Metrics
 
@@ -38,7 +38,7 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Float64Array) -> "Estimate":
-        """Mean ± 1.96 standard errors."""
+        """Return the mean of ``values`` ± 1.96 standard errors."""
         mean, half = float(values.mean()), 1.96 * standard_error(values)
         return cls(mean, mean - half, mean + half)
 
@@ -57,19 +57,19 @@ class Outcome:
     """In NDCG@10: of one method over another, by kind of user."""
 
     @classmethod
-    def of(cls, found: Mapping[str, Metrics], split: Split) -> "Outcome":
-        """From every method's values of every evaluated user."""
+    def of(cls, metrics: Mapping[str, Metrics], split: Split) -> "Outcome":
+        """Return the outcome of every method's metrics of every evaluated user."""
         parts = {name: keep for name, keep in split.strata().items() if name in STRATA}
         return cls(
             users={name: int(keep.sum()) for name, keep in parts.items()},
             figures={
                 (method, name, metric): Estimate.of(values[metric][keep])
-                for method, values in found.items()
+                for method, values in metrics.items()
                 for name, keep in parts.items()
                 for metric in METRICS
             },
             differences={
-                (left, right, name): compare(found[left]["NDCG@10"][keep], found[right]["NDCG@10"][keep])
+                (left, right, name): compare(metrics[left]["NDCG@10"][keep], metrics[right]["NDCG@10"][keep])
                 for left, right in _PAIRS
                 for name, keep in parts.items()
             },
@@ -77,24 +77,28 @@ class Outcome:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """In the order they were measured."""
+        """The methods, in the order they were measured."""
         return tuple(dict.fromkeys(method for method, _, _ in self.figures))
 
 
 def conclusion(outcome: Outcome) -> tuple[str, str]:
-    """What the figures show, in words, for cold and for warm users: a gain only where intervals lie above zero."""
+    """Return what the figures show, in words, for cold and for warm users.
+
+    A gain is claimed only where intervals lie above zero.
+    """
     return _verdict(outcome, "cold"), _verdict(outcome, "warm")
 
 
 def _verdict(outcome: Outcome, stratum: str) -> str:
     over = [outcome.differences[RELEASE, rival, stratum] for rival in (POPULARITY, ALONE)]
+    # Both: a release that beats the target's own model, but not a list of what is popular, is worth nothing.
     verdict = "the release helps" if all(d.low > 0 for d in over) else "no gain shown"
-    told = [_told(d, rival) for d, rival in zip(over, (POPULARITY, "the target alone"), strict=True)]
+    compared = [_compared_with(d, rival) for d, rival in zip(over, (POPULARITY, "the target alone"), strict=True)]
     price = _price(outcome.differences[PLAINTEXT, RELEASE, stratum])
-    return f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {told[0]} and {told[1]}. {price}"
+    return f"{stratum.capitalize()} users: {verdict}. NDCG@10 with the release {compared[0]} and {compared[1]}. {price}"
 
 
-def _told(d: Difference, rival: str) -> str:
+def _compared_with(d: Difference, rival: str) -> str:
     interval = f"(95 % interval {d.low:+.3f} to {d.high:+.3f})"
     if d.low > 0:
         return f"is {d.mean:.3f} above {rival} {interval}"
@@ -112,10 +116,10 @@ def _price(d: Difference) -> str:
     return f"No difference from the plaintext source is shown {interval}."
 
 
-def lines(outcome: Outcome) -> list[str]:
-    """The figures for a screen of eighty columns."""
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """Return the figures, in lines for a screen of ninety columns."""
     wide = 15 * len(METRICS)
-    found = [
+    shown = [
         "One held-out item of each user among 99 unrated ones; mean ± 1.96 standard errors over users:",
         "",
         " " * 18 + "".join(f"{f'{outcome.users[stratum]:,} {stratum} users':<{wide}}" for stratum in STRATA),
@@ -127,14 +131,27 @@ def lines(outcome: Outcome) -> list[str]:
         " " * 34 + "".join(f"{stratum + ' users':<26}" for stratum in STRATA),
         *(f"{row[0]:<34}" + "".join(f"{cell:<26}" for cell in row[1:]) for row in _differences(outcome)),
     ]
-    return [line.rstrip() for line in found]
+    return [line.rstrip() for line in shown]
 
 
-def report(outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequence[str]]], how: Sequence[str]) -> str:
-    """The same as a page: figures, plot, conclusion, ``promise`` (headings and sentences), and ``how`` to repeat it."""
+def outcome_page(
+    outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequence[str]]], commands: Sequence[str]
+) -> str:
+    """Return the same as a page: figures, plot, conclusion, promise, and how to repeat it.
+
+    Args:
+        outcome: what was measured.
+        epsilon: at which ε both parties published.
+        promise: what the release promises: headings, and sentences under each.
+        commands: what to type to repeat it.
+    """
     story = (
         f"A source company published its ratings under differential privacy (epsilon {epsilon:g} for one rating). A "
         "target company, which shares its users and nothing else, trained a recommender with that release and without."
+    )
+    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
+    repeated = (
+        "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
     )
     dots = [
         Dot(method, _group(outcome, stratum), figure.mean, figure.low, figure.high)
@@ -142,28 +159,22 @@ def report(outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequen
         for method in outcome.methods
         for figure in [outcome.figures[method, stratum, "NDCG@10"]]
     ]
-    above = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
-    figures = table(["", *(metric for _ in STRATA for metric in METRICS)], _rows(outcome), above=above, strong=RELEASE)
-    differences = table(["", *(f"{stratum} users" for stratum in STRATA)], _differences(outcome))
-    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
-    return page(
+    spans = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
+    figures = figure_table(
+        ["", *(metric for _ in STRATA for metric in METRICS)], _rows(outcome), spans=spans, strong=RELEASE
+    )
+    differences = figure_table(["", *(f"{stratum} users" for stratum in STRATA)], _differences(outcome))
+    return render_page(
         "PriCDR demo: what a private release is worth",
         [
-            ("", paragraphs(story, *conclusion(outcome), SYNTHETIC)),
-            ("Figures", together(paragraphs(ranked), dot_plot(dots, label="NDCG@10", strong=RELEASE), figures)),
-            ("", NOT_FOR_REAL),
-            ("Differences, user by user", together(paragraphs("In NDCG@10, with 95 % intervals."), differences)),
-            *((title, bullets(sentences)) for title, sentences in promise),
-            ("How to repeat it", _repeated(how)),
+            Section(paragraphs=[story, *conclusion(outcome), SYNTHETIC]),
+            Section("Figures", [ranked], dot_plot(dots, label="NDCG@10", strong=RELEASE), figures),
+            Section(paragraphs=[NOT_FOR_REAL]),
+            Section("Differences, user by user", ["In NDCG@10, with 95 % intervals."], table=differences),
+            *(Section(title, bullets=sentences) for title, sentences in promise),
+            Section("How to repeat it", [repeated], commands=commands),
         ],
     )
-
-
-def _repeated(how: Sequence[str]) -> Html:
-    before = (
-        "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
-    )
-    return together(paragraphs(before), commands(how))
 
 
 def _group(outcome: Outcome, stratum: str) -> str:
@@ -180,6 +191,6 @@ def _rows(outcome: Outcome) -> list[list[str]]:
 def _differences(outcome: Outcome) -> list[list[str]]:
     rows = []
     for left, right in _PAIRS:
-        found = (outcome.differences[left, right, stratum] for stratum in STRATA)
-        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in found)])
+        by_stratum = (outcome.differences[left, right, stratum] for stratum in STRATA)
+        rows.append([f"{left} − {right}", *(f"{d.mean:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in by_stratum)])
     return rows

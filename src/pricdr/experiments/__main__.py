@@ -11,7 +11,7 @@ from pricdr.errors import PriCDRError, printable
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import RELEASE, search, tuned_table
 from pricdr.experiments.spec import STRATEGIES, ReleaseSpec, read_search, read_spec
-from pricdr.experiments.workers import Place
+from pricdr.experiments.workers import RunContext
 from pricdr.models.catalogue import METHODS
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    place = Place(given.prepared, given.prepared, given.device, given.jobs)
+    context = RunContext(given.prepared, given.prepared, given.device, given.jobs)
 
     def tell(what: str, done: int, total: int, note: str = "") -> None:
         sys.stderr.write(printable(f"{what} {done}/{total} {note}") + "\n")
@@ -36,14 +36,14 @@ def main() -> None:
     for path in given.specs:
         if given.trials is None:
             spec = read_spec(path, given.tuned)
-            run(spec, given.out / f"{spec.name}.jsonl", place, progress=tell)
+            run(spec, given.out / f"{spec.name}.jsonl", context, progress=tell)
             continue
         data, fixed = read_search(path)
         name, release = data.name, RELEASE
         if given.strategy is not None:
             name, release = f"{data.name}_{given.strategy}", ReleaseSpec(strategy=given.strategy, epsilon=4.0)
         log = given.out / "search" / f"{name}.jsonl"
-        best = search(data, given.methods, given.trials, log, place, release=release, fixed=fixed, progress=tell)
+        best = search(data, given.methods, given.trials, log, context, release=release, fixed=fixed, progress=tell)
         heading = f"best of {given.trials} trials each on the validation items of {name}"
         (given.out / f"{name}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
 

@@ -7,14 +7,17 @@ put on needs nothing else: it is plain SVG.
 import argparse
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
-from pricdr.errors import printable
 from pricdr.experiments.results import Mean, Result, read
 from pricdr.experiments.spec import Spec, read_spec
 from pricdr.experiments.tables import share
+from pricdr.markup import template_environment
+
+Shares: TypeAlias = Mapping[str, Mapping[float, Mean]]
+"""Strategy → ε → share of the plaintext gain."""
 
 LINES: Final = {
     "guided": ("guided, both parties protected", "#0a5fc2"),
@@ -24,7 +27,48 @@ LINES: Final = {
 }
 _WIDTH, _HEIGHT = 330, 230
 _LEFT, _TOP, _GAP, _FOOT = 48, 34, 62, 100
+_BOTTOM: Final = _TOP + _HEIGHT
 _EPSILONS: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
+
+
+@dataclass(frozen=True)
+class Point:
+    """A share as it is drawn, with both ends of its error bar."""
+
+    x: float
+    y: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The points of one strategy."""
+
+    colour: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of domains; levels and ε values are where they are drawn and what is written there."""
+
+    title: str
+    left: int
+    right: int
+    levels: tuple[tuple[float, str], ...]
+    epsilons: tuple[tuple[float, str], ...]
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class LegendEntry:
+    """A strategy and its colour."""
+
+    x: int
+    y: int
+    label: str
+    colour: str
 
 
 def shares(spec: Spec, results: Sequence[Result]) -> dict[str, dict[float, Mean]]:
@@ -32,34 +76,30 @@ def shares(spec: Spec, results: Sequence[Result]) -> dict[str, dict[float, Mean]
     by_arm: Mapping[str, list[Result]] = {
         arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms
     }
-    found: dict[str, dict[float, Mean]] = {}
+    by_strategy: dict[str, dict[float, Mean]] = {}
     for name in by_arm:
         match = re.fullmatch(r"(.+), ε = ([\d.]+)", name)
         if match and match[1] in LINES:
-            found.setdefault(match[1], {})[float(match[2])] = share(spec, by_arm, name)
-    return found
+            by_strategy.setdefault(match[1], {})[float(match[2])] = share(spec, by_arm, name)
+    return by_strategy
 
 
-def figure(panels: Sequence[tuple[str, Mapping[str, Mapping[float, Mean]]]]) -> str:
+def figure(panels: Sequence[tuple[str, Shares]]) -> str:
     """Return an SVG with a panel for each (title, shares)."""
-    total = _LEFT + len(panels) * (_WIDTH + _GAP)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {_TOP + _HEIGHT + _FOOT}" role="img" '
-        f'font-family="system-ui, sans-serif" font-size="12">',
-        f"<title>{escape(printable(_told(panels)))}</title>",
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-    ]
-    for number, (title, lines) in enumerate(panels):
-        parts += _panel(title, lines, _LEFT + number * (_WIDTH + _GAP))
-    shown = [key for key in LINES if any(key in lines for _, lines in panels)]
-    for number, key in enumerate(shown):  # two columns, so that no label runs out of the picture
-        (label, colour), at, y = LINES[key], _LEFT + number % 2 * 300, _TOP + _HEIGHT + 64 + number // 2 * 20
-        parts.append(f'<line x1="{at}" y1="{y}" x2="{at + 18}" y2="{y}" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(f'<text x="{at + 23}" y="{y + 4}" fill="#1c2024">{escape(label)}</text>')
-    return "\n".join([*parts, "</svg>"]) + "\n"
+    environment = template_environment("pricdr.experiments")
+    environment.filters["px"] = "{:.1f}".format
+    return environment.get_template("frontier.svg.j2").render(
+        width=_LEFT + len(panels) * (_WIDTH + _GAP),
+        height=_BOTTOM + _FOOT,
+        bottom=_BOTTOM,
+        in_words=_in_words(panels),
+        panels=[_panel(title, lines, _LEFT + at * (_WIDTH + _GAP)) for at, (title, lines) in enumerate(panels)],
+        legend=_legend([key for key in LINES if any(key in lines for _, lines in panels)]),
+    )
 
 
 def _x(epsilon: float, left: float) -> float:
+    # The values of ε are equally far apart: each is twice the one before.
     return left + _EPSILONS.index(epsilon) / (len(_EPSILONS) - 1) * _WIDTH
 
 
@@ -67,41 +107,38 @@ def _y(value: float) -> float:
     return _TOP + _HEIGHT * (1 - min(max(value, -0.05), 1.1) / 1.1)
 
 
-def _panel(title: str, lines: Mapping[str, Mapping[float, Mean]], left: float) -> list[str]:
-    parts = [f'<text x="{left}" y="18" font-weight="600" fill="#1c2024">{escape(printable(title))}</text>']
-    for tenth in range(0, 11, 2):
-        y = _y(tenth / 10)
-        parts.append(f'<line x1="{left}" y1="{y:.1f}" x2="{left + _WIDTH}" y2="{y:.1f}" stroke="#e2e5ea"/>')
-        parts.append(f'<text x="{left - 6}" y="{y + 4:.1f}" text-anchor="end" fill="#5f6570">{10 * tenth} %</text>')
-    for epsilon in _EPSILONS:
-        x = _x(epsilon, left)
-        label = f'<text x="{x:.1f}" y="{_TOP + _HEIGHT + 18}" text-anchor="middle" fill="#5f6570">{epsilon:g}</text>'
-        parts.append(label)
-    middle = left + _WIDTH / 2
-    parts.append(
-        f'<text x="{middle}" y="{_TOP + _HEIGHT + 38}" text-anchor="middle" fill="#5f6570">ε, one rating</text>'
-    )
+def _panel(title: str, lines: Shares, left: int) -> Panel:
+    curves = []
     for key, (_, colour) in LINES.items():
-        points = sorted(lines.get(key, {}).items())
-        if not points:
-            continue
-        path = " ".join(f"{_x(e, left):.1f},{_y(found.value):.1f}" for e, found in points)
-        parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-        for epsilon, found in points:
-            x, low, high = _x(epsilon, left), _y(found.value - found.error), _y(found.value + found.error)
-            parts.append(f'<line x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}" stroke="{colour}"/>')
-            parts.append(f'<circle cx="{x:.1f}" cy="{_y(found.value):.1f}" r="3.5" fill="{colour}"/>')
-    return parts
+        points = tuple(
+            Point(_x(epsilon, left), _y(kept.value), _y(kept.value - kept.error), _y(kept.value + kept.error))
+            for epsilon, kept in sorted(lines.get(key, {}).items())
+        )
+        if points:
+            curves.append(Curve(colour, points))
+    return Panel(
+        title,
+        left,
+        left + _WIDTH,
+        levels=tuple((_y(tenth / 10), f"{10 * tenth} %") for tenth in range(0, 11, 2)),
+        epsilons=tuple((_x(epsilon, left), f"{epsilon:g}") for epsilon in _EPSILONS),
+        curves=tuple(curves),
+    )
 
 
-def _told(panels: Sequence[tuple[str, Mapping[str, Mapping[float, Mean]]]]) -> str:
+def _legend(keys: Sequence[str]) -> list[LegendEntry]:
+    """Return the entries in two columns, so that no label runs out of the picture."""
+    return [LegendEntry(_LEFT + at % 2 * 300, _BOTTOM + 64 + at // 2 * 20, *LINES[key]) for at, key in enumerate(keys)]
+
+
+def _in_words(panels: Sequence[tuple[str, Shares]]) -> str:
     """Return the figures in words, for those who cannot see the plot."""
-    told = ["Share of the plaintext gain that cold users keep."]
+    sentences = ["Share of the plaintext gain that cold users keep."]
     for title, lines in panels:
         for key, points in lines.items():
-            values = ", ".join(f"{100 * found.value:.0f} % at {epsilon:g}" for epsilon, found in sorted(points.items()))
-            told.append(f"{title}, {key}: {values}.")
-    return " ".join(told)
+            values = ", ".join(f"{100 * kept.value:.0f} % at {epsilon:g}" for epsilon, kept in sorted(points.items()))
+            sentences.append(f"{title}, {key}: {values}.")
+    return " ".join(sentences)
 
 
 def main() -> None:

@@ -1,91 +1,123 @@
-"""Dataclasses from TOML and JSON that are not trusted: every unknown, missing or mistyped key is named."""
+"""Dataclasses from TOML and JSON that are not trusted: pydantic checks them, and errors are one line in plain words."""
 
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import MISSING, fields
-from enum import StrEnum
-from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
 
 T = TypeVar("T")
-_WORDS: Final = {
-    int: "a whole number",
-    float: "a finite number",
-    str: "text",
-    bool: "true or false",
+
+RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""For every record. Strictness is in the types below and not here: a strict dataclass takes no table for itself, no
+list for a tuple and no text for an enum, and files have nothing else."""
+_LONGEST_LINE: Final = 200
+
+
+def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - whatever a file holds
+    """Check a number and return it as it was written."""
+    check(value)
+    return value
+
+
+def _one_line(text: str) -> str:
+    if not (text.isprintable() and 1 <= len(text) <= _LONGEST_LINE):
+        raise ParameterError(f"must be one line of 1 to {_LONGEST_LINE} printable characters, got {shorten(text)}")
+    return text
+
+
+Whole: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
+# 4 stays an int and 4.0 a float: the keys by which results are found are computed from the digits in the spec.
+Number: TypeAlias = Annotated[float, Field(strict=True, gt=-(2.0**63), lt=2.0**63), WrapValidator(_as_written)]
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
+Line: TypeAlias = Annotated[str, Field(strict=True), AfterValidator(_one_line)]
+Text: TypeAlias = Annotated[str, Field(strict=True, max_length=20_000)]
+Settings: TypeAlias = Annotated[dict[str, Any], Field(strict=True, max_length=1_000)]
+"""Settings of a method, which checks them itself."""
+
+_RULES: Final = {
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be text",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a table",
+    "dataclass_type": "must be a table",
 }
+"""By the type of pydantic's error, where its own words are those of Python."""
 
 
-def build(kind: type[T], table: Mapping[str, Any]) -> T:
-    """Return the dataclass that ``table`` describes."""
-    known = {part.name: part for part in fields(kind)}  # type: ignore[arg-type]
-    hints = get_type_hints(kind)
-    if not isinstance(table, Mapping):
-        raise ParameterError(f"a {kind.__name__} must be a table, got {shorten(table)}")
-    for key, value in table.items():
-        if key not in known:
-            raise ParameterError(f"unknown key {shorten(key)} in a {kind.__name__}: it has {', '.join(known)}")
-        if not _fits(value, hints[key]):
-            raise ParameterError(f"{key} must be {_in_words(hints[key])}, got {shorten(value)}")
-    for name, part in known.items():
-        if name not in table and part.default is MISSING and part.default_factory is MISSING:
-            raise ParameterError(f"a {kind.__name__} needs {name!r}")
-    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in table.items()})
-
-
-def from_json(kind: type[T], line: str) -> T:
-    """Return the dataclass in a line of JSON."""
+def from_table(kind: TypeAdapter[T], table: object) -> T:
+    """Return the dataclass that a table of TOML or JSON describes."""
     try:
-        table = json.loads(line, object_pairs_hook=_distinct, parse_constant=_refuse)
+        return kind.validate_python(table)
+    except ValidationError as error:
+        raise ParameterError(_in_words(error)) from error
+
+
+def from_json(kind: TypeAdapter[T], line: str) -> T:
+    """Return the dataclass that a line of JSON describes."""
+    try:
+        return from_table(kind, _parse(line))
     except RecursionError as error:
         raise ParameterError("it is nested too deeply") from error
+
+
+def _parse(line: str) -> object:
+    try:
+        # Not pydantic's own parser, which takes the last of two equal keys without a word.
+        return json.loads(line, object_pairs_hook=_distinct, parse_constant=_refuse)
     except ValueError as error:
         raise ParameterError(f"it is not JSON: {error}") from error
-    return build(kind, table)
 
 
-def _in_words(hint: Any) -> str:  # noqa: ANN401 - whatever a field is annotated with
-    """Return a type in the words of TOML and JSON.
+def _in_words(error: ValidationError) -> str:
+    """Return one thing that is wrong as one line: the key, the rule and the value."""
+    # An unknown key first: it is often a misspelt one, and then the right one is missing as well.
+    first = min(error.errors(include_url=False), key=lambda one: one["type"] != "unexpected_keyword_argument")
+    kind, loc = first["type"], first["loc"]
+    if kind == "unexpected_keyword_argument":
+        return f"unknown key {shorten(loc[-1])} in {_key(loc[:-1]) or 'it'}"
+    if kind == "missing":
+        return f"{_key(loc[:-1]) or 'it'} needs {shorten(loc[-1])}"
+    if kind == "value_error":
+        # A rule of our own, with the value in it: of a type ("must be …"), or of a whole record ("cold must be …").
+        said = str(first["ctx"]["error"])
+        return f"{_key(loc)}{' ' if said.startswith('must') else ': '}{said}" if loc else said
+    rule = _RULES.get(kind) or first["msg"].replace("Input should", "must")
+    return f"{_key(loc) or 'it'} {rule}, got {shorten(first['input'])}"
 
-    >>> _in_words(int | None), _in_words(tuple[int, ...])
-    ('a whole number', 'a list (each a whole number)')
+
+def _key(loc: tuple[int | str, ...]) -> str:
+    """Return the way to a value, entries of a list counted from 1.
+
+    >>> _key(("arm", 0, "release", "epsilon"))
+    'arm #1.release.epsilon'
     """
-    if get_origin(hint) in (Union, UnionType):
-        return " or ".join(_in_words(kind) for kind in get_args(hint) if kind is not type(None))
-    if get_origin(hint) is tuple:
-        return f"a list (each {_in_words(get_args(hint)[0])})"
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return f"one of {', '.join(hint)}"
-    return _WORDS.get(hint, "a table")
+    parts = (f" #{part + 1}" if isinstance(part, int) else f".{_bare(part)}" for part in loc)
+    return "".join(parts).removeprefix(".")
+
+
+def _bare(name: str) -> str:
+    return shorten(name).strip("'")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return table
 
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a number")
-
-
-def _fits(value: Any, hint: Any) -> bool:  # noqa: ANN401 - whatever TOML or JSON hold
-    """Return whether a value has the type of a field; a whole number passes for any number, and all are finite."""
-    if hint is Any:
-        return True
-    if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, part) for part in get_args(hint))
-    if get_origin(hint) is tuple:
-        return isinstance(value, list | tuple) and all(_fits(part, get_args(hint)[0]) for part in value)
-    if get_origin(hint) in (dict, Mapping):
-        of_key, of_value = get_args(hint)
-        return isinstance(value, Mapping) and all(_fits(k, of_key) and _fits(v, of_value) for k, v in value.items())
-    if hint in (int, float):
-        whole = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-        return whole or (hint is float and isinstance(value, float) and math.isfinite(value))
-    return isinstance(value, hint)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.experiments.spec import Guide, ReleaseSpec, Rows
+from pricdr.experiments.spec import Guide, ReleaseSpec, RowContent
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.strategies import JLT, SJLT, Guided, Spectral, Strategy
 from pricdr.privacy.strategies.dims import auto_dim
@@ -29,18 +29,20 @@ def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Rat
         target: what the other party trains on, of which a guide is a release at the same ε and δ.
     """
     strategy = _strategy(source, spec, seed, target)
-    noisy = spec.rows in (Rows.PRIVATE, Rows.NOISE) or (strategy.learns and spec.rows is Rows.SHUFFLED)
+    noisy = spec.rows in (RowContent.PRIVATE, RowContent.NOISE) or (
+        strategy.learns and spec.rows is RowContent.SHUFFLED
+    )
     given = source
-    if spec.rows is Rows.NOISE:
+    if spec.rows is RowContent.NOISE:
         given = source.only(np.zeros(len(source), dtype=bool))
-    elif spec.rows is Rows.SHUFFLED and strategy.learns:
+    elif spec.rows is RowContent.SHUFFLED and strategy.learns:
         # Before anything is learnt: a guide would recognise rows that were only moved afterwards.
         to, taken_from = _cycle(len(source.users), seed)
         places = np.empty_like(to)
         places[to] = taken_from
         given = replace(source, matrix=source.matrix[places])
     release = _publish(given, strategy, spec, seed, noisy=noisy)
-    if spec.rows is Rows.SHUFFLED and not strategy.learns:
+    if spec.rows is RowContent.SHUFFLED and not strategy.learns:
         to, taken_from = _cycle(len(source.users), seed)
         moved = np.empty_like(release.matrix)
         moved[to] = release.matrix[taken_from]

@@ -1,4 +1,4 @@
-"""What experiments gave: one JSON line per run, appended, never rewritten; tables are means over seeds of it."""
+"""Results of experiments: one JSON line per run, appended, never rewritten; tables show means over seeds."""
 
 import json
 from collections.abc import Iterable
@@ -7,39 +7,42 @@ from pathlib import Path
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
+from pydantic import TypeAdapter
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
-from pricdr.experiments.records import from_json
+from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json
 from pricdr.untrusted.opening import read_bounded
 
 MOST_BYTES: Final = 1 << 28
 """Of a file of results."""
 T = TypeVar("T")
 
-Figures: TypeAlias = dict[str, dict[str, dict[str, float]]]
+Figures: TypeAlias = dict[str, dict[str, dict[str, Number]]]
 """sampled|full → all|warm|few|cold → metric → mean over users; results from before there was ``few`` lack it."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One arm with one seed."""
+    """The figures of one arm with one seed."""
 
-    spec: str
-    arm: str
-    key: str
+    __pydantic_config__ = RECORD
+
+    spec: Line
+    arm: Line
+    key: Line
     """:meth:`Spec.key`: a result counts only for the arm it was measured with."""
-    seed: int
+    seed: Whole
     figures: Figures
-    users: dict[str, int]
+    users: dict[str, Whole]
     """How many users were evaluated, by stratum; ``few`` are among ``warm``."""
-    validation: float
+    validation: Number
     """NDCG@10 on the validation items, all users."""
-    epochs: int
-    seconds: float
+    epochs: Whole
+    seconds: Number
     """Of this run; a network that another arm had trained already counts for nothing."""
-    device: str
+    device: Line
 
     def __post_init__(self) -> None:
         if "sampled" not in self.figures or not set(self.figures) <= {"sampled", "full"}:
@@ -52,7 +55,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds."""
+    """A mean over seeds, with its standard error."""
 
     value: float
     error: float
@@ -69,14 +72,14 @@ class Mean:
 
 
 def mean(values: Iterable[float]) -> Mean:
-    """Mean and standard error over seeds.
+    """Return the mean and the standard error over seeds.
 
     >>> print(mean([0.1, 0.2, 0.3]))
     .2000 ± .0577
     """
-    found = np.array(list(values), dtype=np.float64)
-    error = float(found.std(ddof=1) / np.sqrt(len(found))) if len(found) > 1 else float("nan")
-    return Mean(float(found.mean()), error, len(found))
+    over_seeds = np.array(list(values), dtype=np.float64)
+    error = float(over_seeds.std(ddof=1) / np.sqrt(len(over_seeds))) if len(over_seeds) > 1 else float("nan")
+    return Mean(float(over_seeds.mean()), error, len(over_seeds))
 
 
 def append_line(path: Path, line: str) -> None:
@@ -90,7 +93,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def whole_lines(path: Path) -> list[str]:
-    """The lines that were written to the end."""
+    """Return the lines that were written to the end."""
     if not path.exists():
         return []
     try:
@@ -100,21 +103,21 @@ def whole_lines(path: Path) -> list[str]:
 
 
 def append(path: Path, result: Result) -> None:
-    """Add a line."""
+    """Add a result to a file."""
     append_line(path, json.dumps(asdict(result)))
 
 
 def read(path: Path) -> list[Result]:
-    """Every line of a results file; none where there is no file."""
+    """Return every result in a file; none where there is no file."""
     return read_lines(path, Result)
 
 
 def read_lines(path: Path, kind: type[T]) -> list[T]:
-    """Every line of a file of results or trials, each checked."""
-    found = []
+    """Return every record in a file of results or trials, each checked."""
+    records, adapter = [], TypeAdapter(kind)
     for number, line in enumerate(whole_lines(path), 1):
         try:
-            found.append(from_json(kind, line))
+            records.append(from_json(adapter, line))
         except ParameterError as error:
             raise InputError(f"{path}, line {number}: not a {kind.__name__.lower()}: {error}") from error
-    return found
+    return records

@@ -14,22 +14,22 @@ from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, append, read
 from pricdr.experiments.spec import Arm, Spec
 from pricdr.experiments.tasks import Task
-from pricdr.experiments.workers import Place, spread
+from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
 from pricdr.training.run_log import RunLog
 
 
-def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent) -> list[Result]:
-    """Every result of ``spec``, measured now or found in ``results`` (JSON lines, appended as they come)."""
+def run(spec: Spec, results: Path, context: RunContext, *, progress: Progress = silent) -> list[Result]:
+    """Return every result of ``spec``; those that ``results`` (JSON lines) lacks are run now and added to it."""
     known = {(result.key, result.seed): result for result in read(results)}
     wanted = [(arm, seed) for arm in spec.arms for seed in spec.seeds]
     missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
     done = len(wanted) - len(missing)
     with TemporaryDirectory() as folder:  # arms with the same target network train it once
         plans = [(spec, arm, seed, SharedNetworks(Path(folder))) for arm, seed in missing]
-        for result in spread(measure, spec.data, place, plans):
+        for result in spread(run_arm, spec.data, context, plans):
             append(results, result)
             known[(result.key, result.seed)] = result
             done += 1
@@ -37,7 +37,7 @@ def run(spec: Spec, results: Path, place: Place, *, progress: Progress = silent)
     return [known[(spec.key(arm), seed)] for arm, seed in wanted]
 
 
-def measure(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: SharedNetworks | None = None) -> Result:
+def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: SharedNetworks | None = None) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
     split = task.split(seed)
@@ -90,7 +90,7 @@ def fit(
 
 
 def validation_ndcg(model: FittedModel, split: Split) -> float:
-    """NDCG@10 on the validation items: what searches choose by."""
+    """Return NDCG@10 on the validation items: what searches choose by."""
     return float(per_user(sampled_ranks(model.score_candidates, split.validation))["NDCG@10"].mean())
 
 

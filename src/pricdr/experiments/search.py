@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from pricdr.errors import ParameterError, PriCDRError
+from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
 from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
-from pricdr.experiments.workers import Place, spread
+from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.base import DataAccess, SearchSpace
 from pricdr.models.catalogue import method_class
 from pricdr.models.inputs import NARROW
@@ -36,15 +37,17 @@ MOST_TRIALS = 1_000
 class Trial:
     """One draw from a method's space and what it gave on validation."""
 
-    data: str
-    method: str
-    number: int
-    settings: dict[str, Any]
-    validation: float
+    __pydantic_config__ = RECORD
+
+    data: Line
+    method: Line
+    number: Whole
+    settings: Settings
+    validation: Number
     """NDCG@10 of all validation items; 0 where training failed."""
-    epochs: int
-    seconds: float
-    failure: str = ""
+    epochs: Whole
+    seconds: Number
+    failure: Text = ""
 
 
 def space(method: str, dim: int | None) -> SearchSpace:
@@ -60,7 +63,7 @@ def space(method: str, dim: int | None) -> SearchSpace:
 def draws(
     method: str, trials: int, fixed: Mapping[str, Any] = NONE, *, dim: int | None = RELEASE.dim
 ) -> list[dict[str, Any]]:
-    """The settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
+    """Return the settings of each trial, the method's defaults first, no two alike; ``fixed`` ones are in all of them.
 
     >>> draws("popularity", 8)
     [{}]
@@ -69,14 +72,14 @@ def draws(
         raise ParameterError(f"trials must be a whole number from 1 to {MOST_TRIALS:,}, got {trials}")
     declared = space(method, dim)
     rng = Simulation(SEED).generator(f"search {method}")
-    found: list[dict[str, Any]] = [dict(fixed)]
-    for _ in range(50 * trials):
-        if len(found) == trials or not declared:
+    trial_settings: list[dict[str, Any]] = [dict(fixed)]
+    for _ in range(50 * trials):  # a small space may hold fewer settings than trials were asked for
+        if len(trial_settings) == trials or not declared:
             break
         drawn = {name: values[int(rng.integers(len(values)))] for name, values in declared.items()} | dict(fixed)
-        if drawn not in found:
-            found.append(drawn)
-    return found
+        if drawn not in trial_settings:
+            trial_settings.append(drawn)
+    return trial_settings
 
 
 def search(
@@ -84,13 +87,13 @@ def search(
     methods: list[str],
     trials: int,
     log: Path,
-    place: Place,
+    context: RunContext,
     *,
     release: ReleaseSpec = RELEASE,
     fixed: Mapping[str, Mapping[str, Any]] = NONE,
     progress: Progress = silent,
 ) -> dict[str, dict[str, Any]]:
-    """The best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
+    """Return the best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
 
     Methods that read a release see ``release``; a log is for one. ``fixed`` has settings that are not searched, by
     method.
@@ -102,7 +105,7 @@ def search(
         for n, drawn in enumerate(draws(method, trials, fixed.get(method, {}), dim=release.dim))
     ]
     missing = [plan for plan in planned if _key(plan[0], plan[2]) not in done]
-    for trial in spread(attempt, data, place, [(data.name, release, *plan) for plan in missing]):
+    for trial in spread(run_trial, data, context, [(data.name, release, *plan) for plan in missing]):
         append_line(log, json.dumps(asdict(trial)))
         done[_key(trial.method, trial.settings)] = trial
         progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")
@@ -114,17 +117,17 @@ def search(
 
 
 def _key(method: str, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """What tells one trial from another on the same data, in whatever order its settings are written."""
+    """Return what tells one trial from another on the same data, in whatever order its settings are written."""
     return method, json.dumps(settings, sort_keys=True)
 
 
 def read_trials(log: Path) -> list[Trial]:
-    """Every trial of a log."""
+    """Return every trial of a log."""
     return read_lines(log, Trial)
 
 
 def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:
-    """The chosen settings as TOML.
+    """Return the chosen settings as TOML.
 
     >>> print(tuned_table({"bpr": {"width": 64, "bias": True}}, "chosen"))
     # chosen
@@ -141,12 +144,12 @@ def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:
     return "\n".join(parts)
 
 
-def attempt(
+def run_trial(
     task: Task, device: str, folder: str, release: ReleaseSpec, method: str, number: int, settings: dict[str, Any]
 ) -> Trial:
-    """Train with these settings and look at validation; a diverging trial counts as 0."""
+    """Train with these settings and score the model on validation; a diverging trial counts as 0."""
     access = method_class(method).data_access()
-    if release == RELEASE:
+    if release == RELEASE:  # δ is set by how many users there are, which the constant cannot know
         release = replace(release, delta=1 / len(task.pair.users))
     given = release if DataAccess.RELEASE in access else None
     plaintext = access == (DataAccess.PLAINTEXT,)
@@ -155,9 +158,9 @@ def attempt(
     started = time.perf_counter()
     try:
         model, epochs, _ = fit(task, split, arm, SEED, device)
-        found, failure = validation_ndcg(model, split), ""
+        ndcg, failure = validation_ndcg(model, split), ""
     except PriCDRError as error:
-        found, epochs, failure = 0.0, 0, str(error)
+        ndcg, epochs, failure = 0.0, 0, str(error)
     return Trial(
-        folder, method, number, settings, round(found, 6), epochs, round(time.perf_counter() - started, 2), failure
+        folder, method, number, settings, round(ndcg, 6), epochs, round(time.perf_counter() - started, 2), failure
     )

@@ -20,15 +20,15 @@ _USERS: Final = {
 
 
 @dataclass(frozen=True)
-class Table:
-    """Text in rows, none of it markup; the first column names the arm."""
+class StratumTable:
+    """The figures of one kind of user, as text, none of it markup; the first column names the arm."""
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def markdown(self) -> str:
-        """The table as Markdown, readable as it is."""
+        """Return the table as Markdown, readable as it is."""
         header, *rows = ([plain(cell) for cell in row] for row in (self.header, *self.rows))
         widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
         ruler = ["-" * width for width in widths]
@@ -48,21 +48,21 @@ def plain(text: str) -> str:
     return printable(text).translate(_MARKUP)
 
 
-def tables(spec: Spec, results: Sequence[Result]) -> list[Table]:
+def stratum_tables(spec: Spec, results: Sequence[Result]) -> list[StratumTable]:
     """Return one table for each kind of user that was evaluated.
 
     Results from before there was ``few`` have no figures for it; a table needs them from every run.
     """
     by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
     strata = [name for name in _USERS if all(result.users.get(name) for result in results)]
-    return [_table(spec, by_arm, name, _counted([result.users[name] for result in results])) for name in strata]
+    return [_stratum_table(spec, by_arm, name, _counted([result.users[name] for result in results])) for name in strata]
 
 
-def report(spec: Spec, results: Sequence[Result]) -> str:
-    """The whole result of a spec as Markdown."""
+def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
+    """Return all results of a spec as Markdown."""
     foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {plain(_devices(spec, results))}."
     note = "\n".join(map(plain, spec.note.strip().split("\n")))
-    parts = [f"## {plain(spec.title)}", note, *(table.markdown() for table in tables(spec, results)), foot]
+    parts = [f"## {plain(spec.title)}", note, *(table.markdown() for table in stratum_tables(spec, results)), foot]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -84,12 +84,12 @@ def share(spec: Spec, by_arm: Mapping[str, Sequence[Result]], name: str) -> Mean
 
 
 def _has_shares(spec: Spec, stratum: str) -> bool:
-    """Warm users have a history that no ceiling is needed for: shares are of what cold users gain."""
+    """Return whether a table has shares: they are of what cold users gain, and warm users have a history anyway."""
     return spec.ceiling is not None and spec.baseline is not None and stratum == "cold"
 
 
 def _devices(spec: Spec, results: Sequence[Result]) -> str:
-    """Where, and which arms elsewhere: differences between devices are no differences of methods."""
+    """Return where most arms ran, and which ran elsewhere: devices differ, and methods are not to blame for it."""
     arms: dict[str, list[str]] = {}
     for arm in spec.arms:
         used = " and ".join(sorted({result.device for result in results if result.arm == arm.name}))
@@ -104,7 +104,7 @@ def _counted(counts: Sequence[int]) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: str) -> Table:
+def _stratum_table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: str) -> StratumTable:
     full = all("full" in result.figures for results in by_arm.values() for result in results)
     header = ["", *NAMES]
     if spec.baseline is not None:
@@ -114,7 +114,7 @@ def _table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, use
     if full:
         header.append(f"{DECISIVE}, full ranking")
     rows = [_row(spec, name, by_arm, stratum, full=full) for name in by_arm]
-    return Table(f"{users} {_USERS[stratum]}, ranked among 99 negatives", tuple(header), tuple(rows))
+    return StratumTable(f"{users} {_USERS[stratum]}, ranked among 99 negatives", tuple(header), tuple(rows))
 
 
 def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum: str, *, full: bool) -> tuple[str, ...]:
@@ -125,8 +125,8 @@ def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum:
         own = [r.figures["sampled"][stratum][DECISIVE] for r in results]
         cells.append("" if name == spec.baseline else str(mean(a - b for a, b in zip(own, base, strict=True))))
     if _has_shares(spec, stratum):
-        found = share(spec, by_arm, name)
-        cells.append(f"{100 * found.value:.0f} ± {100 * found.error:.0f} %")
+        kept = share(spec, by_arm, name)
+        cells.append(f"{100 * kept.value:.0f} ± {100 * kept.error:.0f} %")
     if full:
         cells.append(str(mean(r.figures["full"][stratum][DECISIVE] for r in results)))
     return tuple(cells)

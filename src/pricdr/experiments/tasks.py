@@ -33,14 +33,14 @@ class Task:
     cold: float
 
     def split(self, seed: int) -> Split:
-        """The target split for one seed; an official split is the same for all."""
+        """Return the target's split for one seed; an official split is the same for all."""
         if self.official is not None:
             return self.official
         return leave_one_out(self.pair.target, seed=seed, cold=self.cold)
 
 
 def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
-    """Read and prepare the data; with ``prepared``, a folder, arrays are read from there and left there."""
+    """Return the data, read and prepared; with ``prepared``, a folder, arrays are read from there and left there."""
     kept = None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
     if kept is not None and kept.exists():
         try:
@@ -55,7 +55,7 @@ def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
 
 
 def _digest(spec: DataSpec) -> str:
-    """Tells one preparation from another; which users are cold is decided later."""
+    """Return what tells one preparation from another; which users are cold is decided later."""
     content = json.dumps({**spec.content(), "cold": None}, sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:8]
 
@@ -73,8 +73,8 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
     if spec.filtered:
         pair = DomainPair(source.positives().select(users=target.users), target.positives())
     else:
-        found = prepare(source, target, threshold=spec.threshold, core=spec.core)
-        pair = DomainPair(found.source.positives(), found.target.positives())
+        prepared = prepare(source, target, threshold=spec.threshold, core=spec.core)
+        pair = DomainPair(prepared.source.positives(), prepared.target.positives())
     if spec.distinct:
         pair = pair.without_duplicates()
     official = None if spec.official is None else read_official(folder / spec.official, pair.target)
@@ -111,11 +111,11 @@ def _load(path: Path, spec: DataSpec) -> Task:
 
         def held_out(name: str, n_items: int) -> HeldOut:
             columns = arrays[name].astype(np.int64)
-            found = HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
-            for part, most in ((found.users, len(users)), (columns[:, 1:], n_items)):
+            held = HeldOut(columns[:, 0], columns[:, 1], columns[:, 2:])
+            for part, most in ((held.users, len(users)), (columns[:, 1:], n_items)):
                 if part.size and not 0 <= part.min() <= part.max() < most:
                     raise ValueError(f"{name} has a position outside the ratings")
-            return found
+            return held
 
         target, official = side("target"), None
         if spec.official is not None:

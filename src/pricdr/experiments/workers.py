@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where to run and where the data is."""
+class RunContext:
+    """Where the data is, on what device to run, and how many runs at a time."""
 
     data: Path
     """The folder of data sets."""
@@ -32,29 +32,31 @@ class Place:
         require_count(jobs=self.jobs)
 
 
-def spread(work: Callable[..., T], data: DataSpec, place: Place, plans: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-    """``work(task, device, *plan)`` for every plan, in any order; ``work`` is a function of a module.
+def spread(
+    work: Callable[..., T], data: DataSpec, context: RunContext, plans: Iterable[tuple[Any, ...]]
+) -> Iterator[T]:
+    """Yield ``work(task, device, *plan)`` for every plan, in any order; ``work`` is a function of a module.
 
     With one job everything happens here; with more, each process loads the task once.
     """
     waiting = list(plans)
     if not waiting:
         return
-    if place.jobs == 1:
+    if context.jobs == 1:
         _set_up()
-        task = load_task(data, place.data, place.prepared)
+        task = load_task(data, context.data, context.prepared)
         for plan in waiting:
-            yield work(task, place.device, *plan)
+            yield work(task, context.device, *plan)
         return
-    load_task(data, place.data, place.prepared)  # prepared once, and what is wrong with the data is said here
+    load_task(data, context.data, context.prepared)  # prepared once, and what is wrong with the data is said here
     # Fresh interpreters: a forked one cannot use a GPU.
-    context = multiprocessing.get_context("spawn")
-    jobs = min(place.jobs, len(waiting))
+    spawning = multiprocessing.get_context("spawn")
+    jobs = min(context.jobs, len(waiting))
     with (
         _safe_imports(),
-        ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(data, place)) as pool,
+        ProcessPoolExecutor(jobs, mp_context=spawning, initializer=_start_worker, initargs=(data, context)) as pool,
     ):
-        running = [pool.submit(_here, work, plan) for plan in waiting]
+        running = [pool.submit(_work_on_task, work, plan) for plan in waiting]
         try:
             for finished in as_completed(running):
                 yield finished.result()
@@ -84,18 +86,18 @@ _TASK: list[tuple[Task, str]] = []
 
 
 def _set_up() -> None:
-    """The same arithmetic in one process and in many."""
+    """Make arithmetic the same in one process and in many."""
     import torch
 
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")  # a GPU multiplies in TF32; processors take no notice
 
 
-def _begin(data: DataSpec, place: Place) -> None:
+def _start_worker(data: DataSpec, context: RunContext) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
     _set_up()
-    _TASK.append((load_task(data, place.data, place.prepared), place.device))
+    _TASK.append((load_task(data, context.data, context.prepared), context.device))
 
 
-def _here(work: Callable[..., T], plan: tuple[Any, ...]) -> T:
+def _work_on_task(work: Callable[..., T], plan: tuple[Any, ...]) -> T:
     return work(*_TASK[0], *plan)

@@ -15,8 +15,8 @@ from pricdr.demo.outcome import (
     Estimate,
     Outcome,
     conclusion,
-    lines,
-    report,
+    outcome_lines,
+    outcome_page,
 )
 from pricdr.evaluation.compare import Difference
 
@@ -77,7 +77,7 @@ def test_strata_are_told_apart():
 
 
 def test_the_screen_has_room_and_every_figure():
-    found = lines(outcome(GAIN, GAIN, GAIN))
+    found = outcome_lines(outcome(GAIN, GAIN, GAIN))
     assert max(map(len, found[1:])) <= 90
     text = "\n".join(found)
     assert "2,800 warm users" in text
@@ -88,14 +88,14 @@ def test_the_screen_has_room_and_every_figure():
 
 def test_the_page_says_the_same_as_the_screen():
     measured = outcome(GAIN, NONE, GAIN)
-    page = report(measured, 8.0, [("What is promised", ["a < b"])], ["pricdr demo --out 'another'"]).replace(
+    page = outcome_page(measured, 8.0, [("What is promised", ["a < b"])], ["pricdr demo --out 'another'"]).replace(
         "\xa0", " "
     )
     for text in (*conclusion(measured), NOT_FOR_REAL, SYNTHETIC):
-        assert text.replace("'", "&#x27;") in page
+        assert text.replace("'", "&#39;") in page
     assert page.count("<circle") == 8
     assert page.count("<svg") == 1
-    for words in ("epsilon 8", "a &lt; b", "pricdr demo --out &#x27;another&#x27;", "2,800 warm users"):
+    for words in ("epsilon 8", "a &lt; b", "pricdr demo --out &#39;another&#39;", "2,800 warm users"):
         assert words in page
     assert page.count("0.300 <span>± 0.020</span>") == 16
 

@@ -1,0 +1,319 @@
+"""The demo as a program: two companies on a synthetic pair, each in a folder of its own, one release folder each way.
+
+Every step is a function of one party's folder, so that tests can take the other folder away. What happens is shown on
+a :class:`Screen` that the caller brings.
+"""
+
+import shlex
+import shutil
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+import torch
+
+from pricdr._publish import publish
+from pricdr._transfer import transfer
+from pricdr.data.domains import DomainPair
+from pricdr.data.ratings import Ratings
+from pricdr.data.reading.readers import read_ids, read_ratings, write_ratings
+from pricdr.data.split_files import save_split
+from pricdr.data.splits import Split, leave_one_out
+from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pair
+from pricdr.demo.outcome import (
+    ALONE,
+    NOT_FOR_REAL,
+    PLAINTEXT,
+    POPULARITY,
+    RELEASE,
+    SYNTHETIC,
+    Outcome,
+    conclusion,
+    outcome_lines,
+    outcome_page,
+)
+from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.ranking import ranks
+from pricdr.files import new_folder
+from pricdr.models.base import Method
+from pricdr.models.catalogue import configure
+from pricdr.models.fitted import FittedModel
+from pricdr.models.folder import write_model
+from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.ledger import Ledger
+from pricdr.privacy.strategies import Guided, Spectral, Strategy
+from pricdr.progress import Progress, silent
+from pricdr.release import Release, verify
+from pricdr.release.signing import create_keys
+from pricdr.release.statement import statement
+from pricdr.training.run_log import RunLog
+
+Settings: TypeAlias = Mapping[str, int | float]
+
+EPSILON: Final = 4.0
+DELTA: Final = 1e-6
+COLD: Final = 0.3
+"""The share of users whose history is hidden: some 1,200 newcomers to measure by."""
+SETTINGS: Final[Settings] = {
+    "hidden": 128,
+    "width": 32,
+    "dropout": 0.3,
+    "entry_dropout": 0.7,
+    "batch": 128,
+    "learning_rate": 0.003,
+    "epochs": 45,
+    "patience": 12,
+}
+"""Networks small enough for a laptop to train in seconds, the same for all; the defaults are made for real data."""
+GUIDE: Final = "music.release"
+RELEASE_FOLDER: Final = "movies.release"
+PAGE: Final = "report.html"
+_PROMISE: Final = ("What is promised", "What it means for a whole user", "What is not protected")
+"""Sections of the certificate's statement that the page repeats."""
+
+
+class Say(Protocol):
+    """Show lines of text, one for each argument."""
+
+    def __call__(self, *lines: str) -> None:
+        """Show ``lines``."""
+        ...
+
+
+def _say_nothing(*lines: str) -> None:
+    """Show nothing."""
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Where the demo shows what happens; by default nowhere."""
+
+    say: Say = _say_nothing
+    progress: Callable[[], AbstractContextManager[Progress]] = lambda: nullcontext(silent)
+    """Opens a progress bar for one piece of work."""
+
+
+SILENT: Final = Screen()
+
+
+def play(
+    out: Path, screen: Screen = SILENT, *, data: SyntheticConfig = STRONGLY_SHARED, settings: Settings = SETTINGS
+) -> None:
+    """Play both parties and write everything into the new folder ``out``.
+
+    Args:
+        out: the folder to create; it is there whole or not at all.
+        screen: where to show what happens.
+        data: the size and the tastes of the synthetic pair.
+        settings: of the networks.
+    """
+    say = screen.say
+    with new_folder(out) as folder:
+        say("1. Two companies share users and nothing else (synthetic data, with strongly shared taste).")
+        pair = synthetic_pair(data)
+        source, target = set_up(folder, pair)
+        for party, ratings in ((source, pair.source), (target, pair.target)):
+            counts = f"{len(ratings.users):,} users, {len(ratings.items):,} items, {len(ratings):,} ratings"
+            say(f"   {party.name}: {counts}")
+        say("2. The target holds items out to measure by, and hides the whole history of some users: newcomers.")
+        split = split_as_target(target)
+        newcomers = int(split.cold.sum())
+        say(f"   {len(split.test) - newcomers:,} warm users (own history) and {newcomers:,} cold users (none)")
+        say(f"3. It publishes what is left at epsilon {EPSILON:g}, as a guide, and hands it over with its public key.")
+        say(f"   {publish_as_target(target, split, screen)!r}")
+        hand_over(target / GUIDE, target / "key.pub", to=source)
+        say(f"4. The source verifies the guide and publishes its own ratings along it, at epsilon {EPSILON:g} too.")
+        say(f"   {publish_as_source(source, screen)!r}")
+        hand_over(source / RELEASE_FOLDER, source / "key.pub", to=target)
+        received = verify_as_target(target)
+        say(*_promise_lines(received), "   verified")
+        say("5. The target trains with the release and without.")
+        with one_thread():
+            models = train_as_target(target, split, received, settings, screen)
+            say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
+            models |= train_in_plaintext(folder, split, settings, screen)
+        outcome = evaluate_models(models, split)
+        say("7. What each recommends:", "", *_outcome_lines(outcome))
+        write_page(folder / PAGE, outcome, received)
+    received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
+    say("", f"The same as a page: {out / PAGE}")
+    say(f"Everything is in {out}; read more with: pricdr inspect {received_at}")
+
+
+def set_up(folder: Path, pair: DomainPair) -> tuple[Path, Path]:
+    """Create a folder for each party, source first, with its own ratings and the user list they agreed on."""
+    source, target = folder / "source", folder / "target"
+    for party, ratings in ((source, pair.source), (target, pair.target)):
+        party.mkdir()
+        write_ratings(party / "ratings.parquet", ratings)
+        (party / "users.txt").write_text("".join(f"{user}\n" for user in pair.users), encoding="utf-8")
+    return source, target
+
+
+def split_as_target(folder: Path) -> Split:
+    """Split the target's own ratings, so that it has something to measure by, and save the split in its folder."""
+    split = leave_one_out(read_ratings(folder / "ratings.parquet").positives().rated(), seed=0, cold=COLD)
+    (folder / "split").mkdir()
+    save_split(split, folder / "split")
+    return split
+
+
+def publish_as_target(folder: Path, split: Split, screen: Screen = SILENT) -> Release:
+    """Publish what the target trains on, as a guide for the source.
+
+    Not all its ratings: what is held out would come back to it through the source's release, and the measurement would
+    be flattered.
+    """
+    return _publish(folder, split.train, Spectral(), GUIDE, screen)
+
+
+def publish_as_source(folder: Path, screen: Screen = SILENT) -> Release:
+    """Publish the source's ratings along the target's guide. All it sees is the source's folder, the guide in it."""
+    guide = verify(folder / GUIDE, public_key=folder / "target.pub")
+    return _publish(folder, read_ratings(folder / "ratings.parquet"), Guided(guide=guide), RELEASE_FOLDER, screen)
+
+
+def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str, screen: Screen) -> Release:
+    """Publish with new keys and a new ledger, and save the release in the party's folder under ``name``."""
+    private, _ = create_keys(folder / "key")
+    ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=2 * EPSILON, delta=DELTA))
+    with screen.progress() as progress:
+        release = publish(
+            ratings,
+            Guarantee(epsilon=EPSILON, delta=DELTA),
+            strategy=strategy,
+            users=read_ids(folder / "users.txt"),
+            ledger=ledger,
+            progress=progress,
+        )
+    release.save(folder / name, signing_key=private)
+    return release
+
+
+def hand_over(release: Path, public_key: Path, *, to: Path) -> None:
+    """Copy all that ever passes between the parties: a release folder, and the key to check it with."""
+    shutil.copytree(release, to / release.name)
+    shutil.copy(public_key, to / f"{release.parent.name}.pub")
+
+
+def verify_as_target(folder: Path) -> Release:
+    """Return the source's release, once everything that can be checked has been."""
+    return verify(folder / RELEASE_FOLDER, public_key=folder / "source.pub")
+
+
+def _promise_lines(received: Release) -> Iterator[str]:
+    """Yield what the certificate promises, in lines for the screen."""
+    for section in statement(received.certificate)[:2]:
+        for line in section.lines:
+            yield from textwrap.wrap(line, 110, initial_indent="   ", subsequent_indent="     ")
+
+
+def train_as_target(
+    folder: Path, split: Split, received: Release, settings: Settings, screen: Screen = SILENT
+) -> dict[str, FittedModel]:
+    """Train three models in the target's folder: one sees the release, none the source's ratings."""
+    text = "".join(f"{name} = {value}\n" for name, value in settings.items())
+    (folder / "settings.toml").write_text(text, encoding="utf-8")
+    models = {}
+    for name, kind, release in (
+        (POPULARITY, "popularity", None),
+        (ALONE, "dmf", None),
+        (RELEASE, "hetero", received),
+    ):
+        home = _model_folder(folder, name)
+        with _run_log(name, home, screen) as log:
+            method = configured(kind, settings)
+            models[name] = transfer(split.train, release, method=method, validation=split.validation, log=log)
+        write_model(home, models[name])
+    return models
+
+
+def train_in_plaintext(
+    folder: Path, split: Split, settings: Settings, screen: Screen = SILENT
+) -> dict[str, FittedModel]:
+    """Train on both parties' ratings. NOT PRIVATE: it shows what there would be to gain without privacy."""
+    source = read_ratings(folder / "source" / "ratings.parquet").positives()
+    home = _model_folder(folder / "comparison", PLAINTEXT)
+    with _run_log(PLAINTEXT, home, screen) as log:
+        method = configured("hetero", settings)
+        model = transfer(split.train, method=method, plaintext_source=source, validation=split.validation, log=log)
+    write_model(home, model)
+    return {PLAINTEXT: model}
+
+
+def configured(name: str, settings: Settings) -> Method:
+    """Return a method as the demo trains it: on the processor, with these settings where it has any."""
+    return configure(name, {} if name == "popularity" else {**settings, "device": "cpu"})
+
+
+def evaluate_models(models: Mapping[str, FittedModel], split: Split) -> Outcome:
+    """Rank every evaluated user's held-out item with every model."""
+    values = {name: per_user(ranks(model.score, split.test, split.train.matrix)[0]) for name, model in models.items()}
+    return Outcome.of(values, split)
+
+
+def _outcome_lines(outcome: Outcome) -> Iterator[str]:
+    """Yield the figures and what they mean, in lines for the screen."""
+    yield from outcome_lines(outcome)
+    for text in (NOT_FOR_REAL, " ".join(conclusion(outcome)), SYNTHETIC):
+        yield ""
+        # "95 %" stays on one line: textwrap does not break at a no-break space.
+        yield from (line.replace("\xa0", " ") for line in textwrap.wrap(text.replace(" %", "\xa0%"), 90))
+
+
+def write_page(file: Path, outcome: Outcome, received: Release) -> None:
+    """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
+    promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in _PROMISE]
+    file.write_text(outcome_page(outcome, EPSILON, promise, _commands_to_repeat()), encoding="utf-8")
+
+
+def _commands_to_repeat() -> Sequence[str]:
+    """Return commands that work in the demo's folder."""
+    target, comparison = Path("target"), Path("comparison")
+    models = [*(_model_folder(target, name) for name in (POPULARITY, ALONE, RELEASE))]
+    models.append(_model_folder(comparison, PLAINTEXT))
+    return [
+        "pricdr verify target/movies.release --public-key target/source.pub",
+        "pricdr inspect target/movies.release",
+        f"pricdr evaluate {' '.join(model.as_posix() for model in models)} target/split",
+        "pricdr train target/split --release target/movies.release --config target/settings.toml --out again",
+        "pricdr demo --out another",
+    ]
+
+
+def _model_folder(folder: Path, name: str) -> Path:
+    return folder / name.replace(" ", "-")
+
+
+@contextmanager
+def _run_log(name: str, folder: Path, screen: Screen) -> Iterator[RunLog]:
+    """Create a model's folder with its log; show a bar while it trains, and a line when it is done."""
+    folder.mkdir(parents=True)
+    log = folder / "log.jsonl"
+    log.touch()
+    started = time.perf_counter()
+    with screen.progress() as bar:
+
+        def show_under_its_name(what: str, done: int, total: int, note: str = "") -> None:
+            bar(name, done, total, note)
+
+        yield RunLog(file=log, progress=show_under_its_name)
+    screen.say(f"   {name:<18}{time.perf_counter() - started:5.1f} s")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread.
+
+    Networks this small gain nothing from a second one, and lose much where other work keeps the cores busy.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

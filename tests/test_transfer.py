@@ -13,8 +13,11 @@ from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
 from pricdr.experiments.networks import SharedNetworks
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
+from pricdr.models.evidence import has_evidence
+from pricdr.models.inputs import Inputs
 from pricdr.release.signing import create_keys
 from pricdr.testing.contracts import Planted
+from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
@@ -29,7 +32,11 @@ def pair():
 
 @pytest.fixture(scope="module")
 def release(pair):
-    return publish(pair.source, PROMISE, strategy=JLT(dim=16), users=pair.users)
+    """One that passes the evidence test, which a release with real noise does by chance."""
+    seeded = publish(pair.source, Guarantee(epsilon=64, delta=1e-6), users=pair.users, insecure_seed=1)
+    release = release_with_rows(seeded.matrix, seeded.users)
+    assert has_evidence(Inputs.of(pair.target, release))
+    return release
 
 
 def epochs(log):
@@ -70,6 +77,38 @@ def test_a_release_that_was_not_trusted_stays_so_on_everything(pair, release):
     np.testing.assert_array_equal(model.score(np.arange(150)), alone.score(np.arange(150)))
     trusting = METHOD.fit(pair.target, release, chosen=replace(closed, trust=Trust(1.0, 1.0)))
     assert (trusting.score(np.arange(150)) != model.score(np.arange(150))).any()
+
+
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_release_that_fails_the_evidence_test_is_never_trained_on(pair, release, tmp_path, validated):
+    noise = np.random.default_rng(5).standard_normal(release.matrix.shape).astype(np.float32)
+    kept, held_out = set_aside(pair.target, seed=3)
+    given = {"validation": held_out} if validated else {}
+    log = tmp_path / "log.jsonl"
+    model = METHOD.fit(kept, replace(release, matrix=noise), log=RunLog(file=log), **given)
+    assert {part.removeprefix("choosing ") for part in epochs(log)} == {"target"}
+    assert model.chosen.trust == Trust(0.0, 0.0)
+    assert not model.in_release.any()
+    if validated:  # without validation other ratings are set aside, and other epochs may be chosen
+        alone = DMF(options=OPTIONS).fit(kept, **given)
+        np.testing.assert_array_equal(model.score(np.arange(150)), alone.score(np.arange(150)))
+
+
+@pytest.mark.parametrize("method", [METHOD, RidgeRelease(), EASERelease()], ids=lambda method: method.name)
+def test_a_choice_not_to_trust_is_followed_whatever_the_evidence_says(pair, release, method):
+    trusting, wary = (
+        method.fit(pair.target, release, chosen=Chosen(trust=trust)) for trust in (Trust(1, 1), Trust(0, 0))
+    )
+    assert wary.chosen.trust == Trust(0, 0)
+    assert trusting.in_release.any()
+    assert not wary.in_release.any()
+    assert (trusting.score(np.arange(20)) != wary.score(np.arange(20))).any()
+
+
+def test_validation_and_an_earlier_choice_exclude_each_other(pair, release):
+    _, held_out = set_aside(pair.target, seed=3)
+    with pytest.raises(ParameterError, match="not both"):
+        METHOD.fit(pair.target, release, validation=held_out, chosen=Chosen())
 
 
 def test_methods_of_one_part_and_closed_forms(pair, tmp_path):
@@ -152,9 +191,9 @@ def test_each_kind_of_method_is_given_what_it_may_see_and_nothing_else(pair, rel
     assert transfer(pair.target, plaintext_source=pair.source, method=CoNet(options=quick)).origin.plaintext_source
 
 
-def test_a_model_records_what_it_was_trained_on_and_who_signed_it(pair, release, tmp_path):
+def test_a_model_records_what_it_was_trained_on_and_who_signed_it(pair, tmp_path):
     private, public = create_keys(tmp_path / "key")
-    folder = release.save(tmp_path / "release", signing_key=private)
+    folder = publish(pair.source, PROMISE, users=pair.users).save(tmp_path / "release", signing_key=private)
     loaded, unchecked = (pricdr.Release.load(folder, **how) for how in ({}, {"allow_unverified": True}))
     chosen = Chosen(epochs={"target": 1, "source": 1}, trust=Trust(0.0, 1.0))
     model = METHOD.fit(pair.target, loaded, chosen=chosen)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
     from pricdr.data.reading.columns import Columns as Columns
+    from pricdr.data.reading.readers import read_ids as read_ids
     from pricdr.data.reading.readers import read_ratings as read_ratings
     from pricdr.data.splits import HeldOut as HeldOut
     from pricdr.data.splits import Split as Split
@@ -94,6 +95,7 @@ _HOME = {
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
     "read_features": "pricdr.data.feature_files",
+    "read_ids": "pricdr.data.reading.readers",
     "read_ratings": "pricdr.data.reading.readers",
     "split": "pricdr.data.splits",
     "synthetic_pair": "pricdr.data.synthetic",

@@ -138,6 +138,9 @@ def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] 
     Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
     the release what was rated.
     """
+    for name, ids in (("users", users), ("items", items)):
+        if isinstance(ids, str):
+            raise ParameterError(f"{name} must be a list of ids, got a text: read a file of them with read_ids")
     selected = ratings.select(
         users=None if users is None else tuple(users), items=None if items is None else tuple(items)
     )

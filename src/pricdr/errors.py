@@ -6,6 +6,7 @@ PriCDRError
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
 ├── BudgetError           the ledger refuses the release                        exit 1
+├── TrainingError         a training that went wrong                            exit 1
 └── VerificationError     a release that is not what its certificate says,      exit 1
                           or that contradicts its ledger
 """
@@ -63,6 +64,12 @@ class OutputError(PriCDRError, OSError):
 
 class BudgetError(PriCDRError):
     """The ledger's budget would be exceeded; nothing was drawn and nothing was spent."""
+
+    exit_code = 1
+
+
+class TrainingError(PriCDRError):
+    """Training went wrong; the last good checkpoint is kept."""
 
     exit_code = 1
 

@@ -130,6 +130,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "prepare",
         "publish",
         "read_features",
+        "read_ids",
         "read_ratings",
         "split",
         "strategies",

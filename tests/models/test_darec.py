@@ -30,7 +30,7 @@ def trained_with(planted, config, options):
 
 
 @torch.no_grad()
-def told_apart(run):
+def domains_recognised(run):
     """The domain classifier's accuracy and its cross-entropy, ln 2 = 0.69 at chance."""
     users = torch.arange(len(run.pair.users))
     sides = ((run.network.source, run.source, True), (run.network.target, run.target, False))
@@ -41,13 +41,18 @@ def told_apart(run):
 
 
 def test_the_reversal_leaves_the_domain_classifier_guessing():
+    """A game has no fixed end: one seed in five stops while the classifier is ahead, so three decide."""
     many = Planted.pair(n_users=240, n_cold=0)
-    options = replace(QUICK, epochs=60, learning_rate=5e-3)
     config = DARecConfig(hidden=32, width=16, dropout=0.0, entry_dropout=0.2, reversal=0.0)
-    right, error = told_apart(trained_with(many, config, options))
+
+    def medians(config):
+        runs = [replace(QUICK, epochs=60, learning_rate=5e-3, seed=seed) for seed in (1, 2, 3)]
+        return np.median([domains_recognised(trained_with(many, config, options)) for options in runs], axis=0)
+
+    right, error = medians(config)
     assert right > 0.9
     assert error < 0.3
-    right, error = told_apart(trained_with(many, replace(config, reversal=10.0), options))
+    right, error = medians(replace(config, reversal=10.0))
     assert 0.35 < right < 0.65
     assert error > 0.65
 

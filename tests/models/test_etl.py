@@ -52,17 +52,19 @@ def test_the_discriminators_and_the_encoders_pull_against_each_other(planted):
     run.network.eval()
     users, side = torch.arange(48), run.network.target
 
-    def told_apart():
+    def discriminator_error():
+        features = run.network.features(side, run.target.batch(users), users)
         torch.manual_seed(0)
-        return run._told_apart(side.discriminator, run.network.features(side, run.target.batch(users), users)).mean()
+        drawn = side.discriminator.errors(torch.randn_like(features), first=True, strength=0.0)
+        return (drawn + side.discriminator.errors(features, first=False, strength=SMALL.adversarial)).mean()
 
-    before = told_apart()
+    before = discriminator_error()
     before.backward()
     for module, better in ((side.discriminator, True), (side.encoder, False)):
         with torch.no_grad():
             for parameter in module.parameters():
                 parameter -= 0.01 * parameter.grad
-            assert (told_apart() < before) == better
+            assert (discriminator_error() < before) == better
             for parameter in module.parameters():
                 parameter += 0.01 * parameter.grad
 

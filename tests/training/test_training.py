@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from pricdr.errors import ParameterError
+from pricdr.errors import ParameterError, TrainingError
 from pricdr.training.checkpoints import Checkpoint
-from pricdr.training.loop import TrainingError, train
+from pricdr.training.loop import train
 from pricdr.training.losses import alignment, mean_cross_entropy, normalised_cross_entropy
 from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows

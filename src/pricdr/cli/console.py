@@ -32,7 +32,10 @@ def fail(text: str, code: int) -> int:
 
 
 def heed_interrupts() -> None:
-    """Let Ctrl-C end a blocked read or lock at once. Call after polars is imported: it has them resumed instead."""
+    """Let Ctrl-C end a blocked read or lock at once."""
+    # polars has blocked calls resumed when it is imported: a later import would undo this.
+    import polars  # noqa: F401
+
     signal.siginterrupt(signal.SIGINT, True)
 
 

@@ -14,7 +14,7 @@ def methods() -> None:
         for name in METHODS:
             cls = method_class(name)
             access = cls.data_access()
-            private = " or ".join(kind.private for kind in access)
+            private = " or ".join(kind.privacy_note for kind in access)
             lines.append((name, private, " or ".join(kind.value for kind in access), cls.summary))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:3]
     for *cells, summary in lines:

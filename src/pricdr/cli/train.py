@@ -81,7 +81,7 @@ def train(
 
     name = with_preset(method.value if method else "dmf" if release is None and source is None else "hetero", preset)
     _require_inputs(name, release, source)
-    _require_file(data, source, threshold)
+    _require_file(data, source, threshold, columns)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     configured = _configured(name, config, flags)
     require_absent(out)
@@ -115,7 +115,7 @@ def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
 def _say_chosen(chosen: "Chosen") -> None:
     """Say what validation chose, or why it could not."""
     if chosen.not_chosen:
-        warn(f"nothing was set aside to choose by, so every epoch was trained: {chosen.not_chosen}")
+        warn(f"nothing was set aside to choose by, so defaults hold (every epoch is trained): {chosen.not_chosen}")
     if chosen.epochs:
         say("epochs chosen by validation: " + ", ".join(f"{part} {epoch}" for part, epoch in chosen.epochs.items()))
     if chosen.settings:
@@ -141,9 +141,12 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
         raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in taken)}")
 
 
-def _require_file(data: Path, source: Path | None, threshold: float | None) -> None:
-    if threshold is not None and data.is_dir() and source is None:
-        raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
+def _require_file(data: Path, source: Path | None, threshold: float | None, columns: str | None) -> None:
+    if data.is_dir() and source is None:
+        if threshold is not None:
+            raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
+        if columns is not None:
+            raise ParameterError("--columns is for files of ratings: a split has its own")
 
 
 def _configured(name: str, config: Path | None, flags: dict[str, int | str | bool | None]) -> "Method":

@@ -80,6 +80,10 @@ class Ratings:
         (('alice', 'bob'), ('x',), [[2.0], [5.0]])
         """
         given = np.ones(len(users)) if values is None else np.asarray(values, dtype=np.float64)
+        if not len(users) == len(items) == len(given):
+            raise InputError(
+                f"there are {len(users)} users, {len(items)} items and {len(given)} ratings: give one of each"
+            )
         if not np.isfinite(given).all():
             raise InputError("ratings must be finite numbers")
         user_ids, item_ids = tuple(sorted(set(users))), tuple(sorted(set(items)))

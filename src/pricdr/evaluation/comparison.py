@@ -238,7 +238,9 @@ def measure(
     """Return every metric of every evaluated user under one model; ``name`` is what errors call it."""
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:
         raise InputError(f"{name} has other users or items than the split")
-    # Models here remember what they were trained on; nothing can be checked of one that does not.
+    # Models here remember what they were trained on; an export does not, and of other kinds nothing can be checked.
+    if getattr(model, "summary", None) is not None:
+        raise InputError(f"{name} was exported: it no longer records what it was trained on")
     seen = getattr(model, "seen", None)
     if seen is not None and seen[split.test.users, split.test.items].any():
         raise InputError(f"{name} was not trained on this split: it has seen ratings that are held out here")

@@ -46,7 +46,7 @@ def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Rat
         to, taken_from = _cycle(len(source.users), seed)
         moved = np.empty_like(release.matrix)
         moved[to] = release.matrix[taken_from]
-        return replace(release, matrix=moved)
+        return _identified(replace(release, matrix=moved))
     return release
 
 
@@ -87,6 +87,10 @@ def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int,
         insecure_no_noise=not noisy,
         allow_not_private_guide=True,
     )
-    # It is never written, so there is no file to hash: the hash of its numbers identifies it, and needs no polars.
+    return _identified(release)
+
+
+def _identified(release: Release) -> Release:
+    """Return the release with a hash of its numbers: it is never written, so there is no file to hash."""
     numbers = hashlib.sha256(release.matrix.tobytes()).hexdigest()
     return replace(release, certificate=release.certificate.model_copy(update={"files": {MATRIX: numbers}}))

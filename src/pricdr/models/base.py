@@ -16,7 +16,7 @@ import numpy as np
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import BoolArray, HeldOut, set_aside
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.inputs import ReleaseRows
@@ -40,8 +40,8 @@ class DataAccess(Enum):
     PLAINTEXT = "the source's ratings"
 
     @property
-    def private(self) -> str:
-        """Whether a model made from it keeps the source's secrets: one without the source has none to keep."""
+    def privacy_note(self) -> str:
+        """Say whether a model made from it keeps the source's secrets: one without the source has none to keep."""
         return {DataAccess.TARGET: "yes", DataAccess.RELEASE: "as the release", DataAccess.PLAINTEXT: "NOT PRIVATE"}[
             self
         ]
@@ -103,13 +103,13 @@ class TargetMethod(Method):
         def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             return self._train(ratings, validation=validation, chosen=chosen, log=log)
 
-        plan = _Plan(chooses=self.options is not None, seed=_seed(self.options))
-        model, settled = plan.carry_out(train, target, validation, chosen, log)
+        selection = _Selection(chooses=self.options is not None, seed=_seed(self.options))
+        model, settled = selection.choose_then_train(train, target, validation, chosen, log)
         return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint()))
 
     @abstractmethod
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train once; ``validation`` chooses, and without it ``chosen`` is followed as far as it goes."""
+        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults."""
 
 
 class ReleaseMethod(Method):
@@ -138,7 +138,8 @@ class ReleaseMethod(Method):
         """
         if not release.certificate.private and not allow_not_private:
             raise InputError(
-                "the release is marked NOT PRIVATE and must not be used (--allow-not-private is for experiments)"
+                "the release is marked NOT PRIVATE and must not be used "
+                "(allow_not_private, or --allow-not-private, is for experiments)"
             )
         listed = set(release.users)
         known = np.array([user in listed for user in target.users], dtype=bool)
@@ -146,8 +147,8 @@ class ReleaseMethod(Method):
         def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             return self._train(ratings, release, validation=validation, chosen=chosen, log=log)
 
-        plan = _Plan(chooses=True, seed=_seed(self.options), known=known)
-        model, settled = plan.carry_out(train, target, validation, chosen, log)
+        selection = _Selection(chooses=True, seed=_seed(self.options), known=known)
+        model, settled = selection.choose_then_train(train, target, validation, chosen, log)
         # Only a signature that was checked says anything about who made the release.
         signed_by = release.certificate.signed_by if release.verified else None
         origin = Origin(self.settings(), target.fingerprint(), release=release.sha256(), release_signed_by=signed_by)
@@ -157,7 +158,7 @@ class ReleaseMethod(Method):
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
-        """Train once; ``validation`` chooses, and without it ``chosen`` is followed as far as it goes."""
+        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults."""
 
 
 class PlaintextMethod(Method):
@@ -197,26 +198,26 @@ class PlaintextMethod(Method):
             return self._train_plaintext(pair, validation=validation, chosen=chosen, log=log)
 
         known = np.diff(known_source.matrix.indptr) > 0
-        plan = _Plan(chooses=self.options is not None, seed=_seed(self.options), known=known)
-        model, settled = plan.carry_out(train, target.select(users=everyone), validation, chosen, log)
+        selection = _Selection(chooses=self.options is not None, seed=_seed(self.options), known=known)
+        model, settled = selection.choose_then_train(train, target.select(users=everyone), validation, chosen, log)
         origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True)
         return replace(model, chosen=settled, origin=origin)
 
     @abstractmethod
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        """Train once; ``validation`` chooses, and without it ``chosen`` is followed as far as it goes."""
+        """Train once: choose by ``validation`` and return the choice, or else follow ``chosen``, or the defaults."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Plan:
-    """Whether something is to be chosen before everything is trained on, and by which users."""
+class _Selection:
+    """Whether something has to be chosen before everything is trained on, and who can stand in for cold users."""
 
     chooses: bool
     seed: int
     known: BoolArray | None = None
     """Users with data of the source: those who can stand in for cold users. None where there is no source."""
 
-    def carry_out(
+    def choose_then_train(
         self,
         train: Callable[[Ratings, HeldOut | None, Chosen, RunLog], Trained],
         target: Ratings,
@@ -228,6 +229,8 @@ class _Plan:
 
         Where the ratings are too few to set any aside, every epoch is trained, and the result says why.
         """
+        if validation is not None and chosen is not None:
+            raise ParameterError("give validation to choose by, or what was chosen before, not both")
         if validation is None and chosen is None and self.chooses:
             cold = 0.0 if self.known is None else _COLD_SHARE
             try:
@@ -235,7 +238,7 @@ class _Plan:
             except InputError as error:
                 chosen = Chosen(not_chosen=str(error))
             else:
-                _, chosen = train(kept, held_out, NOTHING_CHOSEN, log.of_stage("choosing"))
+                _, chosen = train(kept, held_out, NOTHING_CHOSEN, log.in_phase("choosing"))
         return train(target, validation, chosen or NOTHING_CHOSEN, log)
 
 

@@ -17,24 +17,24 @@ MOST: Final = 1_000_000
 """The largest value of a setting that counts something: layers, epochs, rows of a batch."""
 
 METHODS: Final[dict[str, str]] = {
-    "hetero": "pricdr.hetero:HeteroCDR",
-    "hetero-paper": "pricdr.paper:PaperCDR",
-    "symmetric": "pricdr.symmetric:SymmetricCDR",
-    "dmf": "pricdr.dmf:DMF",
-    "bpr": "factorisation.bpr:BPR",
-    "neumf": "factorisation.neumf:NeuMF",
-    "conet": "crossdomain.conet:CoNet",
-    "ddtcdr": "crossdomain.ddtcdr:DDTCDR",
-    "darec": "crossdomain.darec:DARec",
-    "etl": "crossdomain.etl:ETL",
-    "popularity": "linear.popularity:Popularity",
-    "itemknn": "linear.itemknn:ItemKNN",
-    "ease": "linear.ease:EASE",
-    "ease-source": "linear.ease:EASESource",
-    "ease-release": "linear.ease:EASERelease",
-    "ridge-release": "linear.ridge_release:RidgeRelease",
+    "hetero": "pricdr.models.pricdr.hetero:HeteroCDR",
+    "hetero-paper": "pricdr.models.pricdr.paper:PaperCDR",
+    "symmetric": "pricdr.models.pricdr.symmetric:SymmetricCDR",
+    "dmf": "pricdr.models.pricdr.dmf:DMF",
+    "bpr": "pricdr.models.factorisation.bpr:BPR",
+    "neumf": "pricdr.models.factorisation.neumf:NeuMF",
+    "conet": "pricdr.models.crossdomain.conet:CoNet",
+    "ddtcdr": "pricdr.models.crossdomain.ddtcdr:DDTCDR",
+    "darec": "pricdr.models.crossdomain.darec:DARec",
+    "etl": "pricdr.models.crossdomain.etl:ETL",
+    "popularity": "pricdr.models.linear.popularity:Popularity",
+    "itemknn": "pricdr.models.linear.itemknn:ItemKNN",
+    "ease": "pricdr.models.linear.ease:EASE",
+    "ease-source": "pricdr.models.linear.ease:EASESource",
+    "ease-release": "pricdr.models.linear.ease:EASERelease",
+    "ridge-release": "pricdr.models.linear.ridge_release:RidgeRelease",
 }
-"""Where each method lives: module:class, the module under ``pricdr.models``. What it is and sees, its class says."""
+"""Where each method lives, module:class; what it is and may see, its class says. Packages of others add their own."""
 
 _PRESETS: Final[Mapping[str, Mapping[str, str]]] = {"hetero": {"paper": "hetero-paper"}}
 
@@ -44,7 +44,7 @@ def method_class(name: str) -> "type[Method]":
     if name not in METHODS:
         raise ParameterError(f"there is no method {shorten(name)}: {', '.join(METHODS)}")
     module, _, cls = METHODS[name].partition(":")
-    return cast("type[Method]", getattr(import_module(f"pricdr.models.{module}"), cls))
+    return cast("type[Method]", getattr(import_module(module), cls))
 
 
 def with_preset(name: str, preset: str) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Trust(NamedTuple):
@@ -12,12 +12,18 @@ class Trust(NamedTuple):
     cold: float
 
 
+TRUSTED: Final = Trust(1.0, 1.0)
+UNTRUSTED: Final = Trust(0.0, 0.0)
+FEWEST_COLD_USERS: Final = 2
+"""Fewer cold users in validation decide nothing: one has no standard error."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
     """What validation chose, for a training on everything to follow, and for people to read."""
 
     epochs: Mapping[str, int] = field(default_factory=dict)
-    """The best epoch of each network, by the name of its part of the training."""
+    """The best epoch of each network, by the name it has in the log."""
     trust: Trust | None = None
     """How far the source is trusted; None for a method that sees no source, or trusts it always."""
     settings: Mapping[str, float] = field(default_factory=dict)

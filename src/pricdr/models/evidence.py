@@ -1,7 +1,8 @@
 """A permutation test: do release rows and target histories of the same users have anything to do with each other?
 
-It comes before any choice by validation. Validation picks the best of many epochs and gates on the same few users, so
-chance alone can make a worthless release look useful there; this test picks nothing, and its error rate is known.
+It comes before any choice by validation. Validation picks the best of many epochs and levels of trust by the same few
+users, so chance alone can make a worthless release look useful there; this test picks nothing, and its error rate is
+known.
 
 With X the release rows (each of length 1, centred) and Z the histories of the same users (items weighted by
 1/√popularity, rows of length 1, projected on their leading directions), the statistic is ‖XᵀZ‖². If the release says

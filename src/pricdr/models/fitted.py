@@ -17,7 +17,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
-from pricdr.errors import InputError, printable, require_count
+from pricdr.data.reading.text_files import shorten
+from pricdr.errors import InputError, ParameterError, printable, require_count
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
 
@@ -102,7 +103,9 @@ class FittedModel:
         if shapes != (len(self.users), len(self.items), len(self.items)):
             raise InputError(f"arrays of {shapes} do not fit {len(self.users)} users and {len(self.items)} items")
         if self.user_vectors.shape[1] != self.item_vectors.shape[1]:
-            raise InputError(f"user and item vectors differ in length: {self.user_vectors.shape[1]} and others")
+            raise InputError(
+                f"user vectors have {self.user_vectors.shape[1]} numbers, item vectors {self.item_vectors.shape[1]}"
+            )
         per_user, per_item = [len(self.in_release)], [len(self.item_bias)]
         if self.interaction is not None:
             per_user.append(len(self.interaction.user_parts))
@@ -204,6 +207,8 @@ class FittedModel:
         exported model knows of nothing else to leave out.
         """
         require_count(k=k)
+        if isinstance(users, str):
+            raise ParameterError(f"users must be a list of ids, got the text {shorten(users)}")
         position = {user: at for at, user in enumerate(self.users)}
         elsewhere = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
         row_elsewhere = {} if elsewhere is None else {user: at for at, user in enumerate(elsewhere.users)}

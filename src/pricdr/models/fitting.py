@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from pricdr.data.splits import HeldOut
-from pricdr.errors import InputError
+from pricdr.errors import InputError, TrainingError
 from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
-from pricdr.training.loop import Step, TrainingError, train
+from pricdr.training.loop import Step, train
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
@@ -27,8 +27,8 @@ MakeScorer: TypeAlias = Callable[[], ScorePairs]
 
 _USERS_AT_ONCE: Final = 1024
 _COPIES: Final = 13
-"""Copies of a network's weights at the height of training: its own, gradients, two moments, the best epoch's; and four
-of these once more in a checkpoint, which is put together in memory out of copies of them."""
+"""Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
+epoch's), and twice four while a checkpoint is assembled."""
 
 
 class TrainingRun(Protocol):
@@ -74,11 +74,11 @@ def train_run(
         scorer=run.scorer,
         identity=run.identity,
         validation=validation,
-        epochs=chosen.epochs.get(log.part),
+        epochs=chosen.epochs.get(log.network),
         log=log,
     )
     if validation is not None:
-        chosen = Chosen(epochs={log.part: best_epoch})
+        chosen = Chosen(epochs={log.network: best_epoch})
     return run.fitted_model(), chosen
 
 

@@ -21,6 +21,7 @@ from pricdr.data.csr import checked_csr
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import CSR
 from pricdr.data.reading.parquet import write_frame
+from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import METHODS, MOST, with_preset
@@ -83,6 +84,10 @@ def write_model(folder: Path, model: FittedModel) -> None:
     """Write ``model`` into an existing folder."""
     if model.origin is None:
         raise InputError("only a model that was fitted can be saved: this one does not say what it was trained on")
+    if model.method not in METHODS:
+        raise InputError(
+            f"method {shorten(model.method)} is not in pricdr.models.catalogue.METHODS: add it to save models"
+        )
     arrays = {
         **_pack("user_vectors", model.user_vectors),
         **_pack("item_vectors", model.item_vectors),
@@ -178,7 +183,10 @@ def _read_record(opened: Folder) -> _Record:
         shown = f", got {given!r:.60}" if isinstance(given, bool | int | float | str) else ""
         raise InputError(f"{path}: {place}: {first['msg']}{shown}") from error
     if record.method not in METHODS:
-        raise InputError(f"{path} names the method {record.method!r:.60}, which is none of: {', '.join(METHODS)}")
+        raise InputError(
+            f"{path} names the method {record.method!r:.60}, which is none of: {', '.join(METHODS)} "
+            "(is the package imported that adds it?)"
+        )
     try:
         return replace(record, method=with_preset(record.method, record.preset))
     except ParameterError as error:

@@ -1,4 +1,4 @@
-"""``Terms``: what a certificate is derived from. Everything else in it follows (``issuing``)."""
+"""``Terms``: what a certificate is derived from. ``release.issue`` derives the rest."""
 
 from dataclasses import dataclass, replace
 

@@ -9,22 +9,16 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pricdr.errors import PriCDRError
+from pricdr.errors import TrainingError
 from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import Checkpoint, State
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
-"""A batch of row numbers to the loss of that batch."""
+"""A batch of examples, by number, to the loss of that batch."""
 Validate: TypeAlias = Callable[[], float]
 """The metric to stop by; larger is better."""
-
-
-class TrainingError(PriCDRError):
-    """Training went wrong; the last good checkpoint is kept."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -40,7 +34,7 @@ class TrainingResult:
 def train(
     network: nn.Module,
     step: Step,
-    rows: Tensor,
+    examples: Tensor,
     options: TrainingOptions,
     *,
     validate: Validate | None = None,
@@ -57,13 +51,13 @@ def train(
     )
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
     history: list[Epoch] = []
-    steps = -(-len(rows) // options.batch)
+    steps = -(-len(examples) // options.batch)
     patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
-    with seeded(options.seed, rows.device):
+    with seeded(options.seed, examples.device):
         while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
             torch.manual_seed(_epoch_seed(options.seed, state.epoch))
-            loss = _run_epoch(network, step, rows, options, optimizer, state.epoch)
+            loss = _run_epoch(network, step, examples, options, optimizer, state.epoch)
             metric = None if validate is None else _validated(network, validate)
             state = state.after(network, metric)
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
@@ -94,17 +88,17 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 def _run_epoch(
     network: nn.Module,
     step: Step,
-    rows: Tensor,
+    examples: Tensor,
     options: TrainingOptions,
     optimizer: torch.optim.Optimizer,
     epoch: int,
 ) -> float:
     network.train()
-    order = rows[torch.randperm(len(rows), device=rows.device)]
+    order = examples[torch.randperm(len(examples), device=examples.device)]
     losses = []
     for start in range(0, len(order), options.batch):
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(rows.device.type, torch.bfloat16, enabled=options.bf16 and rows.device.type == "cuda"):
+        with torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.device.type == "cuda"):
             loss = step(order[start : start + options.batch])
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -35,7 +35,11 @@ class TrainingOptions:
 
     def torch_device(self) -> torch.device:
         """Return the device, with ``auto`` resolved."""
-        if self.device.startswith("cuda") and not torch.cuda.is_available():
-            raise ParameterError("device cuda was asked for, and there is none here: use cpu, or auto")
+        if self.device.startswith("cuda"):
+            number = int(self.device.partition(":")[2] or 0)
+            if not torch.cuda.is_available() or number >= torch.cuda.device_count():
+                raise ParameterError(f"device {self.device} was asked for, and there is none here: use cpu, or auto")
+        if self.device == "mps" and not torch.backends.mps.is_available():
+            raise ParameterError("device mps was asked for, and there is none here: use cpu, or auto")
         name = ("cuda" if torch.cuda.is_available() else "cpu") if self.device == "auto" else self.device
         return torch.device(name)

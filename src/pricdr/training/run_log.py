@@ -1,4 +1,7 @@
-"""Where a training reports to while it runs: a log file, checkpoints and a progress bar. Nothing here steers it."""
+"""Where a training reports to while it runs: a log file, checkpoints and a progress bar.
+
+The model does not depend on any of it: a checkpoint only saves epochs from being run twice.
+"""
 
 import json
 from dataclasses import asdict, dataclass, replace
@@ -28,26 +31,26 @@ class RunLog:
     checkpoints: Checkpoints | None = None
     """Where interrupted networks are kept, and resumed from."""
     progress: Progress = silent
-    stage: str = ""
-    """Written before the part's name where everything is trained more than once."""
-    part: str = "training"
-    """Which network of a method is being trained."""
+    phase: str = ""
+    """Written before the network's name where everything is trained more than once."""
+    network: str = "training"
+    """What the log and the progress bar call the network that is being trained."""
 
     @property
     def label(self) -> str:
-        """Stage and part, as the log and the progress bar show them."""
-        return f"{self.stage} {self.part}".lstrip()
+        """Phase and network, as the log and the progress bar show them."""
+        return f"{self.phase} {self.network}".lstrip()
 
-    def of_part(self, name: str) -> "RunLog":
+    def of_network(self, name: str) -> "RunLog":
         """Return the run log of one network of a method that has several."""
-        return replace(self, part=name)
+        return replace(self, network=name)
 
-    def of_stage(self, name: str) -> "RunLog":
+    def in_phase(self, name: str) -> "RunLog":
         """Return the run log of one of several trainings of the same networks."""
-        return replace(self, stage=name)
+        return replace(self, phase=name)
 
     def checkpoint(self, fingerprint: str) -> Checkpoint | None:
-        """Return the checkpoint of this part; ``fingerprint`` tells one training from any other."""
+        """Return the checkpoint of this network; ``fingerprint`` tells one training from any other."""
         return None if self.checkpoints is None else self.checkpoints.open(self.label, fingerprint)
 
     def record(self, epoch: Epoch, total: int, best: float) -> None:

@@ -14,7 +14,7 @@ from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
-from pricdr.models.chosen import Chosen, Trust
+from pricdr.models.chosen import FEWEST_COLD_USERS, TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import has_evidence
 from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.inputs import BoolArray, Inputs, ReleaseRows
@@ -120,23 +120,24 @@ class EASERelease(ReleaseMethod):
     ) -> Trained:
         config = self.config
         inputs = Inputs.of(target, release)
-        if not has_evidence(inputs):
+        followed = None if validation is not None else chosen.trust
+        if followed == UNTRUSTED or (followed is None and not has_evidence(inputs)):
             unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
             model = solve_ease(self.name, unused, regularisation=config.regularisation)
-            return model, replace(chosen, trust=Trust(0.0, 0.0))
+            return model, replace(chosen, trust=UNTRUSTED)
         model = solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight)
         if validation is not None:
             trust = Trust(1.0, 1.0 if _helps_cold_users(model, validation) else 0.0)
         else:
-            trust = chosen.trust or Trust(1.0, 1.0)
+            trust = TRUSTED if followed is None else followed
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
 
 def _helps_cold_users(model: FittedModel, validation: HeldOut) -> bool:
-    """Return whether the release beats popularity for validation's cold users; yes where there are none to ask."""
+    """Return whether the release beats popularity for validation's cold users; yes where too few can be asked."""
     warm = np.diff(model.seen.indptr) > 0
     cold = validation.only(~warm[validation.users])
-    if not len(cold):
+    if len(cold) < FEWEST_COLD_USERS:
         return True
     by_release, by_popularity = (
         per_user(sampled_ranks(scored.score_candidates, cold))["NDCG@10"]

@@ -16,7 +16,7 @@ from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.chosen import Chosen, Trust
+from pricdr.models.chosen import FEWEST_COLD_USERS, TRUSTED, UNTRUSTED, Chosen
 from pricdr.models.evidence import has_evidence
 from pricdr.models.fitted import FittedModel
 from pricdr.models.inputs import Inputs, ReleaseRows, unit_rows
@@ -27,8 +27,6 @@ from pricdr.training.run_log import RunLog
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
 SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)
 """What validation chooses from."""
-_TRUSTED: Final = Trust(1.0, 1.0)
-_UNTRUSTED: Final = Trust(0.0, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,27 +67,28 @@ class RidgeRelease(ReleaseMethod):
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         inputs = Inputs.of(target, release)
         popular = _popularity(inputs)
-        if not has_evidence(inputs):
-            return popular, replace(chosen, trust=_UNTRUSTED)
+        followed = None if validation is not None else chosen.trust
+        if followed == UNTRUSTED or (followed is None and not has_evidence(inputs)):
+            return popular, Chosen(trust=UNTRUSTED, not_chosen=chosen.not_chosen)
         decoder = _Decoder(inputs, popular)
         if validation is not None:
             chosen = _choose(decoder, popular, target, validation)
-        if chosen.trust == _UNTRUSTED:
+        if chosen.trust == UNTRUSTED:
             return popular, chosen
         regularisation = chosen.settings.get("regularisation", self.config.regularisation)
         scale = chosen.settings.get("scale", self.config.scale)
-        return decoder.model(regularisation, scale), replace(chosen, trust=_TRUSTED)
+        return decoder.model(regularisation, scale), replace(chosen, trust=TRUSTED)
 
 
 def _choose(decoder: "_Decoder", popular: FittedModel, target: Ratings, validation: HeldOut) -> Chosen:
-    """Choose λ and the scale by cold users' NDCG@10 (by all users' where none is cold), if they beat popularity."""
+    """Choose λ and the scale by cold users' NDCG@10 (by all users' where too few are cold), if they beat popularity."""
     cold = np.diff(target.matrix.indptr)[validation.users] == 0
-    held_out = validation.only(cold) if cold.any() else validation
+    held_out = validation.only(cold) if cold.sum() >= FEWEST_COLD_USERS else validation
     by_choice = {choice: _ndcg(decoder.model(*choice), held_out) for choice in product(REGULARISATIONS, SCALES)}
     best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
     if not clearly_above(by_choice[best], _ndcg(popular, held_out)):
-        return Chosen(trust=_UNTRUSTED)
-    return Chosen(trust=_TRUSTED, settings={"regularisation": best[0], "scale": best[1]})
+        return Chosen(trust=UNTRUSTED)
+    return Chosen(trust=TRUSTED, settings={"regularisation": best[0], "scale": best[1]})
 
 
 class _Decoder:

@@ -1,7 +1,7 @@
 """The source stage: a row of the source to a user vector, trained against the items as the target stage left them.
 
-The target's own network is finished and frozen by now. So a release that is worth nothing costs nothing: where the
-evidence test or validation finds no use for it, what is left is the target-only model, number for number.
+The target's own network is finished and frozen by now. So a release that is worth nothing costs nothing: where
+validation finds no use for it, what is left is the model of the target stage, number for number.
 
 total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
 """
@@ -32,7 +32,7 @@ _USERS_AT_ONCE = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class SourceStageConfig(TargetStageConfig):
-    """What both networks are, and what the source's minimises."""
+    """Sizes and dropouts of both networks, and the weights in the source's loss."""
 
     release_dropout: float = 0.5
     """Share of a wide release row's numbers left out in each batch."""
@@ -56,7 +56,7 @@ class SourceStageConfig(TargetStageConfig):
 
 
 class SourceStage:
-    """Source rows against the finished item vectors."""
+    """Fits source rows to the item vectors of a finished target stage."""
 
     def __init__(self, target_stage: TargetStage, inputs: Inputs, config: SourceStageConfig) -> None:
         assert inputs.source is not None

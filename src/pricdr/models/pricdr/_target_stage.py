@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
@@ -23,7 +23,7 @@ _USERS_AT_ONCE = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class TargetStageConfig:
-    """What the target's network is."""
+    """Sizes and dropouts of the target's network."""
 
     hidden: int = 500
     width: int = 200
@@ -37,7 +37,7 @@ class TargetStageConfig:
 
 
 class TargetStage:
-    """Users' rows against all items by matrix products, with binary cross-entropy; what was not rated counts as 0."""
+    """Fits users' rows to all items by matrix products, with binary cross-entropy; what was not rated counts as 0."""
 
     def __init__(
         self, kind: type[TargetNetwork], target: Ratings, config: TargetStageConfig, options: TrainingOptions
@@ -109,16 +109,18 @@ class TargetStage:
         """Return what item vectors are multiplied by; zeros without a history, which leaves what is popular."""
         return self.network.users(self.history_vectors()) * (self.rows.counts > 0)[:, None]
 
-    def fitted_model(self) -> FittedModel:
-        """Return the model of the target alone."""
-        target = self.target
+    def fitted_model(self, method: str = "dmf", users: Ids | None = None) -> FittedModel:
+        """Return the model of the target alone; ``users`` are the target's and others, who get what is popular."""
+        everyone = self.target.users if users is None else users
+        newcomers = len(everyone) - len(self.target.users)
+        vectors = torch.nn.functional.pad(self.user_vectors(), (0, 0, 0, newcomers))
         return FittedModel(
-            method="dmf",
-            users=target.users,
-            items=target.items,
-            user_vectors=self.user_vectors().cpu().numpy(),
-            item_vectors=self.item_vectors().cpu().numpy(),
+            method=method,
+            users=everyone,
+            items=self.target.items,
+            user_vectors=vectors.cpu().numpy(),
+            item_vectors=self.item_vectors().detach().cpu().numpy(),
             item_bias=self.network.item_bias.detach().cpu().numpy(),
-            seen=target.matrix,
-            in_release=np.zeros(len(target.users), dtype=bool),
+            seen=self.target.select(users=everyone).matrix if newcomers else self.target.matrix,
+            in_release=np.zeros(len(everyone), dtype=bool),
         )

@@ -5,33 +5,41 @@ from typing import Final
 
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.compare import clearly_above
-from pricdr.models.chosen import Chosen, Trust
+from pricdr.models.chosen import FEWEST_COLD_USERS, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import has_evidence
 from pricdr.models.fitting import ndcg_by_user
+from pricdr.models.inputs import Inputs
 from pricdr.models.pricdr._source_stage import SourceStage
 
 LEVELS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 """What validation chooses from."""
 
 
-def choose_trust(stage: SourceStage, validation: HeldOut | None, chosen: Chosen, *, tested: bool) -> Trust:
-    """Return how far to trust the source.
+def is_refused(inputs: Inputs, validation: HeldOut | None, chosen: Chosen, *, require_evidence: bool) -> bool:
+    """Return whether the source is not used at all, before anything is trained on it.
 
-    A release without evidence (:mod:`pricdr.models.evidence`) is not trusted at all; ``tested`` is false for plaintext
-    ratings, which need none. Without validation what was chosen before holds; where nothing was, cold users trust the
-    source fully, and warm users their own history.
+    An earlier choice is followed. Where there is none, a release has to pass the evidence test
+    (:mod:`pricdr.models.evidence`); ``require_evidence`` is false for plaintext ratings.
     """
     if validation is None and chosen.trust is not None:
-        return chosen.trust
-    if tested and not has_evidence(stage.inputs):
-        return Trust(0.0, 0.0)
+        return chosen.trust == UNTRUSTED
+    return require_evidence and not has_evidence(inputs)
+
+
+def choose_trust(stage: SourceStage, validation: HeldOut | None, chosen: Chosen) -> Trust:
+    """Return how far to trust a source that was not refused.
+
+    Without validation what was chosen before holds; where nothing was, cold users trust the source fully, and warm
+    users keep to their own history.
+    """
     if validation is None:
-        return Trust(0.0, 1.0)
+        return Trust(0.0, 1.0) if chosen.trust is None else chosen.trust
     cold = stage.is_cold(validation)
     return Trust(
         warm=_best_level(stage, validation.only(~cold), lambda level: Trust(level, 0.0)),
-        # One user tells nothing, and nobody even less.
-        cold=_best_level(stage, validation.only(cold), lambda level: Trust(0.0, level)) if cold.sum() > 1 else 1.0,
+        cold=_best_level(stage, validation.only(cold), lambda level: Trust(0.0, level))
+        if cold.sum() >= FEWEST_COLD_USERS
+        else 1.0,
     )
 
 

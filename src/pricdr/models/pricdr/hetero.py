@@ -60,10 +60,10 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
-        return self._train_both(target, Inputs.of(target, release), validation, chosen, log, tested=True)
+        return self._train_both(target, Inputs.of(target, release), validation, chosen, log, require_evidence=True)
 
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return self._train_both(pair.target, Inputs.plaintext(pair), validation, chosen, log, tested=False)
+        return self._train_both(pair.target, Inputs.plaintext(pair), validation, chosen, log, require_evidence=False)
 
     def _train_both(
         self,
@@ -73,7 +73,7 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
         chosen: Chosen,
         log: RunLog,
         *,
-        tested: bool,
+        require_evidence: bool,
     ) -> Trained:
         return train_both(
             self.name,
@@ -85,5 +85,5 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
             validation=validation,
             chosen=chosen,
             log=log,
-            tested=tested,
+            require_evidence=require_evidence,
         )

@@ -60,5 +60,5 @@ class SymmetricCDR(ReleaseMethod):
             validation=validation,
             chosen=chosen,
             log=log,
-            tested=True,
+            require_evidence=True,
         )

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -144,6 +145,17 @@ def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind
     assert seen.endswith(b"error: interrupted; no output was left half-written\r\n")
     assert seen.rfind(b"\x1b[?25h") > seen.rfind(b"\x1b[?25l") > 0, "the cursor is shown again"
     assert [path.name for path in here.iterdir()] == ["many.parquet"]
+
+
+def test_an_interrupt_ends_a_read_that_waits_for_ratings(here, start, until):
+    """polars has blocked reads resumed after a signal; that must be undone when it has been imported, not before."""
+    os.mkfifo(here / "fifo.csv")
+    child = start("publish", "fifo.csv", "--epsilon", 4, "--delta", 1e-6, "--out", "release")
+    until(lambda: bool(partials(here)) and "polars" in Path(f"/proc/{child.pid}/maps").read_text(), child)
+    time.sleep(1)  # from the import to the read
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=10)
+    assert child.returncode == 130
 
 
 @pytest.mark.parametrize("command", ["prepare", "demo"])

@@ -1,0 +1,250 @@
+"""Tests that mutation testing asked for: each one fails under a change of the code that no other test noticed."""
+
+import json
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pricdr.models.base
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import leave_one_out, set_aside
+from pricdr.errors import InputError, ParameterError
+from pricdr.models import SourceStageConfig
+from pricdr.models.catalogue import METHODS, method_class
+from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
+from pricdr.models.evidence import p_value
+from pricdr.models.factorisation.bpr import BPR, BPRConfig
+from pricdr.models.fitting import require_trainable
+from pricdr.models.inputs import Inputs
+from pricdr.models.linear.ease import EASE, EASERelease, EASEReleaseConfig, EASESource
+from pricdr.models.linear.ridge_release import RidgeRelease
+from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.testing.contracts import Planted
+from pricdr.testing.releases import release_with_rows
+from pricdr.training.checkpoints import Checkpoint
+from pricdr.training.loop import TrainingError, train
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG
+
+SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
+QUICK = TrainingOptions(epochs=3, patience=3, batch=16, learning_rate=1e-2, device="cpu")
+HETERO = HeteroCDR(config=SMALL, options=QUICK)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+def source_stage(target, release):
+    return HETERO.source_stage(HETERO.target_stage(target), Inputs.of(target, release))
+
+
+def test_the_source_stage_learns_from_users_with_a_history_and_a_row(planted):
+    some = release_with_rows(planted.release.matrix[10:], planted.release.users[10:])
+    assert source_stage(planted.target, some).examples.tolist() == list(range(10, 48))
+
+
+def test_one_rating_is_a_history(planted):
+    """For the source stage, and for the evidence test."""
+    first = planted.target.matrix.indptr[:-1][:48]
+    keep = np.zeros(len(planted.target), dtype=bool)
+    keep[first] = True
+    target = planted.target.only(keep)
+    stage = source_stage(target, planted.release)
+    assert stage.examples.tolist() == list(range(48))
+    assert stage.is_cold(planted.validation).tolist() == [False] * 48 + [True] * 12
+    assert p_value(stage.inputs, permutations=19) < 1
+
+
+def test_training_the_source_stage_leaves_the_target_network_without_gradients(planted):
+    stage = source_stage(planted.target, planted.release)
+    stage.train(None, 1, NO_LOG)
+    assert all(weights.grad is None for weights in stage.target_network.parameters())
+    assert any(weights.grad is not None for weights in stage.network.parameters())
+
+
+def test_validation_scores_cold_users_as_a_fully_trusted_source_does(planted):
+    stage = source_stage(planted.target, planted.release)
+    stage.network.eval()
+    cold, items = torch.arange(48, 60), torch.arange(40).expand(12, 40)
+    model = stage.fitted_model("hetero", Trust(1.0, 1.0))
+    np.testing.assert_allclose(stage.scorer()(cold, items).detach().numpy(), model.score(cold.numpy()), atol=1e-5)
+
+
+def test_without_a_warm_user_in_validation_warm_users_keep_to_their_history(planted):
+    cold = planted.validation.only(planted.validation.users >= 48)
+    model = HETERO.fit(planted.target, planted.release, validation=cold)
+    assert model.chosen.trust.warm == 0
+
+
+def test_only_users_without_ratings_have_a_vector_of_zeros(planted):
+    """They are left with what is popular."""
+    stage = HETERO.target_stage(planted.target)
+    stage.network.eval()
+    vectors = stage.history_vectors()
+    assert vectors[:48].abs().sum(1).min() > 0
+    assert not vectors[48:].any()
+    assert not stage.user_vectors()[48:].any()
+
+
+def test_shortening_a_far_row_does_not_depend_on_the_scale_of_the_release(planted):
+    spoilt = planted.release.matrix.copy()
+    spoilt[7] = 1e3
+    large, small = (
+        Inputs.of(planted.target, release_with_rows(spoilt * np.float32(scale), planted.release.users)).source
+        for scale in (1.0, 1e-3)
+    )
+    np.testing.assert_allclose(small, large, rtol=1e-3, atol=1e-5)
+
+
+def refused_at(monkeypatch, call, megabytes):
+    """Check that ``call`` needs so many megabytes: refused with less, allowed with as much."""
+    monkeypatch.setenv("PRICDR_MEMORY", f"{megabytes - 1}MB")
+    with pytest.raises(InputError, match=f"needs about {megabytes:,}\\.0 MB of memory"):
+        call()
+    monkeypatch.setenv("PRICDR_MEMORY", f"{megabytes}MB")
+    call()
+
+
+def test_training_is_counted_as_thirteen_copies_of_the_weights_in_single_precision(monkeypatch):
+    refused_at(monkeypatch, lambda: require_trainable(1_000_000), 52)
+
+
+def test_a_release_is_counted_by_the_rows_and_copies_it_needs(monkeypatch):
+    """A row for each of 5 users twice, and 4 listed users' rows five times over: 30 rows of 100,000 numbers."""
+    target = Ratings.from_triples(["a", "b", "c", "d", "e"], ["x", "y", "x", "y", "x"])
+
+    class Rows:
+        matrix = np.ones((4, 100_000), dtype=np.float32)
+        users = target.users[:4]
+
+    refused_at(monkeypatch, lambda: Inputs.of(target, Rows()), 12)
+
+
+def test_ridge_regression_is_counted_by_its_equations(monkeypatch):
+    """Eight bytes each for five matrices of 500 x 500 and four of 500 x 2 numbers."""
+    target = Ratings.from_triples(["a", "b"], ["x", "y"])
+    release = release_with_rows(np.ones((2, 500), dtype=np.float32), target.users)
+    monkeypatch.setenv("PRICDR_MEMORY", "10MB")
+    with pytest.raises(InputError, match=r"ridge regression on 500 numbers a release row needs about 10\.0 MB"):
+        RidgeRelease().fit(target, release, chosen=NOTHING_CHOSEN)
+    monkeypatch.setenv("PRICDR_MEMORY", "11MB")
+    RidgeRelease().fit(target, release, chosen=NOTHING_CHOSEN)
+
+
+def test_every_trained_network_is_counted(monkeypatch):
+    target = Ratings.from_triples([f"u{at}" for at in range(2000)], [f"i{at}" for at in range(2000)])
+    monkeypatch.setenv("PRICDR_MEMORY", "20MB")
+    with pytest.raises(InputError, match="training a network of .* weights"):
+        BPR(config=BPRConfig(width=100), options=QUICK).fit(target, chosen=NOTHING_CHOSEN)
+
+
+@pytest.mark.parametrize("method", [EASE, EASESource, EASERelease])
+def test_a_search_of_ease_tries_the_default_and_steps_evenly(method):
+    """Each value once, in order, the default among them, and none more than about three times the one before it."""
+    for name, values in method.space.items():
+        assert getattr(method().config, name) in values
+        ratios = np.array(values[1:]) / np.array(values[:-1])
+        assert (ratios > 1).all()
+        assert (ratios < 3.5).all()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_a_search_tries_is_a_setting_of_the_method_and_no_value_is_tried_twice(name):
+    method = method_class(name)()
+    groups = [getattr(method, part.name) for part in fields(method) if getattr(method, part.name) is not None]
+    settings = {setting.name for group in groups for setting in fields(group)}
+    for space in (method.space, method.narrow_space or {}):
+        assert set(space) <= settings
+        assert all(len(set(values)) == len(values) > 1 for values in space.values())
+
+
+def test_ease_on_a_release_trusts_it_fully_where_nothing_was_chosen(planted):
+    method = EASERelease(config=EASEReleaseConfig(regularisation=5.0))
+    assert method.fit(planted.target, planted.release, chosen=NOTHING_CHOSEN).chosen.trust == Trust(1.0, 1.0)
+    assert method.fit(planted.target, planted.release, chosen=Chosen(trust=Trust(1.0, 0.0))).chosen.trust.cold == 0
+
+
+def test_a_method_without_options_sets_aside_by_seed_zero(planted, monkeypatch):
+    seeds = []
+
+    def watched(ratings, *, seed, **others):
+        seeds.append(seed)
+        return set_aside(ratings, seed=seed, **others)
+
+    monkeypatch.setattr(pricdr.models.base, "set_aside", watched)
+    EASERelease().fit(planted.target, planted.release)
+    assert seeds == [0]
+
+
+def test_model_json_is_indented_by_two(planted, tmp_path):
+    text = (EASE().fit(planted.target).save(tmp_path / "model") / "model.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2) + "\n"
+    assert json.loads(text)["schema_version"] == 3
+
+
+def linear():
+    torch.random.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 1), nn.Dropout(0.5))
+
+
+def test_patience_counts_steps_where_an_epoch_is_a_single_step():
+    """The first epoch is the best; seven steps without a gain are seven epochs here."""
+    network, metrics = linear(), iter(range(100, 0, -1))
+    options = TrainingOptions(epochs=50, patience=1, patience_steps=7, batch=16, device="cpu")
+    x = torch.ones(16, 4)
+    result = train(
+        network, lambda rows: network(x[rows]).mean(), torch.arange(16), options, validate=lambda: float(next(metrics))
+    )
+    assert (len(result.history), result.best_epoch) == (8, 1)
+
+
+def test_validation_sees_the_network_without_dropout_and_steps_see_it_with():
+    network, validated, stepped = linear(), [], []
+    x = torch.ones(16, 4)
+
+    def step(rows):
+        stepped.append(network.training)
+        return network(x[rows]).mean()
+
+    def validate():
+        validated.append(network.training)
+        return float(len(validated))
+
+    train(network, step, torch.arange(16), QUICK, validate=validate)
+    assert (stepped, validated) == ([True] * 3, [False] * 3)
+
+
+def test_a_checkpoint_whose_second_moments_are_zero_resumes(tmp_path):
+    """A unit that never fired has had no gradient but zero."""
+    network = linear()
+    x = torch.zeros(16, 4)
+    checkpoint = Checkpoint(tmp_path / "run", fingerprint="mine")
+    train(network, lambda rows: network(x[rows]).mean(), torch.arange(16), QUICK, checkpoint=checkpoint)
+    fresh = linear()
+    optimizer = torch.optim.AdamW(fresh.parameters())
+    assert checkpoint.resume(fresh, optimizer).epoch == 3
+    assert not optimizer.state_dict()["state"][0]["exp_avg_sq"].any()
+
+
+def test_a_training_that_went_wrong_ends_the_command_like_any_failure():
+    """Exit code 2 is for what the caller asked wrongly."""
+    assert (TrainingError.exit_code, ParameterError.exit_code) == (1, 2)
+
+
+def test_the_first_rating_of_a_user_can_be_set_aside_too():
+    users = [f"u{at:02d}" for at in range(40) for _ in range(2)]
+    names = tuple(f"i{at:03d}" for at in range(110))
+    ratings = Ratings.from_triples(users, ["i000", "i001"] * 40).select(items=names)
+    assert set(set_aside(ratings, seed=0)[1].items.tolist()) == {0, 1}
+
+
+def test_a_split_without_any_warm_user_is_refused():
+    ratings = Ratings.from_triples(["u"] * 3, ["i000", "i001", "i002"])
+    ratings = ratings.select(items=tuple(f"i{at:03d}" for at in range(250)))
+    with pytest.raises(ParameterError, match=r"cold must lie in \[0, 1\), got 1.0"):
+        leave_one_out(ratings, seed=0, cold=1.0)

@@ -1,7 +1,7 @@
 """Tests that mutation testing asked for: each one fails under a change of the code that no other test noticed."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -11,17 +11,19 @@ from torch import nn
 import pricdr.models.base
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import leave_one_out, set_aside
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.models import SourceStageConfig
-from pricdr.models.catalogue import METHODS, method_class
+from pricdr.models.catalogue import METHODS, MOST, configure, method_class, with_preset
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
 from pricdr.models.evidence import p_value
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
+from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import require_trainable
 from pricdr.models.inputs import Inputs
 from pricdr.models.linear.ease import EASE, EASERelease, EASEReleaseConfig, EASESource
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.release.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import Checkpoint
@@ -139,7 +141,7 @@ def test_ridge_regression_is_counted_by_its_equations(monkeypatch):
 def test_every_trained_network_is_counted(monkeypatch):
     target = Ratings.from_triples([f"u{at}" for at in range(2000)], [f"i{at}" for at in range(2000)])
     monkeypatch.setenv("PRICDR_MEMORY", "20MB")
-    with pytest.raises(InputError, match="training a network of .* weights"):
+    with pytest.raises(InputError, match=r"training a network of .* weights"):
         BPR(config=BPRConfig(width=100), options=QUICK).fit(target, chosen=NOTHING_CHOSEN)
 
 
@@ -248,3 +250,57 @@ def test_a_split_without_any_warm_user_is_refused():
     ratings = ratings.select(items=tuple(f"i{at:03d}" for at in range(250)))
     with pytest.raises(ParameterError, match=r"cold must lie in \[0, 1\), got 1.0"):
         leave_one_out(ratings, seed=0, cold=1.0)
+
+
+def test_a_plaintext_source_of_other_people_is_refused(planted):
+    strangers = Ratings.from_triples(["x1", "x2"], ["s1", "s2"])
+    with pytest.raises(InputError, match="none of the source's 2 users is among the target's 60"):
+        EASESource().fit_plaintext(planted.target, strangers)
+
+
+def test_settings_are_checked_by_name_type_and_size():
+    method = configure("dmf", {"hidden": 7, "dropout": 0, "epochs": MOST, "seed": MOST + 1})
+    assert (method.config.hidden, method.config.dropout) == (7, 0.0)
+    assert (method.options.epochs, method.options.seed) == (MOST, MOST + 1)
+    with pytest.raises(ParameterError, match="epochs must be at most 1,000,000, got 1,000,001"):
+        configure("dmf", {"epochs": MOST + 1})
+    with pytest.raises(ParameterError, match="hidden must be int, got"):
+        configure("dmf", {"hidden": 7.0})
+    with pytest.raises(ParameterError, match="dropout must be float, got"):
+        configure("dmf", {"dropout": True})
+    with pytest.raises(ParameterError, match=r"method dmf has no setting 'depth': .*hidden"):
+        configure("dmf", {"depth": 3})
+    with pytest.raises(ParameterError, match="there is no method"):
+        configure("dmff", {})
+
+
+def test_a_preset_that_does_not_exist_is_refused_by_name():
+    assert with_preset("dmf", "default") == "dmf"
+    with pytest.raises(ParameterError, match=r"method dmf has no preset .*paper.*: default"):
+        with_preset("dmf", "paper")
+
+
+def test_a_public_key_lets_in_only_models_of_releases_that_it_signed(planted, tmp_path):
+    (_, mine), (_, theirs) = create_keys(tmp_path / "mine"), create_keys(tmp_path / "theirs")
+    model = EASE().fit(planted.target)
+    signed_by = public_text(read_public_key(mine))
+    of_release = replace(model.origin, release="0" * 64)
+    saved = {
+        "target": model.save(tmp_path / "target"),
+        "unsigned": replace(model, origin=of_release).save(tmp_path / "unsigned"),
+        "signed": replace(model, origin=replace(of_release, release_signed_by=signed_by)).save(tmp_path / "signed"),
+    }
+    for name in ("target", "signed"):
+        assert FittedModel.load(saved[name], public_key=mine).origin.release_signed_by in (None, signed_by)
+    assert FittedModel.load(saved["target"], public_key=theirs).origin.release is None
+    with pytest.raises(VerificationError, match="signed with a key other than"):
+        FittedModel.load(saved["signed"], public_key=theirs)
+    with pytest.raises(VerificationError, match="was not signed, or that was not verified"):
+        FittedModel.load(saved["unsigned"], public_key=mine)
+    record = json.loads((saved["unsigned"] / "model.json").read_text())
+    (saved["unsigned"] / "model.json").write_text(json.dumps({**record, "schema_version": 1}))
+    with pytest.raises(VerificationError, match="of an older version and does not record who signed"):
+        FittedModel.load(saved["unsigned"], public_key=mine)
+    (saved["unsigned"] / "model.json").write_text(json.dumps({**record, "schema_version": 2}))
+    with pytest.raises(VerificationError, match="was not signed, or that was not verified"):
+        FittedModel.load(saved["unsigned"], public_key=mine)

@@ -5,6 +5,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 from torch import nn
 
@@ -17,9 +18,9 @@ from pricdr.models.catalogue import METHODS, MOST, configure, method_class, with
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
 from pricdr.models.evidence import p_value
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
-from pricdr.models.fitted import FittedModel
+from pricdr.models.fitted import FittedModel, HistorySummary
 from pricdr.models.fitting import require_trainable
-from pricdr.models.inputs import Inputs
+from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.linear.ease import EASE, EASERelease, EASEReleaseConfig, EASESource
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.hetero import HeteroCDR
@@ -304,3 +305,71 @@ def test_a_public_key_lets_in_only_models_of_releases_that_it_signed(planted, tm
     (saved["unsigned"] / "model.json").write_text(json.dumps({**record, "schema_version": 2}))
     with pytest.raises(VerificationError, match="was not signed, or that was not verified"):
         FittedModel.load(saved["unsigned"], public_key=mine)
+
+
+def small_model():
+    """Two users, three items and vectors of one number."""
+    ratings = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=("x", "y", "z"))
+    return FittedModel(
+        method="bpr",
+        users=ratings.users,
+        items=ratings.items,
+        user_vectors=np.array([[1.0], [2.0]], dtype=np.float32),
+        item_vectors=np.array([[1.0], [2.0], [3.0]], dtype=np.float32),
+        item_bias=np.array([10.0, 20.0, 30.0], dtype=np.float32),
+        seen=ratings.matrix,
+        in_release=np.zeros(2, dtype=bool),
+    )
+
+
+def test_scores_of_candidates_are_those_of_all_items():
+    model = small_model()
+    assert model.score(np.arange(2)).tolist() == [[11, 22, 33], [12, 24, 36]]
+    assert model.score_candidates(np.array([1, 0]), np.array([[2, 0], [1, 1]])).tolist() == [[36, 12], [22, 22]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: {"in_release": np.zeros(3, dtype=bool)},
+        lambda model: {"seen": model.seen[:1]},
+        lambda model: {"summary": HistorySummary(np.zeros(3, dtype=np.float32), np.zeros(1, dtype=bool))},
+        lambda model: {"summary": HistorySummary(np.zeros(2, dtype=np.float32), np.zeros(2, dtype=bool))},
+        lambda model: {"item_vectors": model.item_vectors[:2]},
+    ],
+)
+def test_one_array_that_does_not_fit_is_enough_to_refuse_a_model(change):
+    model = small_model()
+    with pytest.raises(InputError, match="do not fit 2 users and 3 items"):
+        replace(model, **change(model))
+
+
+def test_counts_of_an_exported_model_must_be_finite_too():
+    infinite = HistorySummary(np.full(3, np.inf, dtype=np.float32), np.ones(2, dtype=bool))
+    with pytest.raises(InputError, match="finite"):
+        replace(small_model(), summary=infinite)
+
+
+@pytest.mark.parametrize("side", ["user_vectors", "item_vectors"])
+def test_a_model_with_sparse_vectors_on_either_side_has_nothing_to_export(side):
+    model = small_model()
+    sparse = replace(model, **{side: sp.csr_array(getattr(model, side))})
+    with pytest.raises(InputError, match="scores by the ratings themselves"):
+        sparse.without_histories()
+
+
+@pytest.mark.parametrize(("dim", "narrow"), [(NARROW, True), (NARROW + 1, False)])
+def test_a_release_of_up_to_32_numbers_is_narrow(planted, dim, narrow):
+    rows = np.random.default_rng(0).standard_normal((60, dim))
+    stage = source_stage(planted.target, release_with_rows(rows, planted.release.users))
+    assert stage.narrow == narrow
+
+
+def test_a_seed_always_deals_the_same_split():
+    """What was published of a split is its seed: another version must hold out the same items."""
+    names = tuple(f"i{at:03d}" for at in range(250))
+    ratings = Ratings.from_triples([f"u{at}" for at in range(4) for _ in range(6)], names[:24]).select(items=names)
+    split = leave_one_out(ratings, seed=7)
+    assert split.test.items.tolist() == [1, 11, 14, 18]
+    assert split.validation.items.tolist() == [3, 10, 15, 20]
+    assert split.test.negatives[:, 0].tolist() == [211, 206, 73, 66]

@@ -30,7 +30,7 @@ from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import TrainingError, train
 from pricdr.training.options import TrainingOptions
-from pricdr.training.run_log import NO_LOG
+from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 SMALL = SourceStageConfig(hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0)
 QUICK = TrainingOptions(epochs=3, patience=3, batch=16, learning_rate=1e-2, device="cpu")
@@ -373,3 +373,19 @@ def test_a_seed_always_deals_the_same_split():
     assert split.test.items.tolist() == [1, 11, 14, 18]
     assert split.validation.items.tolist() == [3, 10, 15, 20]
     assert split.test.negatives[:, 0].tolist() == [211, 206, 73, 66]
+
+
+def test_a_run_log_writes_and_reports_stage_part_and_metric(tmp_path):
+    reported = []
+    log = RunLog(file=tmp_path / "log", progress=lambda *progress: reported.append(progress))
+    log.record(Epoch(1, 0.5, None, 2.0), 9, 0.0)
+    log.of_stage("choosing").of_part("source").record(Epoch(2, 0.25, 0.125, 2.0), 9, 0.5)
+    lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert lines == [
+        {"part": "training", "epoch": 1, "loss": 0.5, "metric": None, "seconds": 2.0},
+        {"part": "choosing source", "epoch": 2, "loss": 0.25, "metric": 0.125, "seconds": 2.0},
+    ]
+    assert reported == [
+        ("training", 1, 9, "loss 0.5"),
+        ("choosing source", 2, 9, "loss 0.25, validation 0.1250 (best 0.5000)"),
+    ]

@@ -389,3 +389,18 @@ def test_a_run_log_writes_and_reports_stage_part_and_metric(tmp_path):
         ("training", 1, 9, "loss 0.5"),
         ("choosing source", 2, 9, "loss 0.25, validation 0.1250 (best 0.5000)"),
     ]
+
+
+@pytest.mark.parametrize(("left_out", "repeats"), [(0.0, True), (0.5, False)])
+def test_entry_dropout_leaves_out_other_ratings_in_each_step(planted, left_out, repeats):
+    method = replace(HETERO, config=replace(SMALL, dropout=0.0, entry_dropout=left_out))
+    stage = method.target_stage(planted.target)
+    first, second = (stage.step(torch.arange(48)).item() for _ in range(2))
+    assert (first == second) == repeats
+
+
+def test_every_epoch_is_recorded(tmp_path):
+    network, x = linear(), torch.ones(16, 4)
+    log = RunLog(file=tmp_path / "log")
+    train(network, lambda rows: network(x[rows]).mean(), torch.arange(16), QUICK, log=log)
+    assert [json.loads(line)["epoch"] for line in (tmp_path / "log").read_text().splitlines()] == [1, 2, 3]

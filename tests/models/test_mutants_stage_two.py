@@ -24,6 +24,7 @@ from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.linear.ease import EASE, EASERelease, EASEReleaseConfig, EASESource
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.release.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
@@ -84,9 +85,10 @@ def test_without_a_warm_user_in_validation_warm_users_keep_to_their_history(plan
     assert model.chosen.trust.warm == 0
 
 
-def test_only_users_without_ratings_have_a_vector_of_zeros(planted):
+@pytest.mark.parametrize("method", [HETERO, SymmetricCDR(config=SMALL, options=QUICK)], ids=lambda method: method.name)
+def test_only_users_without_ratings_have_a_vector_of_zeros(planted, method):
     """They are left with what is popular."""
-    stage = HETERO.target_stage(planted.target)
+    stage = method.target_stage(planted.target)
     stage.network.eval()
     vectors = stage.history_vectors()
     assert vectors[:48].abs().sum(1).min() > 0

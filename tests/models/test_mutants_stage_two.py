@@ -367,11 +367,11 @@ def test_a_seed_always_deals_the_same_split():
     assert split.test.negatives[:, 0].tolist() == [211, 206, 73, 66]
 
 
-def test_a_run_log_writes_and_reports_stage_part_and_metric(tmp_path):
+def test_a_run_log_writes_and_reports_phase_network_and_metric(tmp_path):
     reported = []
     log = RunLog(file=tmp_path / "log", progress=lambda *progress: reported.append(progress))
     log.record(Epoch(1, 0.5, None, 2.0), 9, 0.0)
-    replace(log, stage="choosing", part="source").record(Epoch(2, 0.25, 0.125, 2.0), 9, 0.5)
+    log.in_phase("choosing").of_network("source").record(Epoch(2, 0.25, 0.125, 2.0), 9, 0.5)
     lines = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     assert lines == [
         {"part": "training", "epoch": 1, "loss": 0.5, "metric": None, "seconds": 2.0},

@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from pricdr.models.linear.ease_release import EASERelease
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import leave_one_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
-from pricdr.models.linear.ease import EASE
+from pricdr.models.linear.ease import EASE, EASERelease
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.dmf import DMF
 from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.models.pricdr.paper import PaperCDR
 from pricdr.models.pricdr.symmetric import SymmetricCDR
-from pricdr.testing.contracts import Rows
+from pricdr.release import Release
+from pricdr.testing.releases import release_with_rows
 from pricdr.training.options import TrainingOptions
 
 QUICK = TrainingOptions(epochs=1, device="cpu")
@@ -46,13 +46,15 @@ class Wide:
     """Six users with long rows, 1.2 MB in all."""
 
     target: Ratings
-    release: Rows
+    release: Release
 
 
 @pytest.fixture
 def wide():
     target = ratings(6, 20)
-    return Wide(target, Rows(np.random.default_rng(0).standard_normal((6, WIDE)).astype(np.float32), target.users))
+    return Wide(
+        target, release_with_rows(np.random.default_rng(0).standard_normal((6, WIDE)).astype(np.float32), target.users)
+    )
 
 
 def refused(fit, *says, below=40 << 20):
@@ -102,12 +104,12 @@ def test_ease_is_refused_by_its_size(monkeypatch):
 
 def test_ease_on_a_release_counts_its_columns(monkeypatch):
     from pricdr.models.inputs import Inputs
-    from pricdr.models.linear.closed_form import Side, ease
+    from pricdr.models.linear.closed_form import Side, solve_ease
 
     monkeypatch.setenv("PRICDR_MEMORY", "1GB")
     target = ratings(10, 20)
-    inputs = Inputs.of(target, Rows(np.ones((10, 20_000), dtype=np.float32), target.users))
-    refused(lambda: ease("ease-release", inputs, regularisation=1.0, side=Side.COLUMNS), "20,020 columns")
+    inputs = Inputs.of(target, release_with_rows(np.ones((10, 20_000), dtype=np.float32), target.users))
+    refused(lambda: solve_ease("ease-release", inputs, regularisation=1.0, side=Side.COLUMNS), "20,020 columns")
 
 
 @pytest.mark.parametrize("fit", [BPR(config=BPRConfig(width=100), options=QUICK).fit, DMF(options=QUICK).fit])

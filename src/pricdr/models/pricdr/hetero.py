@@ -1,24 +1,20 @@
 """HeteroCDR: the target through DMF towers, the release through an auto-encoder, both into one space of users."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
-from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, Trained
+from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
 from pricdr.models.chosen import Chosen
-from pricdr.models.inputs import Inputs, ReleaseRows
-from pricdr.models.pricdr._networks import TwoTowers
-from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
-from pricdr.models.pricdr._stages import train_both
-from pricdr.models.pricdr._target_stage import TargetStage
-from pricdr.training.options import TrainingOptions
+from pricdr.models.inputs import Inputs
+from pricdr.models.pricdr._networks import TargetNetwork, TwoTowers
+from pricdr.models.pricdr._stages import TwoStageMethod
 from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeteroCDR(ReleaseMethod, PlaintextMethod):
+class HeteroCDR(TwoStageMethod, PlaintextMethod):
     """Train on target ratings and a release: the `default` preset, what works best. The paper's is ``PaperCDR``.
 
     In two stages: DMF on the target, then the release's rows into the same space, against its finished items. Trained
@@ -46,44 +42,8 @@ class HeteroCDR(ReleaseMethod, PlaintextMethod):
         "narrow_dropout": (0.0, 0.1, 0.2),
     }
 
-    config: SourceStageConfig = field(default_factory=SourceStageConfig)
-    options: TrainingOptions = field(default_factory=TrainingOptions)
-
-    def target_stage(self, target: Ratings) -> TargetStage:
-        """Return the target's network, not trained yet."""
-        return TargetStage(TwoTowers, target, self.config, self.options)
-
-    def source_stage(self, target_stage: TargetStage, inputs: Inputs) -> SourceStage:
-        """Return the source's network, not trained yet, over a finished target stage."""
-        return SourceStage(target_stage, inputs, self.config)
-
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        return self._train_both(target, Inputs.of(target, release), validation, chosen, log, require_evidence=True)
+    target_network: ClassVar[type[TargetNetwork]] = TwoTowers
 
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
-        return self._train_both(pair.target, Inputs.plaintext(pair), validation, chosen, log, require_evidence=False)
-
-    def _train_both(
-        self,
-        target: Ratings,
-        inputs: Inputs,
-        validation: HeldOut | None,
-        chosen: Chosen,
-        log: RunLog,
-        *,
-        require_evidence: bool,
-    ) -> Trained:
-        return train_both(
-            self.name,
-            TwoTowers,
-            target,
-            inputs,
-            self.config,
-            self.options,
-            validation=validation,
-            chosen=chosen,
-            log=log,
-            require_evidence=require_evidence,
-        )
+        inputs = Inputs.plaintext(pair)
+        return self._train_stages(pair.target, inputs, validation, chosen, log, require_evidence=False)

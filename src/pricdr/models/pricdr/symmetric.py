@@ -3,21 +3,15 @@
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from pricdr.data.ratings import Ratings
-from pricdr.data.splits import HeldOut
-from pricdr.models.base import ReleaseMethod, SearchSpace, Trained
-from pricdr.models.chosen import Chosen
-from pricdr.models.inputs import Inputs, ReleaseRows
-from pricdr.models.pricdr._networks import AutoEncoder
+from pricdr.models.base import SearchSpace
+from pricdr.models.pricdr._networks import AutoEncoder, TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStageConfig
-from pricdr.models.pricdr._stages import train_both
-from pricdr.models.pricdr._target_stage import TargetStage
+from pricdr.models.pricdr._stages import TwoStageMethod
 from pricdr.training.options import TrainingOptions
-from pricdr.training.run_log import RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
-class SymmetricCDR(ReleaseMethod):
+class SymmetricCDR(TwoStageMethod):
     """As :class:`HeteroCDR`, but items are scored by the decoder of the target's auto-encoder, not by item towers."""
 
     name: ClassVar[str] = "symmetric"
@@ -40,25 +34,7 @@ class SymmetricCDR(ReleaseMethod):
         "narrow_dropout": (0.0, 0.1, 0.2),
     }
 
+    target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
+
     config: SourceStageConfig = field(default_factory=lambda: SourceStageConfig(dropout=0.3, entry_dropout=0.3))
     options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=128))
-
-    def target_stage(self, target: Ratings) -> TargetStage:
-        """Return the target's network, not trained yet."""
-        return TargetStage(AutoEncoder, target, self.config, self.options)
-
-    def _train(
-        self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
-    ) -> Trained:
-        return train_both(
-            self.name,
-            AutoEncoder,
-            target,
-            Inputs.of(target, release),
-            self.config,
-            self.options,
-            validation=validation,
-            chosen=chosen,
-            log=log,
-            require_evidence=True,
-        )

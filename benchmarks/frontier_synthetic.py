@@ -38,8 +38,8 @@ from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, leave_one_out
-from pricdr.evaluation.compare import standard_error
 from pricdr.evaluation.metrics import Float64Array, per_user
+from pricdr.evaluation.paired_tests import standard_error
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.experiments.releases import GUIDE_DIM
 from pricdr.experiments.results import append_line, whole_lines

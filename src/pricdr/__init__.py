@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from pricdr.data.synthetic import SyntheticConfig as SyntheticConfig
     from pricdr.data.synthetic import synthetic_pair as synthetic_pair
     from pricdr.errors import PriCDRError as PriCDRError
-    from pricdr.evaluation.compare import Difference as Difference
     from pricdr.evaluation.comparison import Comparison as Comparison
     from pricdr.evaluation.comparison import PairedDifference as PairedDifference
     from pricdr.evaluation.comparison import ScoringModel as ScoringModel
     from pricdr.evaluation.comparison import evaluate as evaluate
+    from pricdr.evaluation.paired_tests import Difference as Difference
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.bounds import Bounds as Bounds
@@ -68,7 +68,7 @@ _HOME = {
     "Certificate": "pricdr.release.certificate",
     "Columns": "pricdr.data.reading.columns",
     "Comparison": "pricdr.evaluation.comparison",
-    "Difference": "pricdr.evaluation.compare",
+    "Difference": "pricdr.evaluation.paired_tests",
     "DomainPair": "pricdr.data.domains",
     "Features": "pricdr.privacy.strategies",
     "FittedModel": "pricdr.models.fitted",

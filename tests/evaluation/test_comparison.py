@@ -10,8 +10,8 @@ import pricdr
 from pricdr.data.ids import Ids
 from pricdr.data.splits import leave_one_out
 from pricdr.errors import InputError, ParameterError
-from pricdr.evaluation.compare import compare, standard_error
 from pricdr.evaluation.metrics import NAMES, per_user
+from pricdr.evaluation.paired_tests import compare, standard_error
 from pricdr.evaluation.ranking import ranks
 
 ITEMS = tuple(f"i{n:03d}" for n in range(260))

@@ -12,8 +12,8 @@ from scipy import stats
 
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
-from pricdr.evaluation.compare import compare, standard_error
 from pricdr.evaluation.metrics import NAMES, per_user, rank_of
+from pricdr.evaluation.paired_tests import compare, standard_error
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 from pricdr.data.splits import Split
 from pricdr.demo.page import Dot, Section, dot_plot, figure_table, render_page
-from pricdr.evaluation.compare import Difference, compare, standard_error
 from pricdr.evaluation.metrics import Float64Array, Metrics
+from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 
 POPULARITY: Final = "popularity"
 ALONE: Final = "target only"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 from pricdr.data.ratings import Ids, IntArray
 from pricdr.data.splits import BoolArray, Split
 from pricdr.errors import InputError, ParameterError, printable
-from pricdr.evaluation.compare import Difference, compare, standard_error
 from pricdr.evaluation.metrics import NAMES, Float64Array, Metrics, per_user
+from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
 from pricdr.progress import Progress, silent
 

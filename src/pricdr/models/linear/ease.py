@@ -10,8 +10,8 @@ from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
-from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import per_user
+from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.chosen import FEWEST_COLD_USERS, TRUSTED, UNTRUSTED, Chosen, Trust

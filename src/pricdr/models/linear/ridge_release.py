@@ -11,8 +11,8 @@ import torch
 from pricdr.data.ratings import CSR, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
-from pricdr.evaluation.compare import clearly_above
 from pricdr.evaluation.metrics import Float64Array, per_user
+from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pricdr.data.splits import HeldOut
-from pricdr.evaluation.compare import clearly_above
+from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.models.chosen import FEWEST_COLD_USERS, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import has_evidence
 from pricdr.models.fitting import ndcg_by_user

@@ -27,14 +27,14 @@ TARGET_NETWORK, SOURCE_NETWORK = "target", "source"
 class TwoStageMethod(ReleaseMethod):
     """What HeteroCDR and its ablation share: all but the network of the target."""
 
-    target_network: ClassVar[type[TargetNetwork]]
+    _target_network: ClassVar[type[TargetNetwork]]
 
     config: SourceStageConfig = field(default_factory=SourceStageConfig)
     options: TrainingOptions = field(default_factory=TrainingOptions)
 
     def target_stage(self, target: Ratings) -> TargetStage:
         """Return the target's network, not trained yet."""
-        return TargetStage(self.target_network, target, self.config, self.options)
+        return TargetStage(self._target_network, target, self.config, self.options)
 
     def source_stage(self, target_stage: TargetStage, inputs: Inputs) -> SourceStage:
         """Return the source's network, not trained yet, over a finished target stage."""

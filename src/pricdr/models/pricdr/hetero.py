@@ -42,7 +42,7 @@ class HeteroCDR(TwoStageMethod, PlaintextMethod):
         "narrow_dropout": (0.0, 0.1, 0.2),
     }
 
-    target_network: ClassVar[type[TargetNetwork]] = TwoTowers
+    _target_network: ClassVar[type[TargetNetwork]] = TwoTowers
 
     def _train_plaintext(self, pair: DomainPair, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
         inputs = Inputs.plaintext(pair)

@@ -34,7 +34,7 @@ class SymmetricCDR(TwoStageMethod):
         "narrow_dropout": (0.0, 0.1, 0.2),
     }
 
-    target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
+    _target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
 
     config: SourceStageConfig = field(default_factory=lambda: SourceStageConfig(dropout=0.3, entry_dropout=0.3))
     options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=128))

@@ -141,6 +141,7 @@ class ReleaseMethod(Method):
                 "the release is marked NOT PRIVATE and must not be used "
                 "(allow_not_private, or --allow-not-private, is for experiments)"
             )
+        # Only these can show what a release row is worth: whoever it does not list has none.
         listed = set(release.users)
         known = np.array([user in listed for user in target.users], dtype=bool)
 
@@ -190,6 +191,7 @@ class PlaintextMethod(Method):
                 f"none of the source's {len(source.users):,} users is among the target's {len(target.users):,}: "
                 "are these the same people?"
             )
+        # Users of the source alone are served too, as cold users: their source rows are all there is of them.
         everyone = target.users + tuple(user for user in source.users if user not in own)
         known_source = source.select(users=everyone)
 

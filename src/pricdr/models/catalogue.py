@@ -79,6 +79,7 @@ def _changed(group: Any, given: Settings) -> Any:  # noqa: ANN401 - any configur
     values = {}
     for key, value in given.items():
         default = getattr(group, key)
+        # TOML tells 1 from 1.0, people do not; true is no number all the same.
         if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if type(value) is not type(default):

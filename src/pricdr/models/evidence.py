@@ -42,6 +42,7 @@ def p_value(inputs: Inputs, *, permutations: int = PERMUTATIONS) -> float:
     rows = unit_rows(source[both])
     if not rows.any():
         return 1.0
+    # What all rows have in common would make any pairing look related.
     rows -= rows.mean(axis=0)
     simulation = Simulation(0)
     tastes = _leading_directions(inputs.ratings[both], simulation)
@@ -62,12 +63,14 @@ def _leading_directions(ratings: CSR, simulation: Simulation) -> npt.NDArray[np.
     """Return the histories, projected on about their leading singular vectors (by subspace iteration)."""
     counts = np.bincount(ratings.indices, minlength=ratings.shape[1])
     weighted = ratings.astype(np.float32)
+    # Else a few items that everybody rated would decide.
     weighted.data = (1 / np.sqrt(counts[weighted.indices])).astype(np.float32)
     lengths = np.sqrt(np.add.reduceat(np.square(weighted.data), weighted.indptr[:-1]))
     weighted.data /= np.repeat(lengths, np.diff(weighted.indptr))
     by_item = weighted.T.tocsr()
     start = simulation.generator("evidence: directions")
     basis = start.standard_normal((ratings.shape[1], min(_DIRECTIONS, *ratings.shape)), dtype=np.float32)
+    # A few rounds are enough: the test needs directions of much variance, not exact singular vectors.
     for _ in range(_ITERATIONS):
         basis, _ = np.linalg.qr(by_item @ (weighted @ basis))
     projected: npt.NDArray[np.float32] = weighted @ basis

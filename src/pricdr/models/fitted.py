@@ -163,8 +163,10 @@ class FittedModel:
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
         if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
+            # Sparse rows cannot be picked item by item as cheaply as they are multiplied.
             product = self.score(users)
             return np.take_along_axis(product, candidates, axis=1)
+        # One small product per user: scoring all items for a hundred candidates would be wasted.
         scores = np.einsum("uw,ucw->uc", self.user_vectors[users], self.item_vectors[candidates])
         scores = np.asarray(scores + self.item_bias[candidates], dtype=np.float32)
         return scores if self.interaction is None else scores + self.interaction.score_candidates(users, candidates)

@@ -104,6 +104,7 @@ def train_network(
     require_trainable(sum(weights.numel() for weights in network.parameters()))
     if validation is None and epochs is not None:
         options = replace(options, epochs=epochs)
+    # Whatever could make another network: what is trained, how, and what picks the epoch.
     fingerprint = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
     result = train(
         network,

@@ -79,6 +79,7 @@ class Inputs:
         places = np.array([at[user] for user in users])
         rows = np.zeros((len(everyone), matrix.shape[1]), dtype=np.float32)
         centred = _shortened(matrix)
+        # A release says nothing by its scale: noise and the number of ratings set it.
         rows[places] = centred / max(float(np.linalg.norm(centred, axis=1).mean()), 1e-12)
         present = np.zeros(len(everyone), dtype=bool)
         present[places] = True

@@ -52,6 +52,7 @@ class Interaction:
         if bound <= LARGEST_SCORE:
             bound = max(0.0, _highest(self.user_parts) + _highest(self.item_parts))
         for weights, bias in self.layers:
+            # Crude, but never too small: all inputs at their largest, all weights too.
             bound = weights.shape[1] * largest(weights) * bound + largest(bias)
         return bound
 

@@ -19,6 +19,7 @@ class SparseTower(nn.Module):
 
     def forward(self, rows: Bags) -> Tensor:
         """Return one vector per row."""
+        # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
         summed = embedding_bag(rows.columns, self.first, rows.offsets, mode="sum", per_sample_weights=rows.weights)
         out: Tensor = self.rest(summed)
         return out
@@ -31,5 +32,6 @@ def dense_tower(n: int, hidden: int, width: int, dropout: float) -> nn.Sequentia
 
 def log_odds(counts: Tensor, users: int) -> Tensor:
     """Return the log-odds of each item being rated, from how many users did: the score where a user is unknown."""
+    # Half a rating more: an item that nobody rated has finite log-odds.
     share = (counts + 0.5) / (users + 1)
     return torch.log(share / (1 - share))

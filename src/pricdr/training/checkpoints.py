@@ -39,7 +39,7 @@ class State:
         """Return the state one epoch later; without a metric the newest weights are the best."""
         if metric is None:
             return replace(self, epoch=self.epoch + 1, best=_copy(network))
-        if metric > self.metric:
+        if metric > self.metric:  # equal is not better, or patience would never run out on a plateau
             return State(self.epoch + 1, 0, metric, _copy(network))
         return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
 

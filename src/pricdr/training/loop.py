@@ -52,6 +52,7 @@ def train(
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
     history: list[Epoch] = []
     steps = -(-len(examples) // options.batch)
+    # In steps too: on small data an epoch is a few steps, and training starts on a plateau.
     patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
     with seeded(options.seed, examples.device):
         while state.epoch < options.epochs and state.stale < patience:

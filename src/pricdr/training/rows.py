@@ -53,6 +53,7 @@ class SparseRows:
         offsets = torch.cumsum(counts, 0) - counts
         total = int(counts.sum())
         row_of = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts, output_size=total)
+        # Where each entry lies in the whole matrix: its place in the batch, moved by its row's start.
         at = torch.arange(total, device=rows.device) + (self._starts[rows] - offsets)[row_of]
         return Bags(self._columns[at], offsets, self._weights[at], row_of)
 

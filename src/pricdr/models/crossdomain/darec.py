@@ -143,6 +143,7 @@ class _Run(DecodedRun):
             in_b * network.target.errors(from_b, labels_b)
             + config.source * in_a * network.source.errors(from_a, labels_a)
             + config.transfer * in_a * in_b * network.target.errors(from_a, labels_b)
+            # The classifier lowers its error here, and through the reversed gradient the extractor raises it.
             + in_a * network.classifier.errors(from_a, first=True, strength=config.reversal)
             + in_b * network.classifier.errors(from_b, first=False, strength=config.reversal)
         )

@@ -204,5 +204,6 @@ class _Run(PairedRun):
             torch.block_diag(own.second.weight, other.second.weight),  # type: ignore[no-untyped-call]
             torch.cat([own.second.bias, other.second.bias]),
         )
+        # A weighted sum of two outputs is one output over both hidden layers.
         weights = torch.cat([(1 - share) * own.last.weight, share * other.last.weight], dim=1)
         return second, (weights, (1 - share) * own.last.bias + share * other.last.bias)

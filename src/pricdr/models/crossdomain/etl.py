@@ -93,7 +93,7 @@ class _Side(nn.Module):
         self.encoder = SparseTower(n_items, width, width, 0.0)
         self.hidden = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Dropout(config.dropout))
         self.last = nn.Linear(width, n_items)
-        self.last.bias.data = bias
+        self.last.bias.data = bias  # popularity, from the start
         self.discriminator = Adversary(width, (width // 2,), dropout=0.5)
 
     def decode(self, codes: Tensor) -> Tensor:

@@ -76,6 +76,7 @@ class _Network(nn.Module):
 
     def loss(self, users: Tensor, rated: Tensor, unrated: Tensor, regularisation: float) -> Tensor:
         """Return the mean loss of triples: users (b,), rated items (b,) and unrated ones (b, c)."""
+        # As an axis of its own: one user meets several unrated items.
         own = embedding(users, self.users)[:, None]
         better, worse = embedding(rated, self.items)[:, None], embedding(unrated, self.items)
         better_bias, worse_bias = embedding(rated, self.item_bias), embedding(unrated, self.item_bias)[..., 0]

@@ -136,7 +136,7 @@ class _Run:
         product, part = (embedding(items, table) for table in (network.product_items, network.mlp_items))
         logits = network(own * product, network.from_user(other) + network.from_item(part))
         labels = torch.zeros_like(logits)
-        labels[:, 0] = 1
+        labels[:, 0] = 1  # the rated item comes first, then those drawn
         lengths = sum((vectors**2).sum(2).mean() for vectors in (own, other, product, part))
         return binary_cross_entropy_with_logits(logits, labels) + self.config.regularisation / 2 * lengths
 

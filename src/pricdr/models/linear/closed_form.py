@@ -67,6 +67,7 @@ def solve_ease(
     _require_memory(side, n_users, n_items, columns, inputs.source)
     target = ones(inputs.ratings)
     source = _weighted(inputs.source, weight)
+    # Both cost the cube of their side, so the smaller one is solved.
     solve = _dual if side is Side.USERS else _primal
     user_vectors, item_vectors = solve(target, source, regularisation, block)
     return FittedModel(

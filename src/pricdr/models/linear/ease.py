@@ -122,6 +122,7 @@ class EASERelease(ReleaseMethod):
         inputs = Inputs.of(target, release)
         followed = None if validation is not None else chosen.trust
         if followed == UNTRUSTED or (followed is None and not has_evidence(inputs)):
+            # Not a weight of 0: the release's columns would still be inverted.
             unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
             model = solve_ease(self.name, unused, regularisation=config.regularisation)
             return model, replace(chosen, trust=UNTRUSTED)

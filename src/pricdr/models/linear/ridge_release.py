@@ -99,6 +99,7 @@ class _Decoder:
         source: Any = inputs.source
         known = inputs.present & (np.diff(inputs.ratings.indptr) > 0)
         rows = unit_rows(source)
+        # Around those it is fitted to: the item bias holds what they have in common.
         rows -= rows[known].mean(axis=0)
         self.rows = rows * inputs.present[:, None]
         fitted = self.rows[known].astype(np.float64)

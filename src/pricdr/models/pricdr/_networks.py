@@ -56,6 +56,7 @@ class TwoTowers(TargetNetwork):
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__(sizes, popularity)
         self.item_tower = SparseTower(sizes.users, sizes.hidden, sizes.width, sizes.dropout)
+        # As a logarithm: a scale that gradients cannot turn negative.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
 
     def items(self, columns: Bags) -> Tensor:

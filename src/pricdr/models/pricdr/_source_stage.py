@@ -101,6 +101,7 @@ class SourceStage:
 
         Validation's cold users pick the epoch, since they have nothing else; everybody where all have a history.
         """
+        # Frozen: whatever the source says, what the target learnt stays as it is.
         for parameter in self.target_network.parameters():
             parameter.requires_grad_(False)
         if validation is not None and self.is_cold(validation).any():
@@ -123,7 +124,7 @@ class SourceStage:
         vectors = self.network(self._source_rows(batch, training=True))
         logits = self.target_network.logits(vectors, self.item_vectors)
         loss = mean_cross_entropy(logits, rated.dense(self.rows.shape[1]))
-        if self.narrow:
+        if self.narrow:  # so few numbers that reconstructing them would only copy their noise
             return loss
         total = self.config.alignment * alignment(vectors, self.history_vectors[batch])
         if self.network.decoder is not None:

@@ -83,6 +83,7 @@ class TargetStage:
         """Return the loss of a batch of users against all items."""
         network, kept = self.network, 1 - self.config.entry_dropout
         rated = self.rows.batch(batch)
+        # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
         vectors = network.user_tower(rated.keep(kept))
         logits = network.logits(vectors, network.items(self.columns.keep(kept)))
         return mean_cross_entropy(logits, rated.dense(self.rows.shape[1]))

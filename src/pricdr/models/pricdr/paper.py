@@ -102,6 +102,7 @@ class _Run:
         own, other = network.user_tower(rated), network.encoder(self.release[batch])
         cosines = normalize(own, dim=1) @ normalize(network.item_tower(self.columns), dim=1).T
         regression = normalised_cross_entropy(cosines, rated.dense(self.rows.shape[1]))
+        # A user without a release row has nothing to be reconstructed or aligned with.
         known = self.present[batch][:, None]
         reconstruction = (((network.decoder(other) - self.release[batch]) * known) ** 2).mean(dim=1).sum()
         total: Tensor = (

@@ -158,6 +158,28 @@ def test_an_interrupt_ends_a_read_that_waits_for_ratings(here, start, until):
     assert child.returncode == 130
 
 
+def test_an_interrupt_inside_code_made_from_text_exits_130_too(tmp_path):
+    """CPython would kill itself by the signal afterwards: the interrupt is handled, and still remembered."""
+    (tmp_path / "loading.py").write_text(
+        "import os, signal, sys\n"
+        "from pricdr import cli\n"
+        "def made_from_text():\n"
+        "    exec('os.kill(os.getpid(), signal.SIGINT); [0 for _ in range(10**6)]')\n"
+        "cli.app.command('loading')(made_from_text)\n"
+        "sys.argv = ['pricdr', 'loading']\n"
+        "cli.main()\n"
+    )
+    command = [sys.executable, "-m", "loading"]  # as a module: only then CPython looks
+    child = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, preexec_fn=_default_interrupt
+    )
+    assert (child.returncode, child.stderr) == (130, "error: interrupted; no output was left half-written\n")
+
+
+def _default_interrupt():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("command", ["prepare", "demo"])
 def test_other_commands_leave_nothing_behind_when_interrupted(here, ratings, start, until, command):
     if command == "prepare":

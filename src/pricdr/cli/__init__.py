@@ -80,7 +80,11 @@ def main() -> None:
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is signal.SIG_DFL:  # not under nohup
             signal.signal(ending, _terminate)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # CPython remembers an interrupt inside code that is made from text, as a dataclass is on import, even when it was
+    # handled, and would end the process by the signal, not by our exit code. Running any text makes it forget.
+    exec("")
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

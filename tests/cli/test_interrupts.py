@@ -233,6 +233,7 @@ def test_an_interrupt_while_cleaning_up_still_cleans_up(here, ratings, ledger, p
 @pytest.mark.parametrize(
     "seen", [None, "", "release.parquet", "README.md", "certificate.json"], ids=lambda name: name or repr(name)
 )
+@pytest.mark.slow
 def test_a_kill_while_writing_leaves_a_release_or_none_and_the_next_run_sweeps(
     here, many, start, until, publish, seen, any_seed
 ):
@@ -254,6 +255,7 @@ def test_a_kill_while_writing_leaves_a_release_or_none_and_the_next_run_sweeps(
         assert len(verify(release).users) == 60_000
 
 
+@pytest.mark.slow
 def test_a_kill_at_every_step_leaves_a_release_or_none_and_never_an_unrecorded_one(here, ratings, publish, pricdr):
     done = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EVERY_STEP], cwd=here, capture_output=True, text=True, timeout=120

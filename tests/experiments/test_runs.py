@@ -352,6 +352,7 @@ def test_results_survive_as_json(tmp_path):
     assert Result(**json.loads(json.dumps(result.__dict__))) == result
 
 
+@pytest.mark.slow
 def test_workers_do_not_import_from_the_working_folder(root, tmp_path, monkeypatch):
     """A spec from elsewhere may lie in a folder with a socket.py, and be run from there."""
     for name in ("socket", "pickle", "signal"):

@@ -40,6 +40,7 @@ def domains_recognised(run):
     return torch.stack(right).mean().item(), torch.stack(errors).mean().item()
 
 
+@pytest.mark.slow
 def test_the_reversal_leaves_the_domain_classifier_guessing():
     """A game has no fixed end: one seed in five stops while the classifier is ahead, so three decide."""
     many = Planted.pair(n_users=240, n_cold=0)

@@ -16,14 +16,12 @@ from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
-from pricdr.training.loop import Step, train
+from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
-MakeScorer: TypeAlias = Callable[[], ScorePairs]
-"""Called once per validation, without gradients: what all users share (item vectors) is computed here."""
 
 _USERS_AT_ONCE: Final = 1024
 _COPIES: Final = 13
@@ -31,8 +29,8 @@ _COPIES: Final = 13
 epoch's), and twice four while a checkpoint is assembled."""
 
 
-class TrainingRun(Protocol):
-    """One network about to be trained: a method makes it, ``train_run`` trains it, and then it is thrown away."""
+class TrainableNetwork(Protocol):
+    """A network with all that its training needs."""
 
     @property
     def network(self) -> nn.Module:
@@ -54,8 +52,12 @@ class TrainingRun(Protocol):
         ...
 
     def scorer(self) -> ScorePairs:
-        """Return how validation scores."""
+        """Return how validation scores; called once each time, so what all users share is computed here."""
         ...
+
+
+class TrainingRun(TrainableNetwork, Protocol):
+    """A method's only network: the method makes it, ``train_run`` trains it, and then it is thrown away."""
 
     def fitted_model(self) -> FittedModel:
         """Return the model that the network stands for now."""
@@ -66,52 +68,35 @@ def train_run(
     run: TrainingRun, options: TrainingOptions, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
 ) -> tuple[FittedModel, Chosen]:
     """Train a run to its end; return its model and the epoch that validation chose, if there was any."""
-    best_epoch = train_network(
-        run.network,
-        run.step,
-        run.examples,
-        options,
-        scorer=run.scorer,
-        identity=run.identity,
-        validation=validation,
-        epochs=chosen.epochs.get(log.network),
-        log=log,
-    )
+    epochs = chosen.epochs.get(log.network)
+    best_epoch = train_network(run, options, validation=validation, epochs=epochs, log=log)
     if validation is not None:
         chosen = Chosen(epochs={log.network: best_epoch})
     return run.fitted_model(), chosen
 
 
 def train_network(
-    network: nn.Module,
-    step: Step,
-    examples: Tensor,
-    options: TrainingOptions,
-    *,
-    scorer: MakeScorer,
-    identity: str,
-    validation: HeldOut | None,
-    epochs: int | None,
-    log: RunLog,
+    run: TrainableNetwork, options: TrainingOptions, *, validation: HeldOut | None, epochs: int | None, log: RunLog
 ) -> int:
-    """Train ``network`` on ``examples`` and return the epoch whose weights it has in the end.
+    """Train a network on its examples and return the epoch whose weights it has in the end.
 
-    Validation NDCG@10 of ``scorer`` picks that epoch. Without validation it is the last one: number ``epochs`` where an
+    Validation NDCG@10 of its scorer picks that epoch. Without validation it is the last one: number ``epochs`` where an
     earlier training chose it, or else as many as the options allow.
     """
+    examples = run.examples
     if not len(examples):
         raise InputError("there is nothing to train on: the target has no rating")
-    require_trainable(sum(weights.numel() for weights in network.parameters()))
+    require_trainable(sum(weights.numel() for weights in run.network.parameters()))
     if validation is None and epochs is not None:
         options = replace(options, epochs=epochs)
     # Whatever could make another network: what is trained, how, and what picks the epoch.
-    fingerprint = hashlib.sha256(f"{identity} {options!r} {_identity(validation)}".encode()).hexdigest()
+    fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
     result = train(
-        network,
-        step,
+        run.network,
+        run.step,
         examples,
         options,
-        validate=None if validation is None else lambda: held_out_ndcg(scorer(), validation, examples.device),
+        validate=None if validation is None else lambda: held_out_ndcg(run.scorer(), validation, examples.device),
         checkpoint=log.checkpoint(fingerprint),
         log=log,
     )

@@ -106,17 +106,7 @@ class SourceStage:
             parameter.requires_grad_(False)
         if validation is not None and self.is_cold(validation).any():
             validation = validation.only(self.is_cold(validation))
-        return train_network(
-            self.network,
-            self.step,
-            self.examples,
-            self.options,
-            scorer=self.scorer,
-            identity=self.identity,
-            validation=validation,
-            epochs=epochs,
-            log=log,
-        )
+        return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""

@@ -67,17 +67,7 @@ class TargetStage:
 
     def train(self, validation: HeldOut | None, epochs: int | None, log: RunLog) -> int:
         """Train the network and return the epoch it ends with; see :func:`train_network`."""
-        return train_network(
-            self.network,
-            self.step,
-            self.examples,
-            self.options,
-            scorer=self.scorer,
-            identity=self.identity,
-            validation=validation,
-            epochs=epochs,
-            log=log,
-        )
+        return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users against all items."""

@@ -11,7 +11,7 @@ from pricdr import JLT, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
-from pricdr.experiments.networks import SharedNetworks
+from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
 from pricdr.models.evidence import has_evidence
 from pricdr.models.inputs import Inputs
@@ -120,7 +120,7 @@ def test_methods_of_one_part_and_closed_forms(pair, tmp_path):
 
 def test_a_finished_network_tells_its_epoch_and_is_not_trained_again(pair, tmp_path):
     parts = []
-    log = RunLog(checkpoints=SharedNetworks(tmp_path), progress=lambda what, *_: parts.append(what))
+    log = RunLog(checkpoints=FinishedNetworks(tmp_path), progress=lambda what, *_: parts.append(what))
     first, again = (DMF(options=OPTIONS).fit(pair.target, log=log) for _ in range(2))
     assert parts.count("training") == first.chosen.epochs["training"] < 12
     assert again.chosen == first.chosen

@@ -6,7 +6,6 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
-from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.models import SourceStageConfig, TargetStageConfig
 from pricdr.models.chosen import Trust
 from pricdr.models.fitted import Basis, FittedModel
@@ -19,6 +18,7 @@ from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 

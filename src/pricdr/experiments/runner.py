@@ -9,7 +9,6 @@ from pricdr._transfer import transfer
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
-from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, append, read
 from pricdr.experiments.spec import Arm, Spec
@@ -18,6 +17,7 @@ from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
+from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.run_log import RunLog
 
 

@@ -24,7 +24,7 @@ ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
 
 _USERS_AT_ONCE: Final = 64
-"""Users scored in one go on a processor: the vectors of 100 candidates each then stay in its cache. A GPU takes more."""
+"""Users scored in one go on a processor: the vectors of 100 candidates each then stay in its cache."""
 _USERS_AT_ONCE_ON_GPU: Final = 4096
 _COPIES: Final = 13
 """Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
@@ -121,7 +121,9 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
     candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=device)
     users = torch.as_tensor(held_out.users, device=device)
     at_once = _USERS_AT_ONCE if device.type == "cpu" else _USERS_AT_ONCE_ON_GPU
-    blocks = [score(*block) for block in zip(users.split(at_once), candidates.split(at_once), strict=True)]
+    blocks = [
+        score(*block) for block in zip(torch.split(users, at_once), torch.split(candidates, at_once), strict=True)
+    ]
     scores = torch.cat(blocks).double().cpu().numpy()
     if not np.isfinite(scores).all():
         raise TrainingError("scores are no longer finite numbers: try a lower learning rate")

@@ -31,10 +31,7 @@ def sample_items(rated: Bags, n_items: int, others: int) -> ItemSample:
     left = torch.ones(n_items, dtype=torch.bool, device=device)
     left[own] = False
     rest = torch.nonzero(left).squeeze(1)
-    if others < len(rest):
-        drawn = rest[torch.randperm(len(rest), device=device)[:others]]
-    else:
-        drawn = rest
+    drawn = rest[torch.randperm(len(rest), device=device)[:others]]
     labels = torch.zeros(len(rated.offsets), len(own) + len(drawn), device=device)
     labels[rated.row_of, place] = 1.0
     weights = torch.ones(labels.shape[1], device=device)

@@ -17,7 +17,6 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from pricdr.data.ratings import CSR
 from pricdr.memory import require_memory

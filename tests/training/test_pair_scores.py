@@ -7,25 +7,30 @@ def tables():
     torch.manual_seed(0)
     users = torch.randn(7, 4, dtype=torch.double, requires_grad=True)
     items = torch.randn(9, 4, dtype=torch.double, requires_grad=True)
+    bias = torch.randn(9, dtype=torch.double, requires_grad=True)
     # A user and an item that come twice, a pair that comes twice, and some that never come.
-    return users, items, torch.tensor([3, 0, 3, 6]), torch.tensor([[1, 1, 8], [0, 5, 1], [1, 2, 3], [8, 7, 1]])
+    return users, items, bias, torch.tensor([3, 0, 3, 6]), torch.tensor([[1, 1, 8], [0, 5, 1], [1, 2, 3], [8, 7, 1]])
+
+
+def naive(users, items, bias, who, what):
+    return (users[who][:, None] * items[what]).sum(2) + bias[what]
 
 
 def test_scores_are_inner_products():
-    users, items, who, what = tables()
-    assert torch.allclose(pair_scores(users, items, who, what), (users[who][:, None] * items[what]).sum(2))
+    users, items, bias, who, what = tables()
+    assert torch.allclose(pair_scores(users, items, bias, who, what), naive(users, items, bias, who, what))
 
 
 def test_gradients_are_those_of_the_inner_products():
-    users, items, who, what = tables()
-    assert torch.autograd.gradcheck(lambda left, right: pair_scores(left, right, who, what), (users, items))
+    users, items, bias, who, what = tables()
+    assert torch.autograd.gradcheck(lambda *given: pair_scores(*given, who, what), (users, items, bias))
 
 
 def test_gradients_need_no_contiguous_weights():
-    users, items, who, what = tables()
-    pair_scores(users, items, who, what)[:, 1:].T.pow(2).sum().backward()
-    found = users.grad.clone(), items.grad.clone()
-    users.grad = items.grad = None
-    (users[who][:, None] * items[what]).sum(2)[:, 1:].T.pow(2).sum().backward()
-    assert torch.allclose(found[0], users.grad)
-    assert torch.allclose(found[1], items.grad)
+    *tensors, who, what = tables()
+    found, expected = (
+        torch.autograd.grad(scores(*tensors, who, what)[:, 1:].T.pow(2).sum(), tensors)
+        for scores in (pair_scores, naive)
+    )
+    for left, right in zip(found, expected, strict=True):
+        assert torch.allclose(left, right)

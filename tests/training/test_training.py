@@ -58,7 +58,7 @@ def test_losses_are_their_formulas():
     labels = torch.tensor([[1.0, 0.0, 1.0]])
     chance = 1 / (1 + np.exp(-scores.numpy()))
     expected = -(labels.numpy() * np.log(chance) + (1 - labels.numpy()) * np.log(1 - chance)).sum()
-    assert float(mean_cross_entropy(scores, labels)) == pytest.approx(expected, rel=1e-5)
+    assert float(mean_cross_entropy(scores, labels, torch.ones(3))) == pytest.approx(expected, rel=1e-5)
     cosines = torch.tensor([[0.5, 0.9, 1.0]])
     expected = -(np.log(0.5) + np.log(1 - 0.9) + np.log(1 - 1e-6))
     assert float(normalised_cross_entropy(cosines, labels)) == pytest.approx(expected, rel=1e-3)

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from pricdr.data.ratings import CSR
 
+_SLOTS_PER_RATING: Final = 32
+"""Of the table that rules out pairs nobody rated: one in so many is searched for in vain."""
 _ROUNDS: Final = 8
 """Draws that hit a rated item are drawn again so many times; what is left then is negligible and harmless."""
 
@@ -22,6 +24,9 @@ class Negatives:
         n_users, self._n_items = ratings.shape
         rows = np.repeat(np.arange(n_users, dtype=np.int64), np.diff(ratings.indptr))
         self._rated = torch.as_tensor(rows * self._n_items + ratings.indices.astype(np.int64), device=device)
+        self._slots = 1 << (_SLOTS_PER_RATING * max(len(self._rated), 1) - 1).bit_length()
+        self._taken = torch.zeros(self._slots, dtype=torch.bool, device=device)
+        self._taken[self._rated % self._slots] = True
 
     def draw(self, users: Tensor, count: int) -> Tensor:
         """Return ``count`` items for each of ``users``, one row each."""
@@ -37,6 +42,14 @@ class Negatives:
     def _known(self, users: Tensor, items: Tensor) -> Tensor:
         # A pair as one number, so that a binary search among the rated pairs finds it.
         keys = users[:, None] * self._n_items + items
+        if users.device.type != "cpu":
+            return self._among_rated(keys)
+        # One look into a table rules out nearly every pair; the others are searched for.
+        known = self._taken[keys & (self._slots - 1)]
+        known[known.clone()] = self._among_rated(keys[known])
+        return known
+
+    def _among_rated(self, keys: Tensor) -> Tensor:
         at = torch.searchsorted(self._rated, keys).clamp(max=max(len(self._rated) - 1, 0))
         known: Tensor = self._rated[at] == keys
         return known

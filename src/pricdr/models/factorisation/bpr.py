@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import embedding, softplus
+from torch.nn.functional import softplus
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
@@ -78,11 +78,12 @@ class _Network(nn.Module):
     def loss(self, users: Tensor, rated: Tensor, unrated: Tensor, regularisation: float) -> Tensor:
         """Return the mean loss of triples: users (b,), rated items (b,) and unrated ones (b, c)."""
         items = torch.cat([rated[:, None], unrated], dim=1)
-        scores = pair_scores(self.users, self.items, users, items) + embedding(items, self.item_bias)[..., 0]
+        scores = pair_scores(self.users, self.items, self.item_bias[:, 0], users, items)
         margin = scores[:, :1] - scores[:, 1:]
         # Of whole tables, weighted by how often a triple holds each row: a vector in many triples is squared once.
         item_shares = _shares(rated, len(self.items)) + _shares(unrated.flatten(), len(self.items))
-        user_lengths, item_lengths = (self.users**2).sum(1), (self.items**2).sum(1) + self.item_bias[:, 0] ** 2
+        user_lengths = torch.linalg.vecdot(self.users, self.users)
+        item_lengths = torch.linalg.vecdot(self.items, self.items) + self.item_bias[:, 0] ** 2
         lengths = _shares(users, len(self.users)) @ user_lengths + item_shares @ item_lengths
         return softplus(-margin).mean() + regularisation / 2 * lengths
 

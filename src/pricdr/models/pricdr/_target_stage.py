@@ -43,9 +43,9 @@ def target_options() -> TrainingOptions:
     """Return how the target's network is trained by default.
 
     Patience is counted in steps first: 250 of them outlast the plateau that training starts on. Where an epoch has many
-    steps, on large data, eight epochs without a gain say as much as twenty did, at half the time.
+    steps, on large data, six epochs without a gain say as much as twenty did, in half the time.
     """
-    return TrainingOptions(patience=8, patience_steps=250)
+    return TrainingOptions(patience=6, patience_steps=250)
 
 
 class TargetStage:

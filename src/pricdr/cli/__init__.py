@@ -19,6 +19,7 @@ from pricdr import __version__
 from pricdr.cli import (
     audit,
     demo,
+    diff,
     evaluate,
     inspect,
     keygen,
@@ -28,6 +29,7 @@ from pricdr.cli import (
     publish,
     recommend,
     reproduce,
+    revoke,
     split,
     train,
     verify,
@@ -51,6 +53,8 @@ app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
+app.command("diff")(diff.diff)
+app.command("revoke")(revoke.revoke)
 app.command("audit")(audit.audit)
 app.command("split")(split.split)
 app.command("train")(train.train)

@@ -10,6 +10,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
 from pricdr.cli.resumable import ResumableRun
+from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 
@@ -55,6 +56,7 @@ def train(
         bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
     ] = False,
     public_key: PublicKeyOption = None,
+    revocations: RevocationsOption = None,
     allow_unverified: Annotated[
         bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
     ] = False,
@@ -86,6 +88,7 @@ def train(
     configured = _configured(name, config, flags)
     require_absent(out)
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
+    heed_revocations(received, revocations)
     ratings, validation = _data(data, columns, threshold)
     plaintext = None if source is None else _source(source, columns, threshold)
     resumable = ResumableRun(out, f"{name} on {_described(ratings, validation)}")

@@ -46,7 +46,7 @@ class CurveFigure:
     top: float = _TOP
     right: float = _LEFT + _SIDE
     bottom: float = _TOP + _SIDE
-    width: float = _LEFT + _SIDE + 14
+    width: float = _LEFT + _SIDE + 24
     height: float = _TOP + _SIDE + 44
 
 
@@ -91,8 +91,8 @@ def curve_figure(curve: TradeOff, unit: str) -> CurveFigure:
     return CurveFigure(
         exact=_points(curve.curve()),
         by_guarantee=_points(curve.guarantee_corners()),
-        ticks_x=tuple(Tick(_x(share), f"{share:.0%}") for share in shares),
-        ticks_y=tuple(Tick(_y(share), f"{share:.0%}") for share in shares),
+        ticks_x=tuple(Tick(_x(share), percent_up(share)) for share in shares),
+        ticks_y=tuple(Tick(_y(share), percent_up(share)) for share in shares),
         mark_x=_x(0.05),
         mark_y=_y(found),
         mark=f"5 % false alarms: at most {percent_up(found)} detected",

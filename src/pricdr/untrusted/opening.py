@@ -50,6 +50,17 @@ class Folder:
             return False
         return True
 
+    def names(self, *, ending: str, limit: int) -> list[str]:
+        """Return the names in it that end so, sorted; refuse more than ``limit`` entries of any name."""
+        found = []
+        with os.scandir(self._descriptor) as entries:
+            for count, entry in enumerate(entries, 1):
+                if count > limit:
+                    raise self._error(f"{self.path} holds more than {limit:,} entries, the most that are looked at")
+                if entry.name.endswith(ending) and not entry.name.startswith("."):  # a dot: still being written
+                    found.append(entry.name)
+        return sorted(found)
+
     def require_only(self, *allowed: str) -> None:
         """Refuse a folder that holds anything else."""
         with os.scandir(self._descriptor) as entries:

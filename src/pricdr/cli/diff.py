@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pricdr.release import Release
     from pricdr.release.difference import Change, Difference
 
-_MOST_LINES = 4
+_MOST_LINES = 10
 """Changes within one field, such as the steps, that are shown one by one."""
 _LONGEST = 80
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say
-from pricdr.cli.options import UnitName
+from pricdr.cli.options import PublicKeyOption, UnitName, refuse_unused_key
 from pricdr.errors import ParameterError
 
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
@@ -51,8 +51,10 @@ def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None
 
 @app.command("verify")
 def verify(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that it paid for.")] = None,
+    public_key: PublicKeyOption = None,
 ) -> None:
     """Check that no line of a ledger was changed and that it holds these releases: exit 0, or 1 with the reason.
 
@@ -63,7 +65,9 @@ def verify(
     from pricdr.release.ledger_check import check_ledger
 
     folders = releases or []
-    balance = check_ledger(Ledger(file), folders)
+    if not folders:
+        refuse_unused_key(context, "there is no release")
+    balance = check_ledger(Ledger(file), folders, public_key=public_key)
     old = sum(spend.hash is None for spend in balance.spends)
     say(f"ok: {file}: {balance.budget}, {len(balance.spends)} releases")
     if old:
@@ -76,9 +80,11 @@ def verify(
 
 @app.command("repair")
 def repair(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     release: Annotated[Path | None, typer.Argument(help="The release whose line was cut off.")] = None,
     forfeit: Annotated[bool, typer.Option("--forfeit", help="Without the release: give up all that was left.")] = False,
+    public_key: PublicKeyOption = None,
 ) -> None:
     """Repair a ledger whose last line was cut off. Nothing is ever refunded.
 
@@ -94,6 +100,10 @@ def repair(
             f"{file}: give the release whose line was cut off, or --forfeit, which charges everything that was left"
         )
     ledger = Ledger(file)
-    balance = ledger.forfeit() if release is None else ledger.rebuild(lost_line(verify_release(release).certificate))
+    if release is None:
+        refuse_unused_key(context, "there is no release")
+        balance = ledger.forfeit()
+    else:
+        balance = ledger.rebuild(lost_line(verify_release(release, public_key=public_key).certificate))
     say(f"repaired {file}: release {len(balance.spends)}, mu {balance.spends[-1].mu:.6g}")
     say("lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it")

@@ -32,6 +32,13 @@ PublicKeyOption: TypeAlias = Annotated[
 ]
 
 
+def refuse_unused_key(context: typer.Context, reads: str) -> None:
+    """Refuse --public-key where nothing is read that it could check; a pinned variable is for other commands too."""
+    source = context.get_parameter_source("public_key")
+    if source is not None and source.name == "COMMANDLINE":
+        raise ParameterError(f"--public-key has nothing to check here: {reads}")
+
+
 class DeviceName(StrEnum):
     """Where to train."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file
+from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file, refuse_unused_key
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
 
 def publish(
+    context: typer.Context,
     ratings: Annotated[
         Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
     ],
@@ -94,6 +95,8 @@ def publish(
     from pricdr.release.signing import read_private_key
 
     heed_interrupts()
+    if guide is None:
+        refuse_unused_key(context, "there is no --guide (to sign, give --sign the private key)")
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     plan = parse_strategy(strategy, dim, density, guarantee)
     _require_paper(calibration, plan)

@@ -33,4 +33,4 @@ def heed_revocations(release: "Release | None", folder: Path | None) -> str | No
         warn(f"{folder}: {len(read.remarks) - _MOST_WARNINGS:,} more were ignored")
     if release.certificate.signed_by is None:
         warn("the release is not signed: no notice can revoke it")
-    return f"any of the {read.count:,} notices in {folder}"
+    return f"no notice in {folder} revokes it ({read.count:,} read)"

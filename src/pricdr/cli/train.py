@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings, refuse_unused_key
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
@@ -32,6 +32,7 @@ class PresetName(StrEnum):
 
 
 def train(
+    context: typer.Context,
     data: Annotated[Path, typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend).")],
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
     release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
@@ -87,6 +88,8 @@ def train(
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     configured = _configured(name, config, flags)
     require_absent(out)
+    if release is None:
+        refuse_unused_key(context, "there is no --release")
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
     ratings, validation = _data(data, columns, threshold)

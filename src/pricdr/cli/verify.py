@@ -36,4 +36,4 @@ def verify(
     if signed is not None:
         say(f"    fingerprint of the key: {fingerprint(public_from_text(signed))}")
     if notices is not None:
-        say(f"    not revoked by {notices}")
+        say(f"    {notices}")

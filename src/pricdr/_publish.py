@@ -147,7 +147,11 @@ def publish(
 
 def _origin(issuer: str | None) -> _Origin:
     """Return who publishes and on which day, read off the clock before any work: its length must not show."""
-    return _Origin(None if issuer is None else require_issuer(issuer), datetime.now(UTC).date().isoformat())
+    return _Origin(None if issuer is None else require_issuer(issuer), _today())
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:

@@ -115,7 +115,7 @@ def test_an_empty_variable_is_no_way_to_switch_the_check_off(read, monkeypatch):
     ids=lambda command: " ".join(command[:2]),
 )
 def test_a_key_that_is_given_where_there_is_nothing_to_check_is_refused(refused, ratings, releases, command):
-    refused(*command, "--public-key", "trusted.pub", says="--public-key has nothing to check here")
+    refused(*command, "--public-key", "trusted.pub", says="--public-key trusted.pub has nothing to check here")
 
 
 def test_repair_heeds_the_key(pricdr, releases):

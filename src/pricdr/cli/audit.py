@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def audit(
-    context: typer.Context,
     folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
     strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: the strategy to audit.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
@@ -56,7 +55,7 @@ def audit(
     elif strategy is None or epsilon is None or delta is None:
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
-        refuse_unused_key(context, "there is no release folder")
+        refuse_unused_key(public_key, "there is no release folder")
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
         subject = _from_options(
             parse_strategy(strategy, dim, density, guarantee), guarantee, clip, 1000 if users is None else users

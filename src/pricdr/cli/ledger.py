@@ -51,7 +51,6 @@ def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None
 
 @app.command("verify")
 def verify(
-    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that it paid for.")] = None,
     public_key: PublicKeyOption = None,
@@ -66,7 +65,7 @@ def verify(
 
     folders = releases or []
     if not folders:
-        refuse_unused_key(context, "there is no release")
+        refuse_unused_key(public_key, "there is no release")
     balance = check_ledger(Ledger(file), folders, public_key=public_key)
     old = sum(spend.hash is None for spend in balance.spends)
     say(f"ok: {file}: {balance.budget}, {len(balance.spends)} releases")
@@ -80,7 +79,6 @@ def verify(
 
 @app.command("repair")
 def repair(
-    context: typer.Context,
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     release: Annotated[Path | None, typer.Argument(help="The release whose line was cut off.")] = None,
     forfeit: Annotated[bool, typer.Option("--forfeit", help="Without the release: give up all that was left.")] = False,
@@ -101,7 +99,7 @@ def repair(
         )
     ledger = Ledger(file)
     if release is None:
-        refuse_unused_key(context, "there is no release")
+        refuse_unused_key(public_key, "there is no release")
         balance = ledger.forfeit()
     else:
         balance = ledger.rebuild(lost_line(verify_release(release, public_key=public_key).certificate))

@@ -32,11 +32,10 @@ PublicKeyOption: TypeAlias = Annotated[
 ]
 
 
-def refuse_unused_key(context: typer.Context, reads: str) -> None:
-    """Refuse --public-key where nothing is read that it could check; a pinned variable is for other commands too."""
-    source = context.get_parameter_source("public_key")
-    if source is not None and source.name == "COMMANDLINE":
-        raise ParameterError(f"--public-key has nothing to check here: {reads}")
+def refuse_unused_key(given: Path | None, why: str) -> None:
+    """Refuse --public-key where there is nothing that it could check; a pinned variable is for other commands too."""
+    if given is not None and str(given) != os.environ.get(_PINNED):
+        raise ParameterError(f"--public-key {given} has nothing to check here: {why}")
 
 
 class DeviceName(StrEnum):

@@ -32,7 +32,6 @@ class PresetName(StrEnum):
 
 
 def train(
-    context: typer.Context,
     data: Annotated[Path, typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend).")],
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
     release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
@@ -89,7 +88,7 @@ def train(
     configured = _configured(name, config, flags)
     require_absent(out)
     if release is None:
-        refuse_unused_key(context, "there is no --release")
+        refuse_unused_key(public_key, "there is no --release")
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
     ratings, validation = _data(data, columns, threshold)

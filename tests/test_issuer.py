@@ -33,7 +33,7 @@ def reseal(folder, **changes):
 
 
 def test_what_was_declared_is_in_the_certificate_and_in_the_readme(tmp_path, monkeypatch):
-    monkeypatch.setattr("pricdr._publish._today", lambda: "2026-02-03")
+    monkeypatch.setattr("pricdr._publish.today", lambda: "2026-02-03")
     folder = published(issuer="Films & Co. (é)").save(tmp_path / "r")
     certificate = verify(folder).certificate
     assert (certificate.schema_version, certificate.issuer, certificate.issued) == (4, "Films & Co. (é)", "2026-02-03")
@@ -94,7 +94,7 @@ def test_earlier_versions_have_no_room_for_it(tmp_path, version):
 def test_the_day_is_taken_before_any_work(monkeypatch):
     """How long publishing takes may depend on the ratings: the clock is read first, and once."""
     order = []
-    monkeypatch.setattr("pricdr._publish._today", lambda: order.append("clock") or "2026-02-03")
+    monkeypatch.setattr("pricdr._publish.today", lambda: order.append("clock") or "2026-02-03")
     select = Ratings.select
     monkeypatch.setattr(Ratings, "select", lambda *given, **named: order.append("work") or select(*given, **named))
     published()

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from pricdr import __version__
 from pricdr.data.ratings import Ids, Ratings
@@ -34,6 +33,7 @@ from pricdr.release.certificate import (
     NoiseSource,
     StrategyStatement,
     require_issuer,
+    today,
 )
 from pricdr.release.issue import issue
 from pricdr.release.ledger_check import ledger_statement
@@ -147,11 +147,7 @@ def publish(
 
 def _origin(issuer: str | None) -> _Origin:
     """Return who publishes and on which day, read off the clock before any work: its length must not show."""
-    return _Origin(None if issuer is None else require_issuer(issuer), _today())
-
-
-def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
+    return _Origin(None if issuer is None else require_issuer(issuer), today())
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:

@@ -104,7 +104,7 @@ _TESTS = Path(__file__).parents[1]
 
 def _seeded_noise() -> AbstractContextManager[Any]:
     """Let the noise of private releases be drawn from a seed, on one day: every run has the same ones."""
-    fixed = {"Secret": lambda: nullcontext(Simulation(7)), "_today": lambda: "2026-01-01"}
+    fixed = {"Secret": lambda: nullcontext(Simulation(7)), "today": lambda: "2026-01-01"}
     return patch.multiple(sys.modules["pricdr._publish"], **fixed)
 
 

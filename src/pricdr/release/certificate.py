@@ -9,7 +9,7 @@ from which is the business of ``issue``.
 import hashlib
 import json
 import math
-from datetime import date
+from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
@@ -280,6 +280,11 @@ class Certificate(_Part):
         if digest != content_digest(content) or certificate.to_bytes() != raw:
             raise VerificationError("certificate.json was changed after it was written: its digest does not fit")
         return certificate
+
+
+def today() -> str:
+    """Return the day in UTC, by this machine's clock, as certificates and notices state it."""
+    return datetime.now(UTC).date().isoformat()
 
 
 def rounded_up(value: float, digits: int = 6) -> float:

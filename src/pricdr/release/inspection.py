@@ -8,14 +8,13 @@ and the whole curve of false alarms against detections.
 import hashlib
 import math
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
 
 from pricdr import __version__
 from pricdr.privacy.trade_off import TradeOff
-from pricdr.release.certificate import Certificate
+from pricdr.release.certificate import Certificate, today
 from pricdr.release.folder import CERTIFICATE, Release
 from pricdr.release.signing import fingerprint, public_from_text
 from pricdr.release.statement import Section, statement
@@ -80,7 +79,7 @@ class Inspection:
         c = release.certificate
         return cls(
             certificate=c,
-            inspected=datetime.now(UTC).date().isoformat(),
+            inspected=today(),
             signer=_signer(c, key_given),
             hashes={CERTIFICATE: hashlib.sha256(c.to_bytes()).hexdigest(), **c.files},
             noise=_noise_and_signal(release),

@@ -16,7 +16,6 @@ A signed certificate begins with a brace and a notice with its first line, so th
 import json
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
@@ -25,7 +24,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import write_new
-from pricdr.release.certificate import Day, PublicKey, Sha256
+from pricdr.release.certificate import Day, PublicKey, Sha256, today
 from pricdr.release.folder import CERTIFICATE, Release, verify
 from pricdr.release.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
 from pricdr.untrusted.opening import Folder
@@ -124,9 +123,7 @@ def revoke(
     place = Path(out)
     if place.resolve().is_relative_to(Path(folder).resolve()) or (place / CERTIFICATE).exists():
         raise OutputError(f"{place} is a release folder or inside one: a notice is kept beside releases")
-    notice = Notice(
-        release=release.sha256(), reason=reason, revoked=datetime.now(UTC).date().isoformat(), signed_by=named
-    )
+    notice = Notice(release=release.sha256(), reason=reason, revoked=today(), signed_by=named)
     file = place / f"{notice.release}{ENDING}"
     write_new(file, notice.signed(private))
     return file

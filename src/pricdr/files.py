@@ -8,16 +8,55 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
-from pricdr.errors import OutputError
+from pricdr.errors import InputError, OutputError, PriCDRError
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+_ELSEWHERE: Final = frozenset(
+    {
+        "abfs",
+        "abfss",
+        "adl",
+        "az",
+        "ftp",
+        "gcs",
+        "gs",
+        "hdfs",
+        "http",
+        "https",
+        "s3",
+        "s3a",
+        "s3n",
+        "sftp",
+        "wasb",
+        "wasbs",
+    }
+)
+"""What begins the address of a file on another machine."""
 _staged: set[Path] = set()
 """What this process is staging now."""
 
 
+def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
+    """Refuse the address of something on another machine, such as ``s3://bucket/ratings.csv``.
+
+    A path has one slash where an address has two, so that without this the refusal would be "no such file: s3:/bucket".
+
+    >>> require_local(Path("s3://bucket/r"))
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.InputError: s3://bucket/r: s3:// is not supported, only files on this machine: copy it, or mount it
+    """
+    scheme, *rest = path.parts or ("",)
+    if scheme[:-1].lower() in _ELSEWHERE and scheme.endswith(":") and not os.path.lexists(scheme):
+        address = f"{scheme}//{'/'.join(rest)}"
+        raise error(f"{address}: {scheme}// is not supported, only files on this machine: copy it, or mount it")
+
+
 def require_absent(path: Path) -> None:
-    """Refuse an output path that is already taken."""
+    """Refuse an output path that is already taken, or not on this machine."""
+    require_local(path, OutputError)
     if os.path.lexists(path):
         raise OutputError(f"{path} exists already; choose another name or remove it first")
 
@@ -94,6 +133,7 @@ def _give(path: Path, to: os.stat_result) -> None:
 @contextmanager
 def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
     """Yield a finished file beside ``path`` for the block to put there; gone afterwards."""
+    require_local(path, OutputError)
     with _naming_output(path), _claimed(path) as staging:
         try:
             _make_parent(path)

@@ -8,7 +8,7 @@ import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.json_output import JsonOption
-from pricdr.cli.options import PublicKeyOption, UnitName
+from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName
 from pricdr.cli.strategy_options import StrategyName, parse_strategy
 from pricdr.errors import ParameterError, require_count
 
@@ -30,7 +30,9 @@ def audit(
         int | None, typer.Option(help="Without a folder: how many users are listed.  [default: 1000]")
     ] = None,
     density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
-    unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
+    unit: Annotated[
+        UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT.value}]")
+    ] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
     public_key: PublicKeyOption = None,
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
@@ -55,7 +57,7 @@ def audit(
     elif strategy is None or epsilon is None or delta is None:
         raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
     else:
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or DEFAULT_UNIT).value))
         subject = _from_options(
             parse_strategy(strategy, dim, density, guarantee), guarantee, clip, 1000 if users is None else users
         )

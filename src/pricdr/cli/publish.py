@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file
+from pricdr.cli.options import DEFAULT_UNIT, ColumnsOption, PublicKeyOption, UnitOption, read_ratings_file
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -30,7 +30,6 @@ from pricdr.cli.publish_options import (
     SignOption,
     StrategyOption,
     ThresholdOption,
-    UnitOption,
     UsersOption,
     ValuesOption,
     parse_bounds,
@@ -65,7 +64,7 @@ def publish(
     learn_from: LearnFromOption = None,
     buckets: BucketsOption = None,
     density: DensityOption = None,
-    unit: UnitOption = UnitName.RATING,
+    unit: UnitOption = DEFAULT_UNIT,
     clip: ClipOption = None,
     threshold: ThresholdOption = None,
     values: ValuesOption = False,

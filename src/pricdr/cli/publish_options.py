@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from pricdr.cli.options import UnitName
 from pricdr.cli.strategy_options import LearnFromName, StrategyName
 from pricdr.errors import ParameterError
 
@@ -72,7 +71,6 @@ BucketsOption: TypeAlias = Annotated[
     typer.Option(help="learn-from all without --items: hash items into so many buckets.  [default: 65536]"),
 ]
 DensityOption: TypeAlias = Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")]
-UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
 ClipOption: TypeAlias = Annotated[
     float | None,
     typer.Option(

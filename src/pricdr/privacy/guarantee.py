@@ -1,5 +1,6 @@
 """``Guarantee``: ε and δ, and whether they protect one rating or one user."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -8,6 +9,10 @@ from pricdr.errors import ParameterError, require_positive, require_probability
 
 RECOMMENDED_DELTA: Final = 1e-6
 LARGE_DELTA: Final = 1e-5
+WEAK_EPSILON: Final = 8.0
+"""Above it, whoever publishes is warned."""
+HARDLY_ANY_EPSILON: Final = 16.0
+"""Above it, a release is not called private: so little is promised."""
 
 
 class Unit(Enum):
@@ -47,6 +52,34 @@ def _unit(unit: Unit | str) -> Unit:
         return Unit(unit)
     except ValueError as error:
         raise ParameterError(f"unit must be rating or user, got {unit!r}") from error
+
+
+def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...]:
+    """Return a warning about an ε that is too large to promise much.
+
+    >>> epsilon_warnings(8.0)
+    ()
+    >>> epsilon_warnings(10.0)
+    ('epsilon = 10 is above 8, which is weak: the odds about one rating may change by a factor of 22,027',)
+    """
+    if epsilon <= WEAK_EPSILON:
+        return ()
+    limit, word = (
+        (WEAK_EPSILON, "weak") if epsilon <= HARDLY_ANY_EPSILON else (HARDLY_ANY_EPSILON, "hardly any promise")
+    )
+    return (
+        f"epsilon = {epsilon:.6g} is above {limit:g}, which is {word}: the odds about one {unit.value} may change by a "
+        f"factor of {odds_factor(epsilon)}",
+    )
+
+
+def odds_factor(epsilon: float) -> str:
+    """Return e^ε, by which a release may multiply what an observer holds the odds to be, as text and rounded up.
+
+    >>> odds_factor(16.0), odds_factor(100.0)
+    ('8,886,111', 'e^100')
+    """
+    return f"{math.ceil(math.exp(epsilon)):,}" if epsilon <= 30 else f"e^{epsilon:.6g}"
 
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError
-from pricdr.files import PRIVATE, replace_file, write_new
+from pricdr.files import PRIVATE, replace_file, require_local, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger_lines import LARGEST_BUDGET, Contents, Spend, first_line, parse, split_cut_line
@@ -59,6 +59,11 @@ class Balance:
     spends: tuple[Spend, ...]
     opening: str
     """SHA-256 of the first line, which identifies the ledger."""
+
+    @classmethod
+    def unspent(cls, budget: Guarantee) -> "Balance":
+        """Return the balance of a budget before any release, and before there is a ledger of it."""
+        return cls(budget, (), "")
 
     @property
     def mu(self) -> float:
@@ -192,6 +197,7 @@ class Ledger:
     @contextmanager
     def _open(self, *, lock: bool = False) -> Iterator[int]:
         """Yield a descriptor of the current file; with ``lock``, nobody else spends until the block ends."""
+        require_local(self.path)
         while True:
             try:
                 descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hang us

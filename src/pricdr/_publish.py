@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pricdr import __version__
 from pricdr.data.ratings import Ids, Ratings
@@ -32,6 +33,7 @@ from pricdr.release.certificate import (
     ItemUniverse,
     NoiseSource,
     StrategyStatement,
+    require_issuer,
 )
 from pricdr.release.issue import issue
 from pricdr.release.ledger_check import ledger_statement
@@ -54,6 +56,14 @@ class _Plan:
     """μ of the whole release."""
 
 
+@dataclass(frozen=True)
+class _Origin:
+    """What the source says about itself."""
+
+    issuer: str | None
+    issued: str
+
+
 def publish(
     ratings: Ratings,
     guarantee: Guarantee,
@@ -64,6 +74,7 @@ def publish(
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
     ledger: Ledger | None = None,
+    issuer: str | None = None,
     allow_not_private_guide: bool = False,
     insecure_seed: int | None = None,
     insecure_no_noise: bool = False,
@@ -81,6 +92,7 @@ def publish(
         bounds: the declared rating bound and step, and the clip of the user unit.
         calibration: how σ follows from the guarantee.
         ledger: records the spend before anything is drawn, or refuses it.
+        issuer: who publishes, for the certificate; a claim that only a signature can vouch for.
         allow_not_private_guide: take a guide that protects nobody on the other side; the certificate says so.
         insecure_seed: draw everything from this seed. For tests: the release is marked not private.
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
@@ -94,6 +106,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
+    origin = _origin(issuer)
     items = strategy.catalogue if items is None else items
     selected = _select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
@@ -113,7 +126,7 @@ def publish(
         filtered_by=ratings.filtered_by,
     )
     if strategy.dim is not None:  # what cannot be certified must not be paid for either
-        issue(_terms(plan, declared, inputs, None, None, guide))
+        issue(_terms(plan, declared, inputs, origin, None, None, guide))
     balance = None if ledger is None else _spend(plan, ledger)
     entries = Entries.of(
         selected, bounds, summed=strategy.learns, universe_declared=items is not None, unlisted=unlisted
@@ -128,8 +141,13 @@ def publish(
             plan = _with_dim(plan, chosen.dim)
         run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=progress)
         matrix = plan.strategy.publish(entries, run)
-    certificate = issue(_terms(plan, declared, inputs, balance, chosen, guide))
+    certificate = issue(_terms(plan, declared, inputs, origin, balance, chosen, guide))
     return Release(matrix, selected.users, certificate)
+
+
+def _origin(issuer: str | None) -> _Origin:
+    """Return who publishes and on which day, read off the clock before any work: its length must not show."""
+    return _Origin(None if issuer is None else require_issuer(issuer), datetime.now(UTC).date().isoformat())
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
@@ -272,6 +290,7 @@ def _terms(
     plan: _Plan,
     declared: Declared,
     inputs: InputStatement,
+    origin: _Origin,
     balance: Balance | None,
     chosen: ChosenDim | None,
     guide: GuideStatement | None,
@@ -292,4 +311,6 @@ def _terms(
         ledger=None if balance is None else ledger_statement(balance),
         chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
         software=f"pricdr {__version__}",
+        issuer=origin.issuer,
+        issued=origin.issued,
     )

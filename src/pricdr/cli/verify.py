@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import say
+from pricdr.cli.console import say, warn
 from pricdr.cli.options import PublicKeyOption
 
 
@@ -18,6 +18,7 @@ def verify(
     Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give.
     """
     from pricdr.release import verify as check
+    from pricdr.release.statement import weakness
 
     release = check(folder, public_key=public_key)
     signed = release.certificate.signed_by
@@ -29,3 +30,5 @@ def verify(
         origin = "not signed"
     say(f"ok: {release!r}")
     say(f"    files, figures and promise agree; {origin}")
+    for text in weakness(release.certificate):
+        warn(text)

@@ -60,7 +60,7 @@ def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...
     >>> epsilon_warnings(8.0)
     ()
     >>> epsilon_warnings(10.0)
-    ('epsilon = 10 is above 8, which is weak: the odds about one rating may change by a factor of 22,027',)
+    ('epsilon = 10 is above 8, which is weak: the odds about one rating may change by a factor of 22,100',)
     """
     if epsilon <= WEAK_EPSILON:
         return ()
@@ -74,12 +74,16 @@ def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...
 
 
 def odds_factor(epsilon: float) -> str:
-    """Return e^ε, by which a release may multiply what an observer holds the odds to be, as text and rounded up.
+    """Return e^ε as text, the most by which a release multiplies an observer's odds: three digits, rounded up.
 
     >>> odds_factor(16.0), odds_factor(100.0)
-    ('8,886,111', 'e^100')
+    ('8,890,000', 'e^100')
     """
-    return f"{math.ceil(math.exp(epsilon)):,}" if epsilon <= 30 else f"e^{epsilon:.6g}"
+    if not 0 < epsilon <= 30:
+        return f"e^{epsilon:.6g}"
+    # Few digits, since certificates hold this text: another machine may compute the last bits of e^ε differently.
+    unit = 10 ** max(0, math.floor(epsilon / math.log(10)) - 2)
+    return f"{math.ceil(math.exp(epsilon) / unit) * unit:,}"
 
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ def plan(
 
     The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
     """
-    from pricdr.privacy.planning import EXAMPLE_USERS, equal_shares
+    from pricdr.privacy.shares import EXAMPLE_USERS, equal_shares
 
     balance = _balance(file, epsilon, delta, unit)
     share = equal_shares(balance, releases)

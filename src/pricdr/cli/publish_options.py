@@ -100,6 +100,17 @@ SignOption: TypeAlias = Annotated[Path | None, typer.Option(help="Sign with this
 IssuerOption: TypeAlias = Annotated[
     str | None, typer.Option(help="Who publishes, for the certificate; only a signature vouches for it.")
 ]
+DryRunOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Show noise, cost, room left, memory, time and the certificate's words; spend, draw and write nothing.",
+    ),
+]
+LogOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Append what happens to this file, as JSON lines: no ratings, no counts of them, no secrets."),
+]
 InsecureSeedOption: TypeAlias = Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")]
 InsecureNoNoiseOption: TypeAlias = Annotated[
     bool, typer.Option("--insecure-no-noise", help="EXPERIMENTS ONLY: no noise, not private.")

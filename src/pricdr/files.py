@@ -62,8 +62,11 @@ def require_absent(path: Path) -> None:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a staging folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+
+    A ``private`` folder and the files in it are for their owner alone, from the beginning and whatever the umask: it
+    holds ratings in plaintext. Every other folder follows the umask, as do files.
 
     A process killed outright leaves at most the hidden staging folder, never a partial ``path``; the next run that
     writes the same output sweeps it away.
@@ -75,9 +78,11 @@ def new_folder(path: Path) -> Iterator[Path]:
         try:
             _make_parent(path)
             _sweep(path)
-            staging.mkdir()
+            staging.mkdir(mode=0o700 if private else 0o777)
             yield staging
             for written in sorted(staging.iterdir()):
+                if private and written.is_file():
+                    take_mode(written)
                 sync(written)
             sync(staging)
             require_absent(path)
@@ -90,6 +95,11 @@ def new_folder(path: Path) -> Iterator[Path]:
                     path.rename(staging)
             _discard(staging, missing)
             raise
+
+
+def take_mode(file: Path) -> None:
+    """Give a file the mode of its folder, execution aside: some libraries choose one of their own."""
+    file.chmod(stat.S_IMODE(file.parent.stat().st_mode) & 0o666)
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:

@@ -25,8 +25,11 @@ def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path |
     if rehearsal.balance is not None:
         _say_balance(rehearsal.balance, ledger)
     need, limit = _memory(rehearsal), memory_limit()
-    say(f"memory: about {in_words(need)}; time: about {_time(rehearsal.work.seconds)} after reading the ratings, which")
-    say(f"  took {_time(reading_seconds)} just now (both are guesses by the size of your data: for this screen alone)")
+    seconds = rehearsal.work.seconds + reading_seconds
+    say(
+        f"memory: about {in_words(need)}; time: about {_time(seconds)}, reading included "
+        "(guesses by the size of your data, for this screen alone)"
+    )
     if need > limit:
         warn(f"that is more than the {in_words(limit)} which one computation should take on this machine")
     if rehearsal.certificate is None:
@@ -34,7 +37,7 @@ def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path |
     else:
         _say_certificate(rehearsal.certificate)
         warn_of(rehearsal.certificate)
-    say("dry run: nothing was spent, drawn or written")
+    say("dry run: nothing was spent or drawn, and no release was written")
 
 
 def rehearsed(rehearsal: "Rehearsal", out: Path) -> dict[str, Any]:

@@ -64,11 +64,11 @@ def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...
     """
     if epsilon <= WEAK_EPSILON:
         return ()
-    limit, word = (
-        (WEAK_EPSILON, "weak") if epsilon <= HARDLY_ANY_EPSILON else (HARDLY_ANY_EPSILON, "hardly any promise")
-    )
+    limit, means = WEAK_EPSILON, "is weak"
+    if epsilon > HARDLY_ANY_EPSILON:
+        limit, means = HARDLY_ANY_EPSILON, "promises hardly anything"
     return (
-        f"epsilon = {epsilon:.6g} is above {limit:g}, which is {word}: the odds about one {unit.value} may change by a "
+        f"epsilon = {epsilon:.6g} is above {limit:g}, which {means}: the odds about one {unit.value} may change by a "
         f"factor of {odds_factor(epsilon)}",
     )
 

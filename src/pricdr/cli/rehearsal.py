@@ -1,5 +1,6 @@
 """``pricdr publish --dry-run``: what a release would be and take, on the screen of its source."""
 
+import json
 import resource
 import sys
 import textwrap
@@ -56,9 +57,15 @@ def rehearsed(rehearsal: "Rehearsal", out: Path) -> dict[str, Any]:
             "spent_after": balance.epsilon,
             "room_after": balance.room,
         },
-        "certificate": None if rehearsal.certificate is None else rehearsal.certificate.model_dump(mode="json"),
+        "certificate": None if rehearsal.certificate is None else _foreseen(rehearsal.certificate),
         "for_the_source_alone": {"memory_bytes": _memory(rehearsal), "seconds": rehearsal.work.seconds},
     }
+
+
+def _foreseen(certificate: "Certificate") -> dict[str, Any]:
+    """Return the certificate as its file will have it, without what depends on the files or the signing key."""
+    content: dict[str, Any] = json.loads(certificate.to_bytes())
+    return {name: value for name, value in content.items() if name not in {"files", "digest", "signed_by"}}
 
 
 def _say_balance(balance: "Balance", ledger: Path | None) -> None:

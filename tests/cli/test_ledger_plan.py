@@ -6,8 +6,8 @@ import pytest
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.errors import BudgetError, ParameterError
+from pricdr.privacy.allowance import MOST_RELEASES, equal_allowance
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.shares import MOST_RELEASES, equal_shares
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
 
@@ -19,57 +19,57 @@ def _cost(mu):
 @pytest.mark.parametrize("releases", [1, 2, 7, 52])
 def test_as_many_releases_as_planned_fit_and_not_one_more(tmp_path, releases):
     ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
-    share = equal_shares(ledger.read(), releases)
+    allowance = equal_allowance(ledger.read(), releases)
     for _ in range(releases):
-        balance = ledger.spend(**_cost(share.mu))
+        balance = ledger.spend(**_cost(allowance.mu))
     assert balance.epsilon == pytest.approx(8, rel=1e-9)
     with pytest.raises(BudgetError):
-        ledger.spend(**_cost(share.mu))
+        ledger.spend(**_cost(allowance.mu))
     with pytest.raises(BudgetError, match="nothing is left"):
-        equal_shares(balance, 1)
+        equal_allowance(balance, 1)
 
 
 def test_one_part_in_a_thousand_more_would_not_fit(tmp_path):
     ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
-    share = equal_shares(ledger.read(), 7)
+    allowance = equal_allowance(ledger.read(), 7)
     for _ in range(6):
-        ledger.spend(**_cost(1.001 * share.mu))
+        ledger.spend(**_cost(1.001 * allowance.mu))
     with pytest.raises(BudgetError):
-        ledger.spend(**_cost(1.001 * share.mu))
+        ledger.spend(**_cost(1.001 * allowance.mu))
 
 
 def test_what_was_spent_counts(tmp_path):
     ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
-    planned = equal_shares(ledger.read(), 10)
+    planned = equal_allowance(ledger.read(), 10)
     for _ in range(4):
         ledger.spend(**_cost(planned.mu))
-    assert equal_shares(ledger.read(), 6).mu == pytest.approx(planned.mu, rel=1e-9)
+    assert equal_allowance(ledger.read(), 6).mu == pytest.approx(planned.mu, rel=1e-9)
 
 
 def test_the_whole_budget_is_one_release_of_its_epsilon():
-    assert equal_shares(Balance.unspent(BUDGET), 1).guarantee == BUDGET
+    assert equal_allowance(Balance.unspent(BUDGET), 1).guarantee == BUDGET
 
 
 def test_squares_add_up_so_52_releases_get_far_more_than_a_52nd():
-    share = equal_shares(Balance.unspent(BUDGET), 52)
-    assert share.guarantee.epsilon == 0.889813
-    assert share.sigma == pytest.approx(6.118, rel=1e-3)
+    allowance = equal_allowance(Balance.unspent(BUDGET), 52)
+    assert allowance.guarantee.epsilon == 0.889813
+    assert allowance.sigma == pytest.approx(6.118, rel=1e-3)
 
 
 @pytest.mark.parametrize(("unit", "sigma"), [(Unit.RATING, 1.695), (Unit.USER, 2 * 1.695)])
 def test_sigma_is_what_the_default_strategy_would_publish_with(unit, sigma):
-    share = equal_shares(Balance.unspent(Guarantee(epsilon=8, delta=1e-6, unit=unit)), 4)
-    assert share.sigma == pytest.approx(sigma, rel=1e-3)
+    allowance = equal_allowance(Balance.unspent(Guarantee(epsilon=8, delta=1e-6, unit=unit)), 4)
+    assert allowance.sigma == pytest.approx(sigma, rel=1e-3)
 
 
 def test_an_epsilon_too_small_for_the_default_strategy_has_no_sigma():
-    assert equal_shares(Balance.unspent(BUDGET), MOST_RELEASES).sigma is None
+    assert equal_allowance(Balance.unspent(BUDGET), MOST_RELEASES).sigma is None
 
 
 @pytest.mark.parametrize("releases", [0, -1, 2.5, True, MOST_RELEASES + 1])
 def test_numbers_of_releases_that_cannot_be(releases):
     with pytest.raises(ParameterError, match="releases"):
-        equal_shares(Balance.unspent(BUDGET), releases)
+        equal_allowance(Balance.unspent(BUDGET), releases)
 
 
 def test_the_command_plans_without_a_ledger(pricdr):

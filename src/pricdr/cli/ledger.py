@@ -63,16 +63,16 @@ def plan(
 
     The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
     """
-    from pricdr.privacy.shares import EXAMPLE_USERS, equal_shares
+    from pricdr.privacy.allowance import EXAMPLE_USERS, equal_allowance
 
     balance = _balance(file, epsilon, delta, unit)
-    share = equal_shares(balance, releases)
-    sigma = share.sigma
+    allowance = equal_allowance(balance, releases)
+    sigma = allowance.sigma
     say(f"budget: {balance.budget}, over all releases together, however each is chosen")
     if balance.spends:
         say(f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}")
-    claim = share.guarantee
-    say(f"each of {releases:,} more: epsilon {claim.epsilon:g} at delta {claim.delta:g} (mu {share.mu:.6g})")
+    claim = allowance.guarantee
+    say(f"each of {releases:,} more: epsilon {claim.epsilon:g} at delta {claim.delta:g} (mu {allowance.mu:.6g})")
     counted = "each rating counted as 1" if claim.unit.value == "rating" else "a clip of 1; it grows with the clip"
     if sigma is None:
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
@@ -85,7 +85,7 @@ def plan(
                 "budget": _guarantee(balance.budget),
                 "spent": _spent(balance),
                 "releases": releases,
-                "each": {**_guarantee(claim), "mu": share.mu, "sigma": sigma},
+                "each": {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma},
             }
         )
 

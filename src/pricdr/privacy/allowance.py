@@ -19,7 +19,7 @@ _DIGITS: Final = Context(prec=6, rounding=ROUND_FLOOR)
 
 
 @dataclass(frozen=True)
-class Share:
+class Allowance:
     """What each of several releases to come may cost, all alike."""
 
     releases: int
@@ -42,13 +42,13 @@ class Share:
             return None
 
 
-def equal_shares(balance: Balance, releases: int) -> Share:
+def equal_allowance(balance: Balance, releases: int) -> Allowance:
     """Return what each of ``releases`` more may cost if all cost the same; :class:`BudgetError` where nothing is left.
 
     μ² is what adds up, so each gets μ/√n of what is left: far more than ε/n.
 
     >>> budget = Guarantee(epsilon=8, delta=1e-6)
-    >>> equal_shares(Balance.unspent(budget), 52).guarantee.epsilon > 5 * 8 / 52
+    >>> equal_allowance(Balance.unspent(budget), 52).guarantee.epsilon > 5 * 8 / 52
     True
     """
     require_count(releases=releases)
@@ -63,4 +63,4 @@ def equal_shares(balance: Balance, releases: int) -> Share:
             f"of {balance.budget} nothing is left that {releases:,} more release{'' if releases == 1 else 's'} could "
             "claim"
         )
-    return Share(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))
+    return Allowance(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))

@@ -35,6 +35,7 @@ from pricdr.cli import (
     verify,
 )
 from pricdr.cli.console import fail, say
+from pricdr.cli.paths import require_local_paths
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
@@ -42,7 +43,7 @@ _INTERRUPTED = "interrupted; no output was left half-written"
 app = typer.Typer(
     name="pricdr",
     epilog="Start with:  pricdr demo",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands take it over from here
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -62,6 +63,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
 app.command("reproduce")(reproduce.reproduce)
+require_local_paths(app)  # last: it goes over every command there is
 
 
 @app.callback(invoke_without_command=True)

@@ -8,8 +8,9 @@ import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.json_output import JsonOption
-from pricdr.cli.options import PublicKeyOption, UnitName, refuse_unused_key
-from pricdr.cli.strategy_options import StrategyName, parse_strategy
+from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, refuse_unused_key
+from pricdr.cli.publish_options import DensityOption, DimOption
+from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyName, parse_strategy
 from pricdr.errors import ParameterError, require_count
 
 if TYPE_CHECKING:
@@ -20,17 +21,20 @@ if TYPE_CHECKING:
 
 def audit(
     folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: the strategy to audit.")] = None,
+    strategy: Annotated[
+        StrategyName | None,
+        typer.Option(help=f"Without a folder: the strategy to audit.  [default: {DEFAULT_STRATEGY.value}]"),
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
-    dim: Annotated[
-        str | None, typer.Option(help="Without a folder: numbers per user, as in publish.  [default: publish's]")
-    ] = None,
+    dim: DimOption = None,
     users: Annotated[
         int | None, typer.Option(help="Without a folder: how many users are listed.  [default: 1000]")
     ] = None,
-    density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
-    unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
+    density: DensityOption = None,
+    unit: Annotated[
+        UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT.value}]")
+    ] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
     public_key: PublicKeyOption = None,
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
@@ -52,13 +56,16 @@ def audit(
         if given:
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
         subject = _from_release(folder, public_key)
-    elif strategy is None or epsilon is None or delta is None:
-        raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
+    elif epsilon is None or delta is None:
+        raise ParameterError("give either a release folder, or --epsilon and --delta")
     else:
         refuse_unused_key(public_key, "there is no release folder")
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or DEFAULT_UNIT).value))
         subject = _from_options(
-            parse_strategy(strategy, dim, density, guarantee), guarantee, clip, 1000 if users is None else users
+            parse_strategy(strategy or DEFAULT_STRATEGY, dim, density, guarantee),
+            guarantee,
+            clip,
+            1000 if users is None else users,
         )
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)

@@ -105,7 +105,7 @@ def train(
                 allow_not_private=allow_not_private,
                 log=RunLog(file=resumable.log, checkpoints=resumable.checkpoints, progress=progress),
             )
-        with new_folder(out) as staging:
+        with new_folder(out, private=True) as staging:
             write_model(staging, model)
             resumable.copy_log(staging / "log.jsonl")
     _say_chosen(model.chosen)

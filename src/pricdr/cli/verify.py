@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import say
+from pricdr.cli.console import say, warn
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
 
@@ -21,6 +21,7 @@ def verify(
     """
     from pricdr.release import verify as check
     from pricdr.release.signing import fingerprint, public_from_text
+    from pricdr.release.statement import weakness
 
     release = check(folder, public_key=public_key)
     notices = heed_revocations(release, revocations)
@@ -37,3 +38,5 @@ def verify(
         say(f"    fingerprint of the key: {fingerprint(public_from_text(signed))}")
     if notices is not None:
         say(f"    {notices}")
+    for text in weakness(release.certificate):
+        warn(text)

@@ -37,6 +37,12 @@ def ledger_statement(balance: Balance) -> LedgerStatement:
     )
 
 
+def foreseen_statement(balance: Balance) -> LedgerStatement:
+    """Return what a certificate would say of the ledger, of a release that is not recorded: no line, no hash yet."""
+    unknown = {"recorded": None, "nonce": None, "opening": None, "head": None}
+    return ledger_statement(balance).model_copy(update=unknown)
+
+
 def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> Balance:
     """Check a ledger, and that it holds every one of these releases; return its balance.
 

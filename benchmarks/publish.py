@@ -20,6 +20,7 @@ import psutil
 import scipy.sparse as sp
 
 from pricdr import JLT, SJLT, Guarantee, Ratings, Release, publish
+from pricdr._publish import rehearse
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.privacy.strategies import Guided, Spectral
@@ -43,6 +44,7 @@ def main() -> None:
         growth()
         learnt_against_jlt()
         learnt_growth()
+        against_the_estimate()
         if not quick:
             ten_million(Path(folder))
 
@@ -137,6 +139,21 @@ def learnt_growth() -> None:
         steps = [f"{a / b:6.2f}x " for a, b in zip(now, before, strict=False)] or [" " * 8] * 2
         print(f"{users:>10,}{len(ratings):>12,}{now[0]:12.3f}{steps[0]:>8}{now[1]:12.3f}{steps[1]:>8}")
         before = now
+
+
+def against_the_estimate() -> None:
+    """What ``publish --dry-run`` foretells against what it takes."""
+    print("\nwhat a dry run foretells, in memory: seconds of this process, all cores together")
+    print(f"{'users':>10}{'ratings':>12}  {'':12}{'foretold':>9}{'taken':>9}{'ratio':>8}")
+    for users, items, count in ((20_000, 10_000, 200_000), (20_000, 40_000, 200_000), (100_000, 10_000, 1_000_000)):
+        ratings = random_ratings(users, items, count)
+        for strategy in (JLT(dim=200), SJLT(dim=200), Spectral(dim=8), Spectral(dim=32)):
+            foretold = rehearse(ratings, PROMISE, strategy=strategy, users=ratings.users).work.processor_seconds
+            start = time.process_time()
+            publish(ratings, PROMISE, strategy=strategy, users=ratings.users)
+            taken = time.process_time() - start
+            label = f"{strategy.name} {strategy.dim}"
+            print(f"{users:>10,}{count:>12,}  {label:12}{foretold:9.2f}{taken:9.2f}{foretold / taken:7.1f}x")
 
 
 def learnt(guide: Release) -> dict[str, Spectral | Guided]:

@@ -6,10 +6,12 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import pricdr
 from pricdr import files
 from pricdr.errors import InputError, OutputError
 from pricdr.files import PRIVATE, new_folder, replace_file, require_absent, write_new
@@ -353,3 +355,61 @@ def test_writers_of_different_files_in_one_process_do_not_disturb_each_other(tmp
     assert names(tmp_path) == ["0", "1", "2", "3"]
     for number in range(4):
         assert (tmp_path / f"{number}").read_bytes() == b"%d" % number * 5000
+
+
+UMASKS = [0o000, 0o002, 0o022, 0o027, 0o077]
+
+
+@contextmanager
+def _umask(value):
+    old = os.umask(value)
+    try:
+        yield
+    finally:
+        os.umask(old)
+
+
+def _modes(folder):
+    return {path.name: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.iterdir())}
+
+
+@pytest.mark.parametrize("umask", UMASKS)
+def test_a_private_folder_is_for_its_owner_from_the_beginning(tmp_path, umask):
+    with _umask(umask), new_folder(tmp_path / "out", private=True) as staging:
+        assert stat.S_IMODE(staging.stat().st_mode) == 0o700
+        (staging / "a").write_text("1")
+        (staging / "b").touch(mode=0o600)
+        (staging / "deeper").mkdir()
+    modes = _modes(tmp_path / "out")
+    assert (modes["out"], modes["a"], modes["b"]) == (0o700, 0o600, 0o600)
+    assert (tmp_path / "out" / "deeper").stat().st_mode & stat.S_IXUSR, "a folder can still be entered"
+
+
+@pytest.mark.parametrize("umask", UMASKS)
+def test_any_other_folder_follows_the_umask_and_secrets_in_it_stay_secret(tmp_path, umask):
+    with _umask(umask), new_folder(tmp_path / "out") as staging:
+        (staging / "a").write_text("1")
+        write_new(staging / "key", b"secret", mode=PRIVATE)
+    assert _modes(tmp_path / "out") == {"out": 0o777 & ~umask, "a": 0o666 & ~umask, "key": 0o600}
+
+
+@pytest.mark.parametrize("umask", UMASKS)
+def test_the_files_of_a_model_folder_have_one_mode(tmp_path, umask):
+    target = pricdr.Ratings.from_triples(["a", "a", "b", "b"], ["x", "y", "y", "z"])
+    model = pricdr.models.Popularity().fit(target)
+    with _umask(umask):
+        model.save(tmp_path / "model")
+        model.without_histories().save(tmp_path / "export")
+    own, export = _modes(tmp_path / "model"), _modes(tmp_path / "export")
+    assert (own.pop("model"), set(own.values())) == (0o700, {0o600})
+    assert (export.pop("export"), set(export.values())) == (0o777 & ~umask, {0o666 & ~umask})
+
+
+@pytest.mark.parametrize("umask", UMASKS)
+def test_the_files_of_a_release_folder_have_one_mode_by_the_umask(tmp_path, umask):
+    ratings = pricdr.Ratings.from_triples(["a", "b"], ["x", "y"])
+    release = pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=4))
+    with _umask(umask):
+        release.save(tmp_path / "release")
+    modes = _modes(tmp_path / "release")
+    assert (modes.pop("release"), set(modes.values())) == (0o777 & ~umask, {0o666 & ~umask})

@@ -8,23 +8,65 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
-from pricdr.errors import OutputError
+from pricdr.errors import InputError, OutputError, PriCDRError
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
+_ELSEWHERE: Final = frozenset(
+    {
+        "abfs",
+        "abfss",
+        "adl",
+        "az",
+        "ftp",
+        "gcs",
+        "gs",
+        "hdfs",
+        "http",
+        "https",
+        "s3",
+        "s3a",
+        "s3n",
+        "sftp",
+        "wasb",
+        "wasbs",
+    }
+)
+"""What begins the address of a file on another machine."""
 _staged: set[Path] = set()
 """What this process is staging now."""
 
 
+def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
+    """Refuse the address of something on another machine, such as ``s3://bucket/ratings.csv``.
+
+    A path has one slash where an address has two, so that without this the refusal would be "no such file: s3:/bucket".
+
+    >>> require_local(Path("s3://bucket/r"))
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.InputError: s3://bucket/r: s3:// is not supported, only files on this machine: copy it, or mount it
+    """
+    scheme, *rest = path.parts or ("",)
+    if scheme[:-1].lower() in _ELSEWHERE and scheme.endswith(":") and not os.path.lexists(scheme):
+        address = f"{scheme}//{'/'.join(rest)}"
+        raise error(f"{address}: {scheme}// is not supported, only files on this machine: copy it, or mount it")
+
+
 def require_absent(path: Path) -> None:
-    """Refuse an output path that is already taken."""
+    """Refuse an output path that is already taken, or not on this machine."""
+    require_local(path, OutputError)
     if os.path.lexists(path):
         raise OutputError(f"{path} exists already; choose another name or remove it first")
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
+def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a staging folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+
+    A ``private`` folder and the files in it are for their owner alone, from the beginning and whatever the umask: it
+    holds ratings in plaintext. Every other folder follows the umask, as do files.
 
     A process killed outright leaves at most the hidden staging folder, never a partial ``path``; the next run that
     writes the same output sweeps it away.
@@ -36,9 +78,11 @@ def new_folder(path: Path) -> Iterator[Path]:
         try:
             _make_parent(path)
             _sweep(path)
-            staging.mkdir()
+            staging.mkdir(mode=0o700 if private else 0o777)
             yield staging
             for written in sorted(staging.iterdir()):
+                if private and written.is_file():
+                    take_mode(written)
                 sync(written)
             sync(staging)
             require_absent(path)
@@ -51,6 +95,11 @@ def new_folder(path: Path) -> Iterator[Path]:
                     path.rename(staging)
             _discard(staging, missing)
             raise
+
+
+def take_mode(file: Path) -> None:
+    """Give a file the mode of its folder, execution aside: some libraries choose one of their own."""
+    file.chmod(stat.S_IMODE(file.parent.stat().st_mode) & 0o666)
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
@@ -94,6 +143,7 @@ def _give(path: Path, to: os.stat_result) -> None:
 @contextmanager
 def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
     """Yield a finished file beside ``path`` for the block to put there; gone afterwards."""
+    require_local(path, OutputError)
     with _naming_output(path), _claimed(path) as staging:
         try:
             _make_parent(path)

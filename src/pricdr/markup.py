@@ -2,15 +2,18 @@
 
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from pricdr.errors import printable
 
 
 def template_environment(package: str) -> Environment:
-    """Return the environment of the templates in a package's folder ``templates``."""
+    """Return the environment of the templates in a package's folder ``templates``, and of those that all pages share.
+
+    The shared ones are a page that forbids itself to load anything (``base.html.j2``) and its looks (``page.css``).
+    """
     return Environment(
-        loader=PackageLoader(package),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader("pricdr")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -26,7 +26,7 @@ def require_memory(need: int, what: str) -> None:
     limit = memory_limit()
     if need > limit:
         raise InputError(
-            f"{what} needs about {_in_words(need)} of memory, the limit is {_in_words(limit)}: use smaller inputs or "
+            f"{what} needs about {in_words(need)} of memory, the limit is {in_words(limit)}: use smaller inputs or "
             f"settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
         )
 
@@ -59,6 +59,11 @@ def _stated() -> str:
     return os.environ.get(VARIABLE) or "not set: half of what this machine or container has"
 
 
-def _in_words(size: int) -> str:
+def in_words(size: int) -> str:
+    """Return a number of bytes for people.
+
+    >>> in_words(1_234_000), in_words(5 * 10**10)
+    ('1.2 MB', '50.0 GB')
+    """
     unit = next((unit for unit in ("TB", "GB") if size >= _UNITS[unit]), "MB")
     return f"{size / _UNITS[unit]:,.1f} {unit}"

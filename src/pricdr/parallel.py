@@ -18,7 +18,7 @@ def each_block(
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     slices = [slice(start, min(start + size, total)) for start in range(0, total, size)]
-    with ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else _cores()) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         running = [pool.submit(work, part) for part in slices]
         done = 0
         try:
@@ -31,5 +31,8 @@ def each_block(
             raise
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "process_cpu_count"):
+        return os.process_cpu_count() or 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -79,7 +79,7 @@ def test_a_progress_bar_shows_names_as_they_are(terminal):
 def test_inspect_shows_a_certificates_text_and_obeys_none(release, pricdr, monkeypatch):
     section, verified = Section(f"title {EVIL}", (f"line {EVIL}", "short\nverified: forged")), verify(release)
     monkeypatch.setattr("pricdr.release.verify", lambda *_, **__: verified)
-    monkeypatch.setattr("pricdr.release.statement.statement", lambda certificate: [section])
+    monkeypatch.setattr("pricdr.release.inspection.statement", lambda certificate: [section])
     outcome = pricdr("inspect", release)
     assert outcome.code == 0
     assert outcome.out.splitlines()[0] == f"title {SHOWN}"

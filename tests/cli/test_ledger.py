@@ -40,7 +40,7 @@ def test_show_tells_budget_spends_and_what_is_left(ratings, ledger, publish, pri
     assert lines[1].split()[0] == "1"
     assert "spectral" in lines[1]
     assert lines[2].startswith("spent: epsilon 2 ")
-    assert "in 1 releases; room for one more release of epsilon 7.58995" in lines[2]
+    assert "in 1 release; room for one more release of epsilon 7.58995" in lines[2]
     assert "had all been fixed in advance; the promise is the budget" in lines[3]
     room = lines[2].split("epsilon ")[-1].split()[0]
     assert publish(ratings, "--ledger", ledger, "--epsilon", float(room) * 0.9999, out="fits").code == 0

@@ -4,13 +4,13 @@ import shutil
 
 import pytest
 
-from pricdr import Guarantee, Ratings, Release, Spectral, publish
+from pricdr import Guarantee, Ledger, Ratings, Release, Spectral, publish
 from pricdr.errors import ParameterError
 from pricdr.release.signing import create_keys
 
 QUICK = ("--epochs", 1, "--device", "cpu")
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)
-COMMANDS = ("verify", "inspect", "audit", "train", "publish")
+COMMANDS = ("verify", "inspect", "audit", "train", "publish", "ledger verify")
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,8 @@ def made(tmp_path_factory):
     """The key that the target trusts and another, and releases signed by the one, by the other and by none."""
     folder = tmp_path_factory.mktemp("made")
     source = Ratings.from_triples(["alice", "alice", "bob", "bob", "carol"], ["dune", "emma", "dune", "it", "emma"])
-    release = publish(source, Guarantee(epsilon=4, delta=1e-6), strategy=Spectral(dim=8))
+    ledger = Ledger.create(folder / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
+    release = publish(source, Guarantee(epsilon=4, delta=1e-6), strategy=Spectral(dim=8), ledger=ledger)
     for name, key in (("signed", "trusted"), ("resigned", "other"), ("unsigned", None)):
         if key is not None:
             create_keys(folder / key)
@@ -46,8 +47,9 @@ def read(pricdr, releases, ratings):
             "audit": (release, "--draws", 1000, "--canaries", 100, "--confidence", 0.999999),
             "train": (ratings, "--release", release, "--out", "out", *QUICK),
             "publish": (ratings, *PROMISE, "--strategy", "guided", "--guide", release, "--out", "out"),
+            "ledger verify": ("budget.jsonl", release),
         }[command]
-        return pricdr(command, *arguments, *options)
+        return pricdr(*command.split(), *arguments, *options)
 
     return run
 
@@ -99,6 +101,31 @@ def test_an_empty_variable_is_no_way_to_switch_the_check_off(read, monkeypatch):
         assert (outcome.code, outcome.err.count("\n")) == (2, 1)
         assert "PRICDR_PUBLIC_KEY is set and empty" in outcome.err
     assert read("verify", "signed", "--public-key", "trusted.pub").code == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("publish", "ratings.csv", *PROMISE, "--out", "new"),
+        ("train", "ratings.csv", "--out", "new", "--method", "popularity"),
+        ("audit", "--strategy", "jlt", *PROMISE),
+        ("ledger", "verify", "budget.jsonl"),
+        ("ledger", "repair", "budget.jsonl", "--forfeit"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_key_that_is_given_where_there_is_nothing_to_check_is_refused(refused, ratings, releases, command):
+    refused(*command, "--public-key", "trusted.pub", says="--public-key trusted.pub has nothing to check here")
+
+
+def test_repair_heeds_the_key(pricdr, releases):
+    whole = (releases / "budget.jsonl").read_bytes()
+    (releases / "budget.jsonl").write_bytes(whole[:-30])
+    repair = ("ledger", "repair", "budget.jsonl")
+    assert pricdr(*repair, "unsigned", "--public-key", "trusted.pub").code == 1
+    assert (releases / "budget.jsonl").read_bytes() == whole[:-30]
+    assert pricdr(*repair, "signed", "--public-key", "trusted.pub").code == 0
+    assert (releases / "budget.jsonl").read_bytes() == whole
 
 
 def test_the_library_takes_a_key_or_no_verification_but_not_both(releases):

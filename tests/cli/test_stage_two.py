@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import stat
 
 import numpy as np
 import polars as pl
@@ -57,6 +58,13 @@ def test_models_hold_what_the_design_says(models):
     expected = [(network, epoch) for network in networks for epoch in (1, 2, 3)]
     assert [(line["part"], line["epoch"]) for line in lines] == expected
     assert not [p for p in models.iterdir() if p.name.startswith(".")]
+
+
+def test_folders_that_hold_ratings_are_for_their_owner_alone(models):
+    for name in ("popularity", "dmf", "hetero", "split"):
+        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (models / name).iterdir()}
+        assert set(modes.values()) == {0o600}, name
+        assert stat.S_IMODE((models / name).stat().st_mode) == 0o700
 
 
 def test_evaluating_reports_both_rankings_and_strata(models, capsys, tmp_path):

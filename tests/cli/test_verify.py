@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 
@@ -33,7 +34,9 @@ def test_keygen_makes_a_pair_only_its_owner_can_read(here, pricdr):
     finally:
         os.umask(old)
     assert outcome.code == 0
-    assert outcome.out == "private key my keys/source (keep it), public key my keys/source.pub (hand it out)\n"
+    said, shown = outcome.out.splitlines()
+    assert said == "private key my keys/source (keep it), public key my keys/source.pub (hand it out)"
+    assert re.fullmatch("fingerprint: [0-9a-f]{64}", shown)
     private, public = here / "my keys" / "source", here / "my keys" / "source.pub"
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert "PRIVATE KEY" in private.read_text()
@@ -121,8 +124,8 @@ def test_a_folder_that_is_no_release_is_exit_1(here, release, refused, command):
 
 def test_an_unknown_schema_version_is_exit_1(release, refused):
     certificate = json.loads((release / "certificate.json").read_text())
-    (release / "certificate.json").write_text(json.dumps({**certificate, "schema_version": 4}))
-    refused("verify", release, says=("schema_version 4", "knows 1 to 3"), code=1)
+    (release / "certificate.json").write_text(json.dumps({**certificate, "schema_version": 5}))
+    refused("verify", release, says=("schema_version 5", "knows 1 to 4"), code=1)
 
 
 def test_a_certificate_that_promises_more_is_exit_1(release, refused):

@@ -81,6 +81,7 @@ PLANTS: dict[str, tuple[str, Any]] = {
     "warning": ("tests.fuzz.ratings.read", _warn),
     "long refusal": ("tests.fuzz.ratings.read", _ramble),
     "stronger promise": ("tests.fuzz.releases.verify", _promise_more),
+    "forged notice": ("pricdr.release.revocation.is_signed_by", lambda *_: True),
     "forgotten spend": ("tests.fuzz.ledgers.Ledger", _ForgetfulLedger),
 }
 

@@ -13,6 +13,7 @@ import json
 import math
 import sys
 from contextlib import AbstractContextManager, nullcontext, redirect_stdout
+from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,7 +45,9 @@ from pricdr.errors import PriCDRError
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
 from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE
+from pricdr.release.inspection import Inspection
 from pricdr.release.issue import issue
+from pricdr.release.page import render_inspection
 from pricdr.release.signing import public_text, sign
 from pricdr.release.statement import readme
 from pricdr.release.terms import Terms
@@ -73,7 +76,7 @@ _FORGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"forger's key, which is no 
 _KEY_FILE = "honest.pub"
 _TERMS = (
     "epsilon", "nominal_epsilon", "delta", "unit", "bounds", "calibration", "noise", "steps", "strategy", "users",
-    "dim", "items", "input", "guide", "ledger", "dim_chosen_by", "software",
+    "dim", "items", "input", "guide", "ledger", "dim_chosen_by", "software", "issuer", "issued",
 )  # fmt: skip
 """Fields of a certificate that others follow from."""
 _CHOICES = (
@@ -90,12 +93,19 @@ _CHOICES = (
     "declared",
     "\x1b[2J",
 )
+_TAGS = {
+    "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "code", "dl", "dt", "dd", "ul", "li",
+    "figure", "svg", "desc", "line", "text", "polyline", "circle", "figcaption", "div", "table", "thead", "tbody", "tr",
+    "th", "td",
+}  # fmt: skip
+"""What the page of an inspection is made of."""
 _TESTS = Path(__file__).parents[1]
 
 
 def _seeded_noise() -> AbstractContextManager[Any]:
-    """Let the noise of private releases be drawn from a seed: every run has the same ones."""
-    return patch.object(sys.modules["pricdr._publish"], "Secret", lambda: nullcontext(Simulation(7)))
+    """Let the noise of private releases be drawn from a seed, on one day: every run has the same ones."""
+    fixed = {"Secret": lambda: nullcontext(Simulation(7)), "today": lambda: "2026-01-01"}
+    return patch.multiple(sys.modules["pricdr._publish"], **fixed)
 
 
 def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Release:
@@ -113,6 +123,7 @@ def make_seeds(folder: Path) -> list[Seed]:
         releases = {
             "jlt": jlt,
             "signed": jlt,
+            "issued": _published(JLT(dim=4), issuer="Films & Co. <b>`x`"),
             "seeded": _published(JLT(dim=4), insecure_seed=7),
             "noiseless": _published(JLT(dim=4), insecure_no_noise=True),
             "sjlt": _published(SJLT(dim=4), items=_ITEMS),
@@ -249,9 +260,19 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
         inspect(folder)
     unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
     require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
+    _require_page(release)
     _require_rows(release)
     _require_promise(certificate)
     _require_no_more(certificate, seed.meaning)
+
+
+def _require_page(release: Release) -> None:
+    """Whatever a certificate holds is text in the page: its tags are those of the template."""
+    tags: set[str] = set()
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, _: tags.add(tag)  # type: ignore[method-assign]
+    parser.feed(render_inspection(Inspection.of(release, key_given=False)))
+    require(tags <= _TAGS, f"tags in the page that its template has not: {sorted(tags - _TAGS)}")
 
 
 def _require_rows(release: Release) -> None:

@@ -15,6 +15,7 @@ PLANTED = {
     "warning": ("ratings", "RuntimeWarning at"),
     "long refusal": ("ratings", "a refusal of 600 characters or more"),
     "stronger promise": ("releases", "accepted: a promise beyond its noise"),
+    "forged notice": ("notices", "accepted: a notice that the key never signed"),
     "forgotten spend": ("ledgers", "accepted: releases that are not those recorded"),
 }
 
@@ -32,7 +33,7 @@ def test_no_mutated_input_crashes_hangs_or_means_what_it_should_not(kind, tmp_pa
 def test_a_planted_bug_is_found(plant, tmp_path):
     kind, reason = PLANTED[plant]
     # A wrong meaning shows only where the input is accepted, which one changed ledger in twenty is.
-    count = {"ratings": 5, "releases": 60, "ledgers": 300}[kind]
+    count = {"ratings": 5, "releases": 60, "notices": 60, "ledgers": 300}[kind]
     limits = {"case_seconds": 3, "case_bytes": 256 << 20}
     tally = run(Options(keep=tmp_path, kinds=(kind,), count=count, plant=plant, **limits))[kind]
     assert tally.cases == count

@@ -19,6 +19,7 @@ from pricdr import __version__
 from pricdr.cli import (
     audit,
     demo,
+    diff,
     evaluate,
     inspect,
     keygen,
@@ -28,11 +29,13 @@ from pricdr.cli import (
     publish,
     recommend,
     reproduce,
+    revoke,
     split,
     train,
     verify,
 )
 from pricdr.cli.console import fail, say
+from pricdr.cli.paths import require_local_paths
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
@@ -40,7 +43,7 @@ _INTERRUPTED = "interrupted; no output was left half-written"
 app = typer.Typer(
     name="pricdr",
     epilog="Start with:  pricdr demo",
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # commands take it over from here
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -51,6 +54,8 @@ app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
+app.command("diff")(diff.diff)
+app.command("revoke")(revoke.revoke)
 app.command("audit")(audit.audit)
 app.command("split")(split.split)
 app.command("train")(train.train)
@@ -58,6 +63,7 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
 app.command("reproduce")(reproduce.reproduce)
+require_local_paths(app)  # last: it goes over every command there is
 
 
 @app.callback(invoke_without_command=True)

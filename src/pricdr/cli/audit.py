@@ -1,6 +1,5 @@
 """``pricdr audit``: an empirical lower bound on epsilon."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
-from pricdr.cli.options import PublicKeyOption, UnitName
-from pricdr.cli.strategy_options import StrategyName, parse_strategy
+from pricdr.cli.json_output import JsonOption
+from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, refuse_unused_key
+from pricdr.cli.publish_options import DensityOption, DimOption
+from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyName, parse_strategy
 from pricdr.errors import ParameterError, require_count
 
 if TYPE_CHECKING:
@@ -20,30 +21,32 @@ if TYPE_CHECKING:
 
 def audit(
     folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: the strategy to audit.")] = None,
+    strategy: Annotated[
+        StrategyName | None,
+        typer.Option(help=f"Without a folder: the strategy to audit.  [default: {DEFAULT_STRATEGY.value}]"),
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
-    dim: Annotated[
-        str | None, typer.Option(help="Without a folder: numbers per user, as in publish.  [default: publish's]")
-    ] = None,
+    dim: DimOption = None,
     users: Annotated[
         int | None, typer.Option(help="Without a folder: how many users are listed.  [default: 1000]")
     ] = None,
-    density: Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")] = None,
-    unit: Annotated[UnitName | None, typer.Option(help="Without a folder: what to protect.  [default: rating]")] = None,
+    density: DensityOption = None,
+    unit: Annotated[
+        UnitName | None, typer.Option(help=f"Without a folder: what to protect.  [default: {DEFAULT_UNIT.value}]")
+    ] = None,
     clip: Annotated[float | None, typer.Option(help="unit user: as in publish.")] = None,
     public_key: PublicKeyOption = None,
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, typer.Option(help="Canaries in the one-run audit.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.95,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the findings here.")] = None,
+    json_output: JsonOption = None,
 ) -> int:
     """Attack the mechanism as well as anyone can, and report how much of epsilon that finds.
 
     Runs the real code on a worst-case pair of neighbours with fresh noise, for the parameters of a release folder or
     for those given. Exit 1 if a bound exceeds the claim: then the claim is wrong. The release itself is not touched.
     """
-    from pricdr.files import replace_file
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.guarantee import Guarantee, Unit
 
@@ -53,20 +56,23 @@ def audit(
         if given:
             raise ParameterError("a release folder states its own parameters: give it alone, or none")
         subject = _from_release(folder, public_key)
-    elif strategy is None or epsilon is None or delta is None:
-        raise ParameterError("give either a release folder, or --strategy, --epsilon and --delta")
+    elif epsilon is None or delta is None:
+        raise ParameterError("give either a release folder, or --epsilon and --delta")
     else:
-        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or UnitName.RATING).value))
+        refuse_unused_key(public_key, "there is no release folder")
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit((unit or DEFAULT_UNIT).value))
         subject = _from_options(
-            parse_strategy(strategy, dim, density, guarantee), guarantee, clip, 1000 if users is None else users
+            parse_strategy(strategy or DEFAULT_STRATEGY, dim, density, guarantee),
+            guarantee,
+            clip,
+            1000 if users is None else users,
         )
     with progress_bar() as progress:
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
     _say_table(subject, thorough, one_run)
-    if json_file is not None:
-        content = {**_plain(subject), **asdict(thorough), "one_run": asdict(one_run)}
-        replace_file(json_file, (json.dumps(content, indent=2) + "\n").encode())
+    if json_output is not None:
+        json_output.write({**_plain(subject), **asdict(thorough), "one_run": asdict(one_run)})
     if thorough.refutes or one_run.refutes:
         return fail("a lower bound exceeds the claimed epsilon: the claim is wrong", 1)
     return 0

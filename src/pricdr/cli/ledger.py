@@ -1,13 +1,18 @@
 """``pricdr ledger``: a budget over all releases of one source."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import say
-from pricdr.cli.options import UnitName
+from pricdr.cli.console import say, warn
+from pricdr.cli.json_output import JsonOption
+from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, UnitOption, refuse_unused_key
 from pricdr.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pricdr.privacy.guarantee import Guarantee
+    from pricdr.privacy.ledger import Balance
 
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
 
@@ -24,19 +29,72 @@ def init(
     file: Annotated[Path, typer.Argument(help="The ledger file to create.")],
     epsilon: Annotated[float, typer.Option(help="The most that all releases together may cost.")],
     delta: Annotated[float, typer.Option(help="The delta at which epsilon is counted.")],
-    unit: Annotated[UnitName, typer.Option(help="What is protected; one ledger counts one unit.")],
+    unit: UnitOption = DEFAULT_UNIT,
+    json_output: JsonOption = None,
 ) -> None:
-    """Create a ledger. Its budget and unit can never be changed."""
-    from pricdr.privacy.guarantee import Guarantee, Unit
+    """Create a ledger. Its budget and unit can never be changed, and one ledger counts one unit."""
+    from pricdr.privacy.guarantee import Guarantee, Unit, epsilon_warnings
     from pricdr.privacy.ledger import Ledger
 
     budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     Ledger.create(file, budget)
+    for text in epsilon_warnings(budget.epsilon):
+        warn(text)
     say(f"created {file}: {budget}, over all releases together")
+    if json_output is not None:
+        json_output.write({"ledger": str(file), "budget": _guarantee(budget)})
+
+
+@app.command("plan")
+def plan(
+    releases: Annotated[int, typer.Option(help="How many more releases to plan for.")],
+    file: Annotated[Path | None, typer.Argument(help="A ledger: what is spent there counts.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="The budget; with a ledger, the ledger's.")] = None,
+    delta: Annotated[
+        float | None, typer.Option(help="The budget's delta.  [default: the ledger's; without one 1e-6]")
+    ] = None,
+    unit: Annotated[
+        UnitName | None,
+        typer.Option(help=f"What is protected.  [default: the ledger's; without one {DEFAULT_UNIT.value}]"),
+    ] = None,
+    json_output: JsonOption = None,
+) -> None:
+    """Show what each of several releases may cost, so that all of them fit into one budget. Nothing is spent.
+
+    The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
+    """
+    from pricdr.privacy.allowance import EXAMPLE_USERS, equal_allowance
+
+    balance = _balance(file, epsilon, delta, unit)
+    allowance = equal_allowance(balance, releases)
+    sigma = allowance.sigma
+    say(f"budget: {balance.budget}, over all releases together, however each is chosen")
+    if balance.spends:
+        say(f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}")
+    claim = allowance.guarantee
+    say(f"each of {releases:,} more: epsilon {claim.epsilon:g} at delta {claim.delta:g} (mu {allowance.mu:.6g})")
+    counted = "each rating counted as 1" if claim.unit.value == "rating" else "a clip of 1; it grows with the clip"
+    if sigma is None:
+        warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
+    else:
+        say(f"sigma it needs: {sigma:.4g} (strategy spectral, {EXAMPLE_USERS:,} listed users, {counted})")
+    if json_output is not None:
+        json_output.write(
+            {
+                "ledger": None if file is None else str(file),
+                "budget": _guarantee(balance.budget),
+                "spent": _spent(balance),
+                "releases": releases,
+                "each": {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma},
+            }
+        )
 
 
 @app.command("show")
-def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None:
+def show(
+    file: Annotated[Path, typer.Argument(help="The ledger file.")],
+    json_output: JsonOption = None,
+) -> None:
     """Show what was spent and what is left."""
     from pricdr.privacy.ledger import Ledger
 
@@ -44,15 +102,27 @@ def show(file: Annotated[Path, typer.Argument(help="The ledger file.")]) -> None
     say(f"budget: {balance.budget}, however each release is chosen")
     for number, spend in enumerate(balance.spends, 1):
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
-    spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {len(balance.spends)} releases"
+    spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}"
     say(f"{spent}; room for one more release of epsilon {balance.room:.6g} at this delta")
     say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
+    if json_output is not None:
+        json_output.write(
+            {
+                "ledger": str(file),
+                "budget": _guarantee(balance.budget),
+                "spent": _spent(balance),
+                "room": {"epsilon": balance.room, "mu": balance.mu_left},
+                "releases": [spend.model_dump(mode="json") for spend in balance.spends],
+            }
+        )
 
 
 @app.command("verify")
 def verify(
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     releases: Annotated[list[Path] | None, typer.Argument(help="Release folders that it paid for.")] = None,
+    public_key: PublicKeyOption = None,
+    json_output: JsonOption = None,
 ) -> None:
     """Check that no line of a ledger was changed and that it holds these releases: exit 0, or 1 with the reason.
 
@@ -63,7 +133,9 @@ def verify(
     from pricdr.release.ledger_check import check_ledger
 
     folders = releases or []
-    balance = check_ledger(Ledger(file), folders)
+    if not folders:
+        refuse_unused_key(public_key, "there is no release")
+    balance = check_ledger(Ledger(file), folders, public_key=public_key)
     old = sum(spend.hash is None for spend in balance.spends)
     say(f"ok: {file}: {balance.budget}, {len(balance.spends)} releases")
     if old:
@@ -72,6 +144,16 @@ def verify(
         say(f"    it holds every release given ({len(folders)})")
     else:
         say("    give the releases made from it to see whether it was rolled back or replaced")
+    if json_output is not None:
+        json_output.write(
+            {
+                "ledger": str(file),
+                "budget": _guarantee(balance.budget),
+                "spent": _spent(balance),
+                "lines_without_hash": old,
+                "holds": [str(folder) for folder in folders],
+            }
+        )
 
 
 @app.command("repair")
@@ -79,6 +161,8 @@ def repair(
     file: Annotated[Path, typer.Argument(help="The ledger file.")],
     release: Annotated[Path | None, typer.Argument(help="The release whose line was cut off.")] = None,
     forfeit: Annotated[bool, typer.Option("--forfeit", help="Without the release: give up all that was left.")] = False,
+    public_key: PublicKeyOption = None,
+    json_output: JsonOption = None,
 ) -> None:
     """Repair a ledger whose last line was cut off. Nothing is ever refunded.
 
@@ -94,6 +178,48 @@ def repair(
             f"{file}: give the release whose line was cut off, or --forfeit, which charges everything that was left"
         )
     ledger = Ledger(file)
-    balance = ledger.forfeit() if release is None else ledger.rebuild(lost_line(verify_release(release).certificate))
+    if release is None:
+        refuse_unused_key(public_key, "there is no release")
+        balance = ledger.forfeit()
+    else:
+        balance = ledger.rebuild(lost_line(verify_release(release, public_key=public_key).certificate))
     say(f"repaired {file}: release {len(balance.spends)}, mu {balance.spends[-1].mu:.6g}")
     say("lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it")
+    if json_output is not None:
+        json_output.write(
+            {"ledger": str(file), "spent": _spent(balance), "repaired": balance.spends[-1].model_dump(mode="json")}
+        )
+
+
+def _balance(file: Path | None, epsilon: float | None, delta: float | None, unit: UnitName | None) -> "Balance":
+    """Return what a plan starts from: a ledger, or a budget that nothing was spent of yet."""
+    from pricdr.privacy.guarantee import RECOMMENDED_DELTA, Guarantee, Unit
+    from pricdr.privacy.ledger import Balance, Ledger
+
+    if file is None:
+        if epsilon is None:
+            raise ParameterError("give a ledger, or --epsilon: the budget to divide")
+        chosen = Unit((unit or DEFAULT_UNIT).value)
+        return Balance.unspent(
+            Guarantee(epsilon=epsilon, delta=RECOMMENDED_DELTA if delta is None else delta, unit=chosen)
+        )
+    balance = Ledger(file).read()
+    held = balance.budget
+    stated = {"--epsilon": held.epsilon, "--delta": held.delta, "--unit": held.unit.value}
+    asked = {"--epsilon": epsilon, "--delta": delta, "--unit": None if unit is None else unit.value}
+    for option, value in asked.items():
+        if value is not None and value != stated[option]:
+            raise ParameterError(f"{file} has the budget {held}, which cannot be changed: leave out {option} {value}")
+    return balance
+
+
+def _guarantee(guarantee: "Guarantee") -> dict[str, float | str]:
+    return {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit.value}
+
+
+def _spent(balance: "Balance") -> dict[str, float | int]:
+    return {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
+
+
+def _releases(number: int) -> str:
+    return f"{number:,} release{'' if number == 1 else 's'}"

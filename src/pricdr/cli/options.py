@@ -3,7 +3,7 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -32,6 +32,12 @@ PublicKeyOption: TypeAlias = Annotated[
 ]
 
 
+def refuse_unused_key(given: Path | None, why: str) -> None:
+    """Refuse --public-key where there is nothing that it could check; a pinned variable is for other commands too."""
+    if given is not None and str(given) != os.environ.get(_PINNED):
+        raise ParameterError(f"--public-key {given} has nothing to check here: {why}")
+
+
 class DeviceName(StrEnum):
     """Where to train."""
 
@@ -48,6 +54,11 @@ class UnitName(StrEnum):
 
     RATING = "rating"
     USER = "user"
+
+
+DEFAULT_UNIT: Final = UnitName.RATING
+"""What is protected where nobody says, in every command: the unit of the paper."""
+UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
 
 
 def read_ratings_file(path: Path, columns: str | None, threshold: float | None = None) -> "RatingsFile":

@@ -37,7 +37,7 @@ def prepare(
 
     heed_interrupts()
     limit = _threshold(threshold)
-    with new_folder(out) as staging:
+    with new_folder(out, private=True) as staging:
         files = [read_ratings_file(path, columns) for path in (source, target)]
         for file in files:
             say(*file.summary().split("\n"))

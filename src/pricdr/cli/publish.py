@@ -1,13 +1,20 @@
 """``pricdr publish``: the source party's command."""
 
-import shlex
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file
+from pricdr.cli.console import heed_interrupts, progress_bar
+from pricdr.cli.event_log import EventLog
+from pricdr.cli.json_output import JsonOption, JsonOutput
+from pricdr.cli.options import DEFAULT_UNIT, ColumnsOption, PublicKeyOption, UnitOption, read_ratings_file
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -16,35 +23,42 @@ from pricdr.cli.publish_options import (
     ClipOption,
     DensityOption,
     DimOption,
+    DryRunOption,
     FillGuideOption,
     GuideOption,
     InsecureNoNoiseOption,
     InsecureSeedOption,
+    IssuerOption,
     ItemFeaturesOption,
     ItemsOption,
     LearnFromOption,
     LedgerOption,
+    LogOption,
     RatingBoundOption,
     RatingStepOption,
     RefineOption,
     SignOption,
     StrategyOption,
     ThresholdOption,
-    UnitOption,
     UsersOption,
     ValuesOption,
     parse_bounds,
 )
+from pricdr.cli.rehearsal import rehearsed, say_rehearsal
+from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
+from pricdr.files import new_folder, require_absent
 
 if TYPE_CHECKING:
-    from pricdr.data.ratings import Ids, Ratings
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
-    from pricdr.privacy.guarantee import Unit
+    from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
-    from pricdr.release import Release
+    from pricdr.release.certificate import Certificate
 
 
 def publish(
@@ -65,7 +79,7 @@ def publish(
     learn_from: LearnFromOption = None,
     buckets: BucketsOption = None,
     density: DensityOption = None,
-    unit: UnitOption = UnitName.RATING,
+    unit: UnitOption = DEFAULT_UNIT,
     clip: ClipOption = None,
     threshold: ThresholdOption = None,
     values: ValuesOption = False,
@@ -77,60 +91,141 @@ def publish(
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
+    issuer: IssuerOption = None,
     insecure_seed: InsecureSeedOption = None,
     insecure_no_noise: InsecureNoNoiseOption = False,
+    dry_run: DryRunOption = False,
+    json_output: JsonOption = None,
+    log: LogOption = None,
 ) -> None:
     """Publish ratings under differential privacy: one release folder to hand over.
 
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
-    from pricdr._publish import publish as publish_ratings
-    from pricdr.files import new_folder
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
-    from pricdr.release.signing import read_private_key
 
     heed_interrupts()
-    guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-    plan = parse_strategy(strategy, dim, density, guarantee)
-    _require_paper(calibration, plan)
-    bounds = parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
-    plan = StrategyOptions(
-        guide=guide,
-        public_key=public_key,
-        refine=refine,
-        fill_guide=fill_guide,
-        allow_not_private_guide=allow_not_private_guide,
-        item_features=item_features,
-        learn_from=learn_from,
-        buckets=buckets,
-        items=items,
-    ).complete(plan)
-    key = None if sign is None else read_private_key(sign)
-    account = None if ledger is None else _open_ledger(ledger, guarantee.unit)
-    with new_folder(out) as staging:  # first: an unwritable output must be known before the budget is spent
+    with EventLog.opened(log) as events:
+        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
+        parsed = parse_strategy(strategy, dim, density, guarantee)
+        _require_paper(calibration, parsed)
+        bounds = parse_bounds(guarantee.unit, values, threshold, rating_bound, rating_step, clip)
+        plan = StrategyOptions(
+            guide=guide,
+            public_key=public_key,
+            refine=refine,
+            fill_guide=fill_guide,
+            allow_not_private_guide=allow_not_private_guide,
+            item_features=item_features,
+            learn_from=learn_from,
+            buckets=buckets,
+            items=items,
+        ).complete(parsed)
+        asked = {
+            "strategy": plan,
+            "bounds": bounds,
+            "calibration": Calibration(calibration.value),
+            "ledger": None if ledger is None else _open_ledger(ledger, guarantee.unit),
+            "issuer": issuer,
+            "allow_not_private_guide": allow_not_private_guide,
+            "insecure_seed": insecure_seed,
+            "insecure_no_noise": insecure_no_noise,
+        }
+        read = partial(_read_ratings, ratings, columns, threshold, values=values)
+        task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
+        if dry_run:
+            task.rehearse(read, users, items)
+        else:
+            task.publish(read, users, items)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A release as it was asked for, and where to report it."""
+
+    guarantee: "Guarantee"
+    asked: dict[str, Any]
+    """The other arguments of the library's ``publish``."""
+    out: Path
+    key: "Ed25519PrivateKey | None"
+    events: EventLog
+    json_output: JsonOutput | None
+
+    def rehearse(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
+        """Say what the release would be."""
+        from pricdr._publish import rehearse
+
+        require_absent(self.out)
+        started = monotonic()
+        reading, listed, universe = self._read(read, users, items)
+        seconds = monotonic() - started
+        rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+        ledger = self.asked["ledger"]
+        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds)
+        self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
+        if self.json_output is not None:
+            self.json_output.write(rehearsed(rehearsal, self.out))
+
+    def publish(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
+        """Make the release, write it and say so."""
+        from pricdr._publish import publish as publish_ratings
+        from pricdr.release.folder import CERTIFICATE
+
+        plan = self.asked["strategy"]
+        with new_folder(self.out) as staging:  # first: an unwritable output must be known before the budget is spent
+            reading, listed, universe = self._read(read, users, items)
+            _require_space(staging, len(listed or reading.ratings.users), plan.dim)
+            with progress_bar() as progress:
+                release = publish_ratings(
+                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
+                )
+            # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
+            self.events.record("made", **_disclosed(release.certificate))
+            release.write_into(staging, signing_key=self.key)
+            certificate = (staging / CERTIFICATE).read_bytes()
+        say_result(release, self.out, learnt=plan.learns)
+        self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
+        if self.json_output is not None:
+            content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
+            self.json_output.write(content)
+
+    def _read(
+        self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None
+    ) -> tuple["RatingsFile", "Ids | None", "Ids | None"]:
+        """Read the lists and the ratings, and say what was read."""
         listed, universe = _read_lists(users, items)
-        reading = _read_ratings(ratings, columns, threshold, values=values)
-        _say_input(reading, listed, universe, plan)
-        _require_space(staging, len(listed or reading.ratings.users), plan.dim)
-        with progress_bar() as progress:
-            release = publish_ratings(
-                reading.ratings,
-                guarantee,
-                strategy=plan,
-                users=listed,
-                items=universe,
-                bounds=bounds,
-                calibration=Calibration(calibration.value),
-                ledger=account,
-                allow_not_private_guide=allow_not_private_guide,
-                insecure_seed=insecure_seed,
-                insecure_no_noise=insecure_no_noise,
-                progress=progress,
-            )
-        release.write_into(staging, signing_key=key)
-    _say_result(release, out, learnt=plan.learns)
+        reading = read()
+        say_input(reading, listed, universe, self.asked["strategy"])
+        warn_of_clamping(reading, self.asked["bounds"])
+        return reading, listed, universe
+
+
+def _disclosed(certificate: "Certificate") -> dict[str, Any]:
+    """Return what a log says of a release: nothing that its certificate does not tell everybody."""
+    line = certificate.ledger
+    return {
+        "software": certificate.software,
+        "private": certificate.private,
+        "epsilon": certificate.epsilon,
+        "delta": certificate.delta,
+        "unit": certificate.unit,
+        "strategy": certificate.strategy.name,
+        "dim": certificate.dim,
+        "sigma": certificate.sigma,
+        "mu": certificate.mu,
+        "ledger_release": None if line is None else line.releases,
+        "ledger_line": None if line is None else line.head,
+        "warnings": list(certificate.warnings),
+    }
+
+
+def _read_key(file: Path) -> "Ed25519PrivateKey":
+    from pricdr.release.signing import read_private_key
+
+    return read_private_key(file)
 
 
 def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
@@ -163,62 +258,6 @@ def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, v
     return reading
 
 
-def _say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
-    ratings = reading.ratings
-    say(*reading.summary().split("\n"))
-    say("ids are kept as text, byte for byte")
-    others = 0 if listed is None else len(set(ratings.users) - set(listed))
-    if not others and strategy.learns_from_unlisted:
-        warn("--learn-from all: every user is listed, so there is nobody else to learn from")
-    if listed is not None:
-        absent = len(set(listed) - set(ratings.users))
-        say(
-            f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
-            f"{others:,} users of the ratings are not listed and {_others(strategy) if others else 'left out'}"
-        )
-    if universe is None and strategy.catalogue is not None:
-        universe = strategy.catalogue
-        say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
-    elif universe is not None:
-        say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
-    _warn_of_noise_alone(ratings, listed, universe)
-    if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
-        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
-
-
-def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Ids | None") -> None:
-    """Tell the source alone that no rating counts: a refusal would also tell whoever waits for the release."""
-    import numpy as np
-
-    if listed is not None and not set(listed) & set(ratings.users):
-        why = (
-            f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
-            "or is it another list?)"
-        )
-    elif universe is not None and not set(universe) & set(ratings.items):
-        why = f"none of the {len(universe):,} listed items occurs in the ratings (is it another list?)"
-    elif not len(ratings):
-        why = f"no rating is at least {ratings.threshold:g}"
-    else:
-        users, items = (
-            np.fromiter((one in named for one in ids), dtype=bool, count=len(ids))
-            for ids, named in (
-                (ratings.users, set(ratings.users if listed is None else listed)),
-                (ratings.items, set(ratings.items if universe is None else universe)),
-            )
-        )
-        if (np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]).any():
-            return
-        why = "no listed user rated a listed item"
-    warn(f"{why}: no rating counts, and what is published is noise alone")
-
-
-def _others(strategy: "Strategy") -> str:
-    if not strategy.learns_from_unlisted:
-        return "left out"
-    return "get no row; directions are learnt from them first, and one promise holds for them too"
-
-
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
     """Find a full disk before the budget is spent, where that can be known."""
     import shutil
@@ -227,27 +266,3 @@ def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise OutputError(f"the release needs {needed // 10**6:,} MB, {free // 10**6:,} MB are free on {folder.parent}")
-
-
-def _say_result(release: "Release", out: Path, *, learnt: bool) -> None:
-    certificate = release.certificate
-    if certificate.input.user_list != "declared":
-        warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
-    if certificate.input.item_universe == "read off the ratings":
-        warn(f"{certificate.strategy.name} without --items: the item universe is read off the ratings; it is disclosed")
-    if certificate.input.filtered_by is not None:
-        warn(f"these ratings were filtered before ({certificate.input.filtered_by}); it is disclosed")
-    if certificate.private and certificate.ledger is None:
-        warn("no --ledger: this release is not counted against a budget; others of the same ratings add to its cost")
-    for text in certificate.warnings:
-        warn(text)
-    if not certificate.private:
-        warn("this release is NOT PRIVATE and must not leave the source")
-    if certificate.nominal_epsilon is not None:
-        say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
-    if certificate.guide is not None and certificate.guide.missing_users:
-        say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
-    if learnt:
-        say(f"learnt in {len(certificate.steps)} steps, all within the promise; item directions are erased")
-    say(f"published {release!r}")
-    say(f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from pricdr.cli.options import UnitName
 from pricdr.cli.strategy_options import LearnFromName, StrategyName
 from pricdr.errors import ParameterError
 
@@ -72,7 +71,6 @@ BucketsOption: TypeAlias = Annotated[
     typer.Option(help="learn-from all without --items: hash items into so many buckets.  [default: 65536]"),
 ]
 DensityOption: TypeAlias = Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")]
-UnitOption: TypeAlias = Annotated[UnitName, typer.Option(help="Protect one rating, or all ratings of one user.")]
 ClipOption: TypeAlias = Annotated[
     float | None,
     typer.Option(
@@ -99,6 +97,20 @@ LedgerOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="Count this release against a budget (pricdr ledger init).")
 ]
 SignOption: TypeAlias = Annotated[Path | None, typer.Option(help="Sign with this private key (pricdr keygen).")]
+IssuerOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="Who publishes, for the certificate; only a signature vouches for it.")
+]
+DryRunOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run",
+        help="Show noise, cost, room left, memory, time and the certificate's words; spend, draw and write nothing.",
+    ),
+]
+LogOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Append what happens to this file, as JSON lines: no ratings, no counts of them, no secrets."),
+]
 InsecureSeedOption: TypeAlias = Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")]
 InsecureNoNoiseOption: TypeAlias = Annotated[
     bool, typer.Option("--insecure-no-noise", help="EXPERIMENTS ONLY: no noise, not private.")

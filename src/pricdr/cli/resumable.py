@@ -66,7 +66,7 @@ class ResumableRun:
             else:
                 self._remove()
                 self._made = [parent for parent in self._folder.parents if not parent.exists()]
-                self._folder.mkdir(parents=True)
+                self._folder.mkdir(parents=True, mode=0o700)  # what is learnt from ratings is for their owner
                 description.write_text(self._description, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise OutputError(f"cannot use {self._folder}: {getattr(error, 'strerror', None) or error}") from error

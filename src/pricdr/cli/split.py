@@ -32,7 +32,7 @@ def split(
 
     if official is not None and cold is not None:
         raise ParameterError("--official and --cold exclude each other: an official split is taken as it is")
-    with new_folder(out) as staging:
+    with new_folder(out, private=True) as staging:
         ratings_file = read_some_ratings(target, columns, threshold)
         say(*ratings_file.summary().split("\n"))
         made = (

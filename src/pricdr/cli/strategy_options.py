@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pricdr.cli.options import refuse_unused_key
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.registry import BY_NAME, HOMES
 
@@ -77,6 +78,8 @@ class StrategyOptions:
     def complete(self, strategy: "Strategy") -> "Strategy":
         """Return the strategy with its guide, its features, its learners; options of another strategy are refused."""
         self._refuse_others(strategy.name)
+        if self.guide is None:
+            refuse_unused_key(self.public_key, "there is no --guide; to sign a release, give --sign the private key")
         arguments = _ARGUMENTS.get(strategy.name)
         return strategy if arguments is None else replace(strategy, **arguments(self))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
+from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings, refuse_unused_key
 from pricdr.cli.resumable import ResumableRun
+from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 
@@ -55,6 +56,7 @@ def train(
         bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
     ] = False,
     public_key: PublicKeyOption = None,
+    revocations: RevocationsOption = None,
     allow_unverified: Annotated[
         bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
     ] = False,
@@ -85,7 +87,10 @@ def train(
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     configured = _configured(name, config, flags)
     require_absent(out)
+    if release is None:
+        refuse_unused_key(public_key, "there is no --release")
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
+    heed_revocations(received, revocations)
     ratings, validation = _data(data, columns, threshold)
     plaintext = None if source is None else _source(source, columns, threshold)
     resumable = ResumableRun(out, f"{name} on {_described(ratings, validation)}")
@@ -100,7 +105,7 @@ def train(
                 allow_not_private=allow_not_private,
                 log=RunLog(file=resumable.log, checkpoints=resumable.checkpoints, progress=progress),
             )
-        with new_folder(out) as staging:
+        with new_folder(out, private=True) as staging:
             write_model(staging, model)
             resumable.copy_log(staging / "log.jsonl")
     _say_chosen(model.chosen)

@@ -5,21 +5,26 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import say
+from pricdr.cli.console import say, warn
 from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.revocations import RevocationsOption, heed_revocations
 
 
 def verify(
     folder: Annotated[Path, typer.Argument(help="The release folder.")],
     public_key: PublicKeyOption = None,
+    revocations: RevocationsOption = None,
 ) -> None:
     """Check a release folder: exit 0, or 1 with the reason.
 
     Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give.
     """
     from pricdr.release import verify as check
+    from pricdr.release.signing import fingerprint, public_from_text
+    from pricdr.release.statement import weakness
 
     release = check(folder, public_key=public_key)
+    notices = heed_revocations(release, revocations)
     signed = release.certificate.signed_by
     if public_key is not None:
         origin = "signed by the given key"
@@ -29,3 +34,9 @@ def verify(
         origin = "not signed"
     say(f"ok: {release!r}")
     say(f"    files, figures and promise agree; {origin}")
+    if signed is not None:
+        say(f"    fingerprint of the key: {fingerprint(public_from_text(signed))}")
+    if notices is not None:
+        say(f"    {notices}")
+    for text in weakness(release.certificate):
+        warn(text)

@@ -135,11 +135,14 @@ class FittedModel:
         return f"FittedModel({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a model folder, whole or not at all. It holds the training ratings: protect it like them."""
+        """Write a model folder, whole or not at all.
+
+        It holds the training ratings, so it is for its owner alone; one without histories follows the umask.
+        """
         from pricdr.files import new_folder
         from pricdr.models.folder import write_model
 
-        with new_folder(Path(folder)) as staging:
+        with new_folder(Path(folder), private=self.summary is None) as staging:
             write_model(staging, self)
         return Path(folder)
 

@@ -23,6 +23,7 @@ from pricdr.data.ratings import CSR
 from pricdr.data.reading.parquet import write_frame
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.files import take_mode
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.catalogue import METHODS, MOST, with_preset
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
@@ -98,6 +99,7 @@ def write_model(folder: Path, model: FittedModel) -> None:
         **({} if model.uses_history else {"uses_history": np.zeros(1, dtype=np.uint8)}),
     }
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
+    take_mode(folder / _ARRAYS)
     (folder / _RECORD).write_text(json.dumps(_as_json(model, model.origin), indent=2) + "\n", encoding="utf-8")
     for name, ids in (("user", model.users), ("item", model.items)):
         write_frame(folder / f"{name}s.parquet", pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}))

@@ -1,5 +1,6 @@
 """``Guarantee``: ε and δ, and whether they protect one rating or one user."""
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -8,6 +9,10 @@ from pricdr.errors import ParameterError, require_positive, require_probability
 
 RECOMMENDED_DELTA: Final = 1e-6
 LARGE_DELTA: Final = 1e-5
+WEAK_EPSILON: Final = 8.0
+"""Above it, whoever publishes is warned."""
+HARDLY_ANY_EPSILON: Final = 16.0
+"""Above it, a release is not called private: so little is promised."""
 
 
 class Unit(Enum):
@@ -47,6 +52,38 @@ def _unit(unit: Unit | str) -> Unit:
         return Unit(unit)
     except ValueError as error:
         raise ParameterError(f"unit must be rating or user, got {unit!r}") from error
+
+
+def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...]:
+    """Return a warning about an ε that is too large to promise much.
+
+    >>> epsilon_warnings(8.0)
+    ()
+    >>> epsilon_warnings(10.0)
+    ('epsilon = 10 is above 8, which is weak: the odds about one rating may change by a factor of 22,100',)
+    """
+    if epsilon <= WEAK_EPSILON:
+        return ()
+    limit, means = WEAK_EPSILON, "is weak"
+    if epsilon > HARDLY_ANY_EPSILON:
+        limit, means = HARDLY_ANY_EPSILON, "promises hardly anything"
+    return (
+        f"epsilon = {epsilon:.6g} is above {limit:g}, which {means}: the odds about one {unit.value} may change by a "
+        f"factor of {odds_factor(epsilon)}",
+    )
+
+
+def odds_factor(epsilon: float) -> str:
+    """Return e^ε as text, the most by which a release multiplies an observer's odds: three digits, rounded up.
+
+    >>> odds_factor(16.0), odds_factor(100.0)
+    ('8,890,000', 'e^100')
+    """
+    if not 0 < epsilon <= 30:
+        return f"e^{epsilon:.6g}"
+    # Few digits, since certificates hold this text: another machine may compute the last bits of e^ε differently.
+    unit = 10 ** max(0, math.floor(epsilon / math.log(10)) - 2)
+    return f"{math.ceil(math.exp(epsilon) / unit) * unit:,}"
 
 
 def delta_warnings(delta: float, users: int) -> tuple[str, ...]:

@@ -18,10 +18,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypedDict
 
 from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError
-from pricdr.files import PRIVATE, replace_file, write_new
+from pricdr.files import PRIVATE, replace_file, require_local, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger_lines import LARGEST_BUDGET, Contents, Spend, first_line, parse, split_cut_line
@@ -51,6 +51,16 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+class Cost(TypedDict):
+    """A release as a ledger counts it: the arguments of :meth:`Ledger.spend` and :meth:`Ledger.after`."""
+
+    mu: float
+    dim: int
+    unit: Unit
+    strategy: str
+    promise: str
+
+
 @dataclass(frozen=True)
 class Balance:
     """A ledger's contents at one moment."""
@@ -59,6 +69,11 @@ class Balance:
     spends: tuple[Spend, ...]
     opening: str
     """SHA-256 of the first line, which identifies the ledger."""
+
+    @classmethod
+    def unspent(cls, budget: Guarantee) -> "Balance":
+        """Return the balance of a budget before any release, and before there is a ledger of it."""
+        return cls(budget, (), "")
 
     @property
     def mu(self) -> float:
@@ -124,16 +139,18 @@ class Ledger:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
         with self._open_to_write() as descriptor:
             contents = parse(self._content(descriptor), self.path)
-            before = _balance(contents)
-            self._require_unit(before, unit)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
-            total = before.epsilon_with(new)  # composed exactly: single ε would add up to more than is spent
-            if total > before.budget.epsilon * (1 + _SLACK):
-                raise BudgetError(
-                    f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
-                    f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
-                )
+            self._require_room(_balance(contents), new, unit)
             return self._append(descriptor, contents, *contents.chained(new, _nonce()))
+
+    def after(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
+        """Return the balance as it would be after :meth:`spend`, or refuse as it would; nothing is recorded."""
+        with self._open() as descriptor:
+            self._require_writable(descriptor)
+            before = _balance(parse(self._content(descriptor), self.path))
+        new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
+        self._require_room(before, new, unit)
+        return Balance(before.budget, (*before.spends, new), before.opening)
 
     def rebuild(self, lost: Spend) -> Balance:
         """Put ``lost`` in place of a last line that was cut off; it must have the hash that line was written with."""
@@ -170,6 +187,16 @@ class Ledger:
         replace_file(self.path.resolve(), contents.raw + line, keep=os.fstat(descriptor))
         return Balance(contents.budget, (*contents.spends, new), contents.opening)
 
+    def _require_room(self, before: Balance, new: Spend, unit: Unit) -> None:
+        """Refuse a release that would exceed the budget, or that another unit counts."""
+        self._require_unit(before, unit)
+        total = before.epsilon_with(new)  # composed exactly: single ε would add up to more than is spent
+        if total > before.budget.epsilon * (1 + _SLACK):
+            raise BudgetError(
+                f"{self.path} refuses: spent so far epsilon {before.epsilon:.6g}, with this release {total:.6g}, "
+                f"budget {before.budget.epsilon:.6g} at delta {before.budget.delta:g}"
+            )
+
     def _require_unit(self, balance: Balance, unit: Unit) -> None:
         counted = balance.budget.unit
         if counted is not unit:
@@ -181,17 +208,21 @@ class Ledger:
     @contextmanager
     def _open_to_write(self) -> Iterator[int]:
         with _one_at_a_time, self._open(lock=True) as descriptor:
-            status = os.fstat(descriptor)
-            if status.st_nlink > 1:  # replacing one name would leave the others with the old balance: a second budget
-                names = f"{self.path} has {status.st_nlink} names (hard links)"
-                raise InputError(f"{names}: a ledger must have one, or it counts twice")
-            if not status.st_mode & 0o222:  # a rename would not ask
-                raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) to spend from it")
+            self._require_writable(descriptor)
             yield descriptor
+
+    def _require_writable(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if status.st_nlink > 1:  # replacing one name would leave the others with the old balance: a second budget
+            names = f"{self.path} has {status.st_nlink} names (hard links)"
+            raise InputError(f"{names}: a ledger must have one, or it counts twice")
+        if not status.st_mode & 0o222:  # a rename would not ask
+            raise InputError(f"{self.path} is read-only: make it writable (chmod u+w) to spend from it")
 
     @contextmanager
     def _open(self, *, lock: bool = False) -> Iterator[int]:
         """Yield a descriptor of the current file; with ``lock``, nobody else spends until the block ends."""
+        require_local(self.path)
         while True:
             try:
                 descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe must not hang us

@@ -7,6 +7,7 @@ Holding a release in memory needs numpy alone, so that models can train where no
 import hashlib
 import io
 import os
+import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,24 +112,41 @@ class Release:
         folder: str | os.PathLike[str],
         *,
         public_key: str | os.PathLike[str] | None = None,
+        revocations: str | os.PathLike[str] | None = None,
         allow_unverified: bool = False,
     ) -> "Release":
-        """Return the release in ``folder``, verified; ``allow_unverified`` also reads one that fails to verify."""
+        """Return the release in ``folder``, verified; ``allow_unverified`` also reads one that fails to verify.
+
+        Args:
+            folder: the release folder.
+            public_key: a PEM file; require a signature by this key.
+            revocations: a folder of notices; refuse a release that the key it was signed with has revoked.
+            allow_unverified: check nothing.
+        """
         if not allow_unverified:
-            return verify(folder, public_key=public_key)
+            return verify(folder, public_key=public_key, revocations=revocations)
         if public_key is not None:  # else a caller who pins a key would believe that it was asked for
             raise ParameterError("allow_unverified checks no signature: give it or public_key, not both")
+        if revocations is not None:
+            raise ParameterError("allow_unverified checks no notices: give it or revocations, not both")
         with _opened(folder) as opened:
             certificate, _ = _read_certificate(opened)
             return _read_matrix(opened, certificate, verified=False)
 
 
-def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None) -> Release:
+def verify(
+    folder: str | os.PathLike[str],
+    *,
+    public_key: str | os.PathLike[str] | None = None,
+    revocations: str | os.PathLike[str] | None = None,
+) -> Release:
     """Check all of a release folder that can be checked, and return it.
 
     That is: the signature; the list of files, and every byte of each; the ε that σ and the sensitivity really give,
     and every figure that follows; the matrix's hash, shape, ids and grid, and that it holds as much noise as σ says.
-    :class:`VerificationError` names the first thing that is wrong; :class:`InputError`: there is no such folder.
+    With ``revocations``, a folder of notices: also that the key which signed it has not revoked it. Notices that do not
+    count are warned of. :class:`VerificationError` names the first thing that is wrong; :class:`InputError`: there is
+    no such folder.
     """
     from pricdr.release.issue import check
     from pricdr.release.matrix_check import check_matrix
@@ -142,6 +160,11 @@ def verify(folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str]
         release = _read_matrix(opened, certificate, verified=True)
     # Last, because it relies on a σ that has been checked.
     check_matrix(release.matrix, certificate)
+    if revocations is not None:
+        from pricdr.release.revocation import require_not_revoked
+
+        for remark in require_not_revoked(release, revocations).remarks:
+            warnings.warn(remark, stacklevel=2)
     return release
 
 

@@ -37,9 +37,16 @@ def ledger_statement(balance: Balance) -> LedgerStatement:
     )
 
 
-def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
+def foreseen_statement(balance: Balance) -> LedgerStatement:
+    """Return what a certificate would say of the ledger, of a release that is not recorded: no line, no hash yet."""
+    unknown = {"recorded": None, "nonce": None, "opening": None, "head": None}
+    return ledger_statement(balance).model_copy(update=unknown)
+
+
+def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> Balance:
     """Check a ledger, and that it holds every one of these releases; return its balance.
 
+    With ``public_key``, a PEM file, each of them must be signed by that key.
     :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
     """
     try:
@@ -48,7 +55,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
         raise VerificationError(str(error)) from error
     paid: dict[int, tuple[Path, str]] = {}
     for folder in folders:
-        release = _verified(folder)
+        release = _verified(folder, public_key)
         number = _number_of(release.certificate, balance, folder, ledger)
         # Two different matrices for one line: the second was never paid for, however well both verify.
         other, matrix = paid.setdefault(number, (folder, release.sha256()))
@@ -58,10 +65,10 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = ()) -> Balance:
     return balance
 
 
-def _verified(folder: Path) -> Release:
+def _verified(folder: Path, public_key: Path | None) -> Release:
     """Return the release; an error names its folder first, since several are checked at a time."""
     try:
-        return verify(folder)
+        return verify(folder, public_key=public_key)
     except VerificationError as error:
         raise VerificationError(f"{folder}: {error}") from error
 

@@ -1,6 +1,7 @@
 """Ed25519 signatures over a certificate's exact bytes."""
 
 import base64
+import hashlib
 import os
 from pathlib import Path
 from typing import Final
@@ -68,6 +69,11 @@ def read_public_key(path: str | os.PathLike[str]) -> Ed25519PublicKey:
 def public_text(key: Ed25519PublicKey) -> str:
     """Return the public key as a certificate states it: base64 of its 32 bytes."""
     return base64.b64encode(key.public_bytes_raw()).decode()
+
+
+def fingerprint(key: Ed25519PublicKey) -> str:
+    """Return the SHA-256 of the key in DER, hexadecimal: for people to compare; OpenSSL computes the same."""
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
 
 def public_from_text(text: str) -> Ed25519PublicKey:

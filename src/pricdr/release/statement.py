@@ -1,7 +1,8 @@
 """The certificate in words: what is promised to users, and at what cost. One text for ``inspect`` and README.md.
 
-The words belong to the schema version, as those of the certificate do: ``verify`` compares README.md with what is
-written here. Changing a sentence takes a new version, and the older versions keep the old sentence.
+The words of README.md belong to the schema version, as those of the certificate do: ``verify`` compares the file with
+what is written here. Changing a sentence takes a new version, and the older versions keep the old sentence. A screen
+always shows the newest words: a release of ε = 20 that an older version called private is not called that any more.
 """
 
 import math
@@ -9,9 +10,11 @@ from dataclasses import dataclass
 
 from scipy.special import ndtr, ndtri
 
+from pricdr.privacy.calibration import LATTICE_FACTOR
+from pricdr.privacy.guarantee import HARDLY_ANY_EPSILON, Unit, epsilon_warnings, odds_factor
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
-from pricdr.release.certificate import Certificate, rounded_up
+from pricdr.release.certificate import SCHEMA_VERSION, Certificate, rounded_up
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,31 @@ class Section:
 
 
 def statement(certificate: Certificate) -> list[Section]:
-    """Return everything a certificate says, in an order a privacy officer can follow."""
+    """Return everything a certificate says, in an order a privacy officer can follow, for a screen."""
+    return _sections(certificate, SCHEMA_VERSION)
+
+
+def weakness(certificate: Certificate) -> tuple[str, ...]:
+    """Return the warning that ε is large, where it is, and how little is promised, where that is hardly anything."""
+    if not certificate.private or certificate.epsilon is None:
+        return ()
+    little = () if certificate.epsilon <= HARDLY_ANY_EPSILON else (_little_promised(certificate, certificate.epsilon),)
+    return *epsilon_warnings(certificate.epsilon, Unit(certificate.unit)), *little
+
+
+def _sections(certificate: Certificate, version: int) -> list[Section]:
+    warnings = certificate.warnings
+    if version > certificate.schema_version:  # a version that had no warning of a large epsilon
+        warnings = [*warnings, *(text for text in weakness(certificate)[:1] if text not in warnings)]
     sections = [
-        Section("What this is", _what(certificate)),
+        Section("What this is", _what(certificate, version)),
         Section("What is promised", _promise(certificate)),
         Section("What it means for a whole user", _whole_user(certificate)),
         Section("How it was made", _made(certificate)),
         Section("What is not protected", tuple(certificate.not_protected)),
         Section("Budget", _budget(certificate)),
-        Section("Warnings", tuple(certificate.warnings)),
+        Section("Who issued it", _issued(certificate)),
+        Section("Warnings", tuple(warnings)),
     ]
     return [section for section in sections if section.lines]
 
@@ -39,7 +58,7 @@ def statement(certificate: Certificate) -> list[Section]:
 def readme(certificate: Certificate) -> str:
     """Return the README.md of a release folder."""
     lines = ["# A pricdr release", ""]
-    for section in statement(certificate):
+    for section in _sections(certificate, certificate.schema_version):
         lines += [f"## {section.title}", "", *(f"- {line}" for line in section.lines), ""]
     lines += [
         "## Files",
@@ -51,13 +70,41 @@ def readme(certificate: Certificate) -> str:
     return "\n".join(lines)
 
 
-def _what(c: Certificate) -> tuple[str, ...]:
+def _what(c: Certificate, version: int) -> tuple[str, ...]:
     return (
         f"One noisy row of {c.dim:,} numbers for each of {c.users:,} listed users, computed from a rating matrix "
         f"(strategy {c.strategy.name}).",
-        "PRIVATE: it may leave the source, within the promise below."
-        if c.private
-        else "NOT PRIVATE: a test release. It protects nobody and must not leave the source.",
+        _standing(c, version),
+    )
+
+
+def _standing(c: Certificate, version: int) -> str:
+    if not c.private:
+        return "NOT PRIVATE: a test release. It protects nobody and must not leave the source."
+    if version < 4 or c.epsilon is None or c.epsilon <= HARDLY_ANY_EPSILON:
+        return "PRIVATE: it may leave the source, within the promise below."
+    return _little_promised(c, c.epsilon)
+
+
+def _little_promised(c: Certificate, epsilon: float) -> str:
+    secret = "one rating" if c.unit == "rating" else "the ratings of one user"
+    return (
+        f"LITTLE IS PROMISED: epsilon = {_figure(epsilon)} is above {HARDLY_ANY_EPSILON:g}. Whoever knows everything "
+        f"but {secret} can tell two equally likely versions of it apart in up to {math.ceil(100 * _success(c))} % of "
+        f"cases (50 % would be blind guessing), and its odds may change by a factor of {odds_factor(epsilon)}. Hand "
+        "it over only where the ratings themselves could be handed over."
+    )
+
+
+def _issued(c: Certificate) -> tuple[str, ...]:
+    """Return what the source says about itself; versions before 4 had no room for it."""
+    if c.schema_version < 4:
+        return ()
+    name = "no issuer is named" if c.issuer is None else f"issuer: {_quoted(c.issuer)}"
+    day = "no day of issue is stated" if c.issued is None else f"day of issue: {c.issued} (UTC)"
+    return (
+        f"By the source's own account, {name}; {day}.",
+        "Anybody can write such words. What vouches for them is a signature by a key that you have from the source.",
     )
 
 
@@ -128,8 +175,13 @@ def _filter(c: Certificate) -> str:
     words = str(c.input.filtered_by)
     if c.schema_version < 3:
         return f": {words}"
+    return f", in the words of the source, which nothing here vouches for: {_quoted(words)}"
+
+
+def _quoted(words: str) -> str:
+    """Return somebody else's words so that nothing in them is markup, in README.md, or ends the quotation."""
     plain = words.replace("`", "'").replace('"', "'")
-    return f', in the words of the source, which nothing here vouches for: "`{plain}`"'
+    return f'"`{plain}`"'
 
 
 def _rows(c: Certificate) -> str:
@@ -224,6 +276,11 @@ def _odds(epsilon: float) -> str:
 def _figure(epsilon: float | None) -> str:
     """Return ε as text, rounded up: a promise must not look better than it is."""
     return "without limit" if epsilon is None else f"{rounded_up(epsilon, 4):g}"
+
+
+def _success(c: Certificate) -> float:
+    """Return how often the best guess between two equally likely neighbours is right: Φ(μ/2)."""
+    return float(ndtr((c.mu or 0.0) * LATTICE_FACTOR / 2))
 
 
 def _power(c: Certificate) -> float:

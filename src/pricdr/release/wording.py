@@ -4,7 +4,8 @@ Each is a function of the terms alone, so that ``verify`` can write it again and
 version: changing one means a new version, or older releases would no longer verify.
 """
 
-from pricdr.privacy.guarantee import Unit, delta_warnings
+from pricdr.privacy.calibration import Calibration
+from pricdr.privacy.guarantee import Unit, delta_warnings, epsilon_warnings
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Payer
 from pricdr.release.terms import Terms
@@ -63,10 +64,14 @@ def not_protected(terms: Terms) -> list[str]:
 def warnings(terms: Terms) -> list[str]:
     """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
     lines = list(delta_warnings(terms.delta, terms.declared.users))
+    if terms.schema_version >= 4 and terms.source == "secret" and terms.epsilon is not None:
+        # Under the paper's calibration what was asked for is not what is promised.
+        exact = terms.calibration is Calibration.EXACT
+        lines += epsilon_warnings(terms.epsilon if exact else terms.epsilon_at(terms.delta), terms.unit)
     if terms.guide is not None and not terms.guide.private:
         lines.append("the guide is NOT PRIVATE: it protects nobody on the other side")
     # Learnt rows pay for their rounding instead, so it cannot hide anything that was not paid for.
-    exact = terms.settled[-1].step.spread is None
-    if terms.noisy and exact and not terms.grid.keeps_signal(terms.bounds, terms.dim):
+    unrounded = terms.settled[-1].step.spread is None
+    if terms.noisy and unrounded and not terms.grid.keeps_signal(terms.bounds, terms.dim):
         lines.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
     return lines

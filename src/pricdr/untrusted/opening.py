@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pricdr.errors import InputError, PriCDRError, printable
+from pricdr.files import require_local
 
 LARGEST_EXPANSION: Final = 200
 """How many times its own size data may unpack to, once past ``EXPANSION_FROM`` bytes; gzip reaches 1032."""
@@ -29,6 +30,7 @@ class Folder:
     @contextmanager
     def opened(cls, path: Path, what: str, *, error: type[PriCDRError] = InputError) -> Iterator["Folder"]:
         """Open ``path``, which should be ``what``; faults of the files in it are raised as ``error``."""
+        require_local(path)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except NotADirectoryError as refused:
@@ -49,6 +51,17 @@ class Folder:
         except OSError:
             return False
         return True
+
+    def names(self, *, ending: str, limit: int) -> list[str]:
+        """Return the names in it that end so, sorted; refuse more than ``limit`` entries of any name."""
+        found = []
+        with os.scandir(self._descriptor) as entries:
+            for count, entry in enumerate(entries, 1):
+                if count > limit:
+                    raise self._error(f"{self.path} holds more than {limit:,} entries, the most that are looked at")
+                if entry.name.endswith(ending) and not entry.name.startswith("."):  # a dot: still being written
+                    found.append(entry.name)
+        return sorted(found)
 
     def require_only(self, *allowed: str) -> None:
         """Refuse a folder that holds anything else."""
@@ -98,6 +111,7 @@ def read_bounded(path: Path, *, limit: int) -> bytes:
 
     An error of the system is raised as it is: the caller knows what the file is for.
     """
+    require_local(path)
     with path.open("rb") as file:
         content = file.read(limit + 1)
     if len(content) > limit:

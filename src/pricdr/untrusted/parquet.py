@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.errors import PriCDRError
+from pricdr.files import require_local
 from pricdr.memory import memory_limit
 from pricdr.untrusted.sandbox import Answer, SandboxError, ask
 
@@ -93,6 +94,7 @@ class Parquet:
     @contextmanager
     def opened(cls, path: Path, refuse: Refuse, *, seconds: int = SECONDS) -> Iterator["Parquet"]:
         """Open a file that the user named, links included."""
+        require_local(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):

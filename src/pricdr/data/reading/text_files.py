@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pricdr.errors import InputError, PriCDRError, printable
+from pricdr.files import require_local
 from pricdr.untrusted.opening import EXPANSION_FROM, LARGEST_EXPANSION
 
 LARGEST = 16 << 30
@@ -72,6 +73,7 @@ def read_text(file: Path, *, blanks_count: bool = False) -> bytes:
 @contextmanager
 def explaining_os_errors(file: Path) -> Iterator[None]:
     """Turn what the system says about ``file`` into a refusal."""
+    require_local(file)
     try:
         if file.is_dir():
             raise refusal(file, "this is a folder, a file is needed")

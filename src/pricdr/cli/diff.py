@@ -1,0 +1,90 @@
+"""``pricdr diff``: what changed between two releases."""
+
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pricdr.cli.console import say
+from pricdr.cli.json_output import JsonOption
+from pricdr.cli.options import PublicKeyOption
+from pricdr.errors import InputError, VerificationError
+
+if TYPE_CHECKING:
+    from pricdr.release import Release
+    from pricdr.release.difference import Change, Difference
+
+_MOST_LINES = 10
+"""Changes within one field, such as the steps, that are shown one by one."""
+_LONGEST = 80
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(metavar="A", help="A release folder.")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Another.")],
+    public_key: PublicKeyOption = None,
+    json_output: JsonOption = None,
+) -> int:
+    """Show what changed from release A to release B: promise, mechanism, users, budget, origin and files.
+
+    Exit 0 if nothing differs, 1 if something does, and 2 if one of them cannot be read or does not verify. Two
+    publications of the same ratings always differ: their noise does.
+    """
+    from pricdr.release.difference import difference
+
+    found = difference(_verified(before, public_key), _verified(after, public_key))
+    _say_difference(found, before, after)
+    if json_output is not None:
+        json_output.write({"before": str(before), "after": str(after), **found.to_dict()})
+    return 0 if found.same else 1
+
+
+def _verified(folder: Path, public_key: Path | None) -> "Release":
+    """Return the release; one that fails to verify is trouble (2), not a difference (1)."""
+    from pricdr.release import verify
+
+    try:
+        return verify(folder, public_key=public_key)
+    except VerificationError as error:
+        raise InputError(f"{folder} does not verify, so there is nothing to compare: {error}") from error
+
+
+def _say_difference(found: "Difference", before: Path, after: Path) -> None:
+    from pricdr.release.difference import GROUPS
+
+    if found.same:
+        say(f"no difference: {before} and {after} are the same release, byte for byte")
+        return
+    say(f"from {before} to {after}")
+    for group in GROUPS:
+        changes = [change for change in found.changes if change.group == group]
+        say(group if changes else f"{group}: the same")
+        for field, inside in groupby(changes, key=lambda change: change.field.partition(".")[0]):
+            _say_changes(field, list(inside))
+    users = found.users
+    order = ", in another order" if users.reordered else ""
+    say(f"users: {users.kept:,} in both{order}, {users.added:,} added, {users.removed:,} removed")
+    say(f"rows: {'the same' if found.same_matrix else 'other numbers'}")
+
+
+def _say_changes(field: str, changes: "list[Change]") -> None:
+    if len(changes) > _MOST_LINES:
+        say(f"  {field}: {len(changes)} entries differ (--json has them all)")
+        return
+    for change in changes:
+        old, new = change.before, change.after
+        if field == "signed_by":
+            old, new = _fingerprint(old), _fingerprint(new)
+        say(f"  {change.field}: {_shown(old)} -> {_shown(new)}")
+
+
+def _fingerprint(key: str | None) -> str | None:
+    from pricdr.release.signing import fingerprint, public_from_text
+
+    return None if key is None else f"SHA-256 {fingerprint(public_from_text(key))}"
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    text = "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

@@ -1,0 +1,65 @@
+"""``--log FILE``: what a command did and when, one JSON line for each event, for whoever keeps the records.
+
+A log may be collected and kept for years. So it holds what was asked for and what a certificate discloses, and nothing
+else that was read off the ratings: no counts, and no message about a bad row, which would quote it.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pricdr.cli.console import warn
+from pricdr.errors import InputError, OutputError, PriCDRError
+from pricdr.files import PRIVATE
+
+
+class EventLog:
+    """An open log; without a file, nothing is kept."""
+
+    def __init__(self, path: Path | None, descriptor: int | None) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path | None) -> Iterator["EventLog"]:
+        """Yield a log that ``path`` is extended by, readable by its owner alone; how the block ends is recorded."""
+        if path is None:
+            yield cls(None, None)
+            return
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror}") from error
+        log = cls(path, descriptor)
+        try:
+            yield log
+            log.record("finished")
+        except BaseException as error:
+            log.record("failed", **_failure(error))
+            raise
+        finally:
+            os.close(descriptor)
+
+    def record(self, event: str, **facts: object) -> None:
+        """Write one event; a disk that is full by now is a warning, since what was done must not be lost with it."""
+        if self._descriptor is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = json.dumps({"time": now, "process": os.getpid(), "event": event, **facts})
+        try:
+            os.write(self._descriptor, f"{line}\n".encode())  # in one piece: other processes may append too
+        except OSError as error:
+            warn(f"{self._path} is incomplete: {error.strerror}")
+
+
+def _failure(error: BaseException) -> dict[str, object]:
+    facts: dict[str, object] = {"error": type(error).__name__}
+    if isinstance(error, PriCDRError):
+        facts["exit_code"] = error.exit_code
+        if not isinstance(error, InputError):
+            facts["message"] = str(error)
+    return facts

@@ -1,0 +1,99 @@
+"""``pricdr publish --dry-run``: what a release would be and take, on the screen of its source."""
+
+import json
+import resource
+import sys
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pricdr.cli.console import say, warn
+from pricdr.cli.source_screen import warn_of
+from pricdr.memory import in_words, memory_limit
+
+if TYPE_CHECKING:
+    from pricdr._publish import Rehearsal
+    from pricdr.privacy.guarantee import Guarantee
+    from pricdr.privacy.ledger import Balance
+    from pricdr.release.certificate import Certificate
+
+
+def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path | None, reading_seconds: float) -> None:
+    """Say noise, cost, what is left, memory and time, and then what the certificate will say."""
+    noise = f"sigma {rehearsal.sigma:.6g} in the published numbers" if rehearsal.mu is not None else "none"
+    say(f"noise: {noise}" + ("" if rehearsal.mu is None else f"; mu {rehearsal.mu:.6g} in all"))
+    say(f"cost: {guarantee}" if rehearsal.mu is not None else "cost: it is NOT PRIVATE, and no ledger counts it")
+    if rehearsal.balance is not None:
+        _say_balance(rehearsal.balance, ledger)
+    need, limit = _memory(rehearsal), memory_limit()
+    seconds = rehearsal.work.seconds + reading_seconds
+    say(
+        f"memory: about {in_words(need)}; time: about {_time(seconds)}, reading included "
+        "(guesses by the size of your data, for this screen alone)"
+    )
+    if need > limit:
+        warn(f"that is more than the {in_words(limit)} which one computation should take on this machine")
+    if rehearsal.certificate is None:
+        say("the certificate: depends on the dimension, which a noisy mean will choose; its cost is counted above")
+    else:
+        _say_certificate(rehearsal.certificate)
+        warn_of(rehearsal.certificate)
+    say("dry run: nothing was spent or drawn, and no release was written")
+
+
+def rehearsed(rehearsal: "Rehearsal", out: Path) -> dict[str, Any]:
+    """Return the same for programs. What goes by the size of the data stands apart: it is for the source alone."""
+    balance = rehearsal.balance
+    return {
+        "dry_run": True,
+        "release": str(out),
+        "sigma": rehearsal.sigma,
+        "mu": rehearsal.mu,
+        "ledger": None
+        if balance is None
+        else {
+            "budget": {"epsilon": balance.budget.epsilon, "delta": balance.budget.delta},
+            "spent_before": balance.until(len(balance.spends) - 1).epsilon,
+            "spent_after": balance.epsilon,
+            "room_after": balance.room,
+        },
+        "certificate": None if rehearsal.certificate is None else _foreseen(rehearsal.certificate),
+        "for_the_source_alone": {"memory_bytes": _memory(rehearsal), "seconds": rehearsal.work.seconds},
+    }
+
+
+def _foreseen(certificate: "Certificate") -> dict[str, Any]:
+    """Return the certificate as its file will have it, without what depends on the files or the signing key."""
+    content: dict[str, Any] = json.loads(certificate.to_bytes())
+    return {name: value for name, value in content.items() if name not in {"files", "digest", "signed_by"}}
+
+
+def _say_balance(balance: "Balance", ledger: Path | None) -> None:
+    before = balance.until(len(balance.spends) - 1).epsilon
+    say(
+        f"budget: of {balance.budget.epsilon:g} in {ledger}, epsilon {before:.6g} is spent, and {balance.epsilon:.6g} "
+        f"after this release; that leaves room for one more of epsilon {balance.room:.6g}"
+    )
+
+
+def _say_certificate(certificate: "Certificate") -> None:
+    from pricdr.release.statement import statement
+
+    say("the certificate will say, beside the hashes of files and of the ledger's line:", "")
+    for section in statement(certificate):
+        say(f"  {section.title}")
+        for line in section.lines:
+            say(*textwrap.wrap(line, width=100, initial_indent="    - ", subsequent_indent="      "))
+        say("")
+
+
+def _memory(rehearsal: "Rehearsal") -> int:
+    """Return bytes: the most that this process has held, the ratings among it, and what the release takes on top."""
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return held * (1 if sys.platform == "darwin" else 1024) + rehearsal.work.memory
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,117 @@
+"""What ``pricdr publish`` tells the source on its own screen: its input, its warnings, its release.
+
+Some of it is read off the ratings. It goes to the screen alone: not into the release, not into JSON, not into a log.
+"""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pricdr.cli.console import say, warn
+
+if TYPE_CHECKING:
+    from pricdr.data.ratings import Ids, Ratings
+    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.privacy.bounds import Bounds
+    from pricdr.privacy.strategies import Strategy
+    from pricdr.release import Release
+    from pricdr.release.certificate import Certificate
+
+
+def say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+    """Say what was read, and who and what of it counts."""
+    ratings = reading.ratings
+    say(*reading.summary().split("\n"))
+    say("ids are kept as text, byte for byte")
+    others = 0 if listed is None else len(set(ratings.users) - set(listed))
+    if not others and strategy.learns_from_unlisted:
+        warn("--learn-from all: every user is listed, so there is nobody else to learn from")
+    if listed is not None:
+        absent = len(set(listed) - set(ratings.users))
+        say(
+            f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
+            f"{others:,} users of the ratings are not listed and {_others(strategy) if others else 'left out'}"
+        )
+    if universe is None and strategy.catalogue is not None:
+        universe = strategy.catalogue
+        say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    elif universe is not None:
+        say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+    _warn_of_noise_alone(ratings, listed, universe)
+    if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
+        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+
+
+def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Ids | None") -> None:
+    """Tell the source alone that no rating counts: a refusal would also tell whoever waits for the release."""
+    import numpy as np
+
+    if listed is not None and not set(listed) & set(ratings.users):
+        why = (
+            f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
+            "or is it another list?)"
+        )
+    elif universe is not None and not set(universe) & set(ratings.items):
+        why = f"none of the {len(universe):,} listed items occurs in the ratings (is it another list?)"
+    elif not len(ratings):
+        why = f"no rating is at least {ratings.threshold:g}"
+    else:
+        users, items = (
+            np.fromiter((one in named for one in ids), dtype=bool, count=len(ids))
+            for ids, named in (
+                (ratings.users, set(ratings.users if listed is None else listed)),
+                (ratings.items, set(ratings.items if universe is None else universe)),
+            )
+        )
+        if (np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]).any():
+            return
+        why = "no listed user rated a listed item"
+    warn(f"{why}: no rating counts, and what is published is noise alone")
+
+
+def warn_of_clamping(reading: "RatingsFile", bounds: "Bounds") -> None:
+    """Tell the source alone how many ratings are not what was declared of them."""
+    clamped, rounded = bounds.forced(reading.ratings)
+    bound, step, of_all = bounds.largest, bounds.rating_step, f"of {len(reading.ratings):,} ratings"
+    if clamped:
+        warn(f"--values: {clamped:,} {of_all} lie outside [0, {bound:g}] and count as 0 or {bound:g}")
+    if rounded:
+        warn(f"--values: {rounded:,} {of_all} are no multiple of {step:g} and are rounded to one")
+
+
+def _others(strategy: "Strategy") -> str:
+    if not strategy.learns_from_unlisted:
+        return "left out"
+    return "get no row; directions are learnt from them first, and one promise holds for them too"
+
+
+def say_result(release: "Release", out: Path, *, learnt: bool) -> None:
+    """Say what was published, and what to be warned of."""
+    certificate = release.certificate
+    warn_of(certificate)
+    if certificate.nominal_epsilon is not None:
+        say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
+    if certificate.guide is not None and certificate.guide.missing_users:
+        say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
+    if learnt:
+        say(f"learnt in {len(certificate.steps)} steps, all within the promise; item directions are erased")
+    say(f"published {release!r}")
+    say(f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")
+
+
+def warn_of(certificate: "Certificate") -> None:
+    """Warn of everything that makes a promise smaller than it could be."""
+    from pricdr.release.statement import weakness
+
+    if certificate.input.user_list != "declared":
+        warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
+    if certificate.input.item_universe == "read off the ratings":
+        warn(f"{certificate.strategy.name} without --items: the item universe is read off the ratings; it is disclosed")
+    if certificate.input.filtered_by is not None:
+        warn(f"these ratings were filtered before ({certificate.input.filtered_by}); it is disclosed")
+    if certificate.private and certificate.ledger is None:
+        warn("no --ledger: this release is not counted against a budget; others of the same ratings add to its cost")
+    for text in dict.fromkeys((*certificate.warnings, *weakness(certificate))):
+        warn(text)
+    if not certificate.private:
+        warn("this release is NOT PRIVATE and must not leave the source")

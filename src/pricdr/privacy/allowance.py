@@ -1,0 +1,66 @@
+"""How a budget divides over releases to come, by the accounting that a ledger charges them with."""
+
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context, Decimal
+from typing import Final
+
+from pricdr.errors import BudgetError, ParameterError, require_count
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.calibration import composed_epsilon
+from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.ledger import Balance
+from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.strategies import Spectral
+
+MOST_RELEASES: Final = 1_000_000
+EXAMPLE_USERS: Final = 1_000
+"""Listed users of the release that σ is stated for: their number hardly changes it."""
+_DIGITS: Final = Context(prec=6, rounding=ROUND_FLOOR)
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What each of several releases to come may cost, all alike."""
+
+    releases: int
+    mu: float
+    guarantee: Guarantee
+    """What each may claim: the largest ε at the budget's δ, rounded down to six digits."""
+
+    @property
+    def sigma(self) -> float | None:
+        """σ of the published numbers under the default strategy, each rating counted as 1; None if it cannot be had.
+
+        For the user unit with a clip of 1: σ grows with the clip.
+        """
+        bounds = Bounds(clip=1.0 if self.guarantee.unit is Unit.USER else None)
+        declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS, items=None)
+        strategy = Spectral().resolved(self.guarantee, ())
+        try:
+            return settle(strategy.steps(declared), self.guarantee, bounds)[-1].grid.sigma
+        except ParameterError:  # so small an ε that rounding alone would take all of it
+            return None
+
+
+def equal_allowance(balance: Balance, releases: int) -> Allowance:
+    """Return what each of ``releases`` more may cost if all cost the same; :class:`BudgetError` where nothing is left.
+
+    μ² is what adds up, so each gets μ/√n of what is left: far more than ε/n.
+
+    >>> budget = Guarantee(epsilon=8, delta=1e-6)
+    >>> equal_allowance(Balance.unspent(budget), 52).guarantee.epsilon > 5 * 8 / 52
+    True
+    """
+    require_count(releases=releases)
+    if releases > MOST_RELEASES:
+        raise ParameterError(f"releases must be at most {MOST_RELEASES:,}, got {releases:,}")
+    mu = balance.mu_left / releases**0.5
+    epsilon = composed_epsilon([(mu, 1)], balance.budget.delta)
+    # What is left is computed with a margin of 1e-12, which must not turn an epsilon of 8 into 7.99999.
+    rounded = float(_DIGITS.create_decimal(Decimal(epsilon * (1 + 1e-10))))
+    if not rounded:
+        raise BudgetError(
+            f"of {balance.budget} nothing is left that {releases:,} more release{'' if releases == 1 else 's'} could "
+            "claim"
+        )
+    return Allowance(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))

@@ -1,0 +1,153 @@
+"""Revocation: a signed notice, beside a release folder and never inside it, that the release must no longer be used.
+
+A notice is one file::
+
+    pricdr revocation notice 1          which format this is, and nothing else that a key of ours signs
+    {"release": …, "reason": …}         what is revoked, why and when, and by which key
+    base64                              the key's Ed25519 signature of every byte before this line
+
+It names a release by the SHA-256 of its ``release.parquet``, as a guide is named: the same matrix under another
+certificate is the same release. Notices count by what they say, whatever their files are called. Only one by the key
+that signed the release counts: anybody can write a notice, and nobody else's may take a release away.
+
+A signed certificate begins with a brace and a notice with its first line, so that no signature is ever one of both.
+"""
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeAlias
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
+from pricdr.files import write_new
+from pricdr.release.certificate import Day, PublicKey, Sha256, today
+from pricdr.release.folder import CERTIFICATE, Release, verify
+from pricdr.release.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
+from pricdr.untrusted.opening import Folder
+
+ENDING: Final = ".revocation"
+FIRST_LINE: Final = b"pricdr revocation notice 1\n"
+"""Every signed message of this kind begins so, and no certificate does: those begin with a brace."""
+LARGEST_NOTICE: Final = 8192
+MOST_ENTRIES: Final = 10_000
+"""In a folder of notices. More is a refusal, not a shrug: the one that matters might be the next."""
+
+
+def require_reason(text: str) -> str:
+    """Return ``text`` if it can be the reason of a notice: it is shown to whoever verifies."""
+    if not (0 < len(text) <= 400 and text.isprintable() and text == text.strip()):
+        rule = "1 to 400 printable characters without a space at either end"
+        raise ParameterError(f"reason must be {rule}, got {text!r:.60}")
+    return text
+
+
+Reason: TypeAlias = Annotated[str, Field(min_length=1, max_length=400), AfterValidator(require_reason)]
+
+
+class Notice(BaseModel):
+    """What is revoked, why, when, and by which key. It claims nothing until its signature was checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    notice_version: Literal[1] = 1
+    release: Sha256
+    reason: Reason
+    revoked: Day
+    signed_by: PublicKey
+
+    def message(self) -> bytes:
+        """Return the bytes that are signed: one spelling for one content."""
+        content = json.dumps(self.model_dump(mode="json"), indent=2, ensure_ascii=False)
+        return FIRST_LINE + content.encode() + b"\n"
+
+    def signed(self, key: Ed25519PrivateKey) -> bytes:
+        """Return the whole file."""
+        return self.message() + sign(key, self.message())
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> "Notice":
+        """Return the notice in these bytes, its signature checked; :class:`VerificationError` says what is wrong."""
+        if not raw.startswith(FIRST_LINE):
+            raise VerificationError("it does not begin as a notice of version 1 does")
+        body, _, signature = raw[:-1].rpartition(b"\n")
+        message = body + b"\n"
+        try:
+            notice = cls.model_validate(json.loads(message.removeprefix(FIRST_LINE)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "its content"
+            raise VerificationError(f"{printable(where[:60])}: {first['msg']}") from error
+        except (ValueError, RecursionError) as error:
+            raise VerificationError("it holds no JSON text") from error
+        if notice.message() + signature + b"\n" != raw:
+            raise VerificationError("it is not written as a notice is")
+        if not is_signed_by(public_from_text(notice.signed_by), message, signature + b"\n"):
+            raise VerificationError("its signature is not by the key that it names")
+        return notice
+
+
+@dataclass(frozen=True)
+class NoticesRead:
+    """What a folder of notices held that did not revoke the release in question."""
+
+    count: int
+    """All notices, by whatever key and about whatever release."""
+    remarks: tuple[str, ...]
+    """What was ignored that somebody should know of, one line each."""
+
+
+def revoke(
+    folder: str | os.PathLike[str], *, key: str | os.PathLike[str], reason: str, out: str | os.PathLike[str]
+) -> Path:
+    """Write a notice that the release in ``folder`` is revoked into the folder ``out``, and return its file.
+
+    Args:
+        folder: the release, which must verify. Not a byte in it changes.
+        key: the private key that signed it, a PEM file. Any other is refused: its notice would not count.
+        reason: one line for whoever verifies the release.
+        out: where notices are kept: beside releases, never inside one.
+    """
+    require_reason(reason)
+    private = read_private_key(key)
+    release = verify(folder)
+    named = release.certificate.signed_by
+    if named is None:
+        raise InputError(f"{folder} is not signed: nothing could show that a notice comes from whoever made it")
+    if named != public_text(private.public_key()):
+        other = fingerprint(public_from_text(named))
+        raise InputError(f"{key} did not sign {folder}: the key that did has the fingerprint {other}")
+    place = Path(out)
+    if place.resolve().is_relative_to(Path(folder).resolve()) or (place / CERTIFICATE).exists():
+        raise OutputError(f"{place} is a release folder or inside one: a notice is kept beside releases")
+    notice = Notice(release=release.sha256(), reason=reason, revoked=today(), signed_by=named)
+    file = place / f"{notice.release}{ENDING}"
+    write_new(file, notice.signed(private))
+    return file
+
+
+def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> NoticesRead:
+    """Refuse a release that the key which signed it has revoked; return what else its folder of notices held.
+
+    :class:`VerificationError` quotes the notice. What is malformed or signed by another key revokes nothing.
+    """
+    count, remarks = 0, []
+    with Folder.opened(Path(notices), "a folder of revocation notices", error=VerificationError) as opened:
+        for name in opened.names(ending=ENDING, limit=MOST_ENTRIES):
+            shown = printable(name[:80])
+            try:
+                notice = Notice.from_bytes(opened.read(name, limit=LARGEST_NOTICE))
+            except VerificationError as error:
+                remarks.append(f"{shown} is no notice and was ignored: {error}")
+                continue
+            count += 1
+            if notice.release != release.sha256():
+                continue
+            if notice.signed_by == release.certificate.signed_by:
+                by = f"on {notice.revoked} by the key that signed it"
+                raise VerificationError(f'the release was revoked {by}, for this reason: "{notice.reason}"')
+            remarks.append(f"{shown} names this release and was ignored: another key signed it")
+    return NoticesRead(count, tuple(remarks))

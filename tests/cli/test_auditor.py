@@ -1,0 +1,186 @@
+"""What an auditor runs: ``inspect --json`` and ``--html``, ``diff``, ``revoke``, ``verify --revocations``."""
+
+import json
+import shutil
+
+import pytest
+
+from pricdr.release.signing import fingerprint, read_public_key
+
+HOSTILE = "\x1b[2J"
+
+
+@pytest.fixture
+def signed(here, pricdr, ratings, publish):
+    """A key and a release that it signed, with an issuer."""
+    assert pricdr("keygen", "--out", "key").code == 0
+    assert publish(ratings, "--sign", "key", "--issuer", "Films & Co.", out="signed").code == 0
+    return here / "signed"
+
+
+@pytest.fixture
+def key_fingerprint(here, signed):
+    return fingerprint(read_public_key(here / "key.pub"))
+
+
+# keygen, verify, inspect
+
+
+def test_the_fingerprint_is_shown_wherever_a_key_is(pricdr, signed, key_fingerprint):
+    assert key_fingerprint in pricdr("verify", signed).out
+    assert key_fingerprint in pricdr("inspect", signed).out
+    shown = pricdr("keygen", "--out", "another").out
+    assert fingerprint(read_public_key("another.pub")) in shown
+
+
+def test_json_holds_everything_that_the_screen_shows(pricdr, signed, key_fingerprint):
+    outcome = pricdr("inspect", signed, "--json", "-", "--public-key", "key.pub")
+    assert outcome.code == 0
+    content = json.loads(outcome.out)
+    screen = " ".join(outcome.err.split())
+    for section in content["sections"]:
+        for line in (section["title"], *section["lines"]):
+            assert " ".join(line.split()) in screen.replace("- ", "")
+    assert (content["layout_version"], content["issuer"], content["verified"]) == (1, "Films & Co.", True)
+    assert content["signature"] == {
+        "public_key": content["certificate"]["signed_by"],
+        "fingerprint": key_fingerprint,
+        "given": True,
+    }
+    assert "verified: files, figures and promise agree" in outcome.err
+
+
+def test_json_and_page_go_into_new_files(pricdr, here, signed, key_fingerprint, refused):
+    outcome = pricdr("inspect", signed, "--json", "found/it.json", "--html", "found/it.html")
+    assert outcome.code == 0, outcome.err
+    assert "What is promised" in outcome.out
+    assert json.loads((here / "found" / "it.json").read_text())["signature"]["given"] is False
+    page = (here / "found" / "it.html").read_text()
+    for shown in (key_fingerprint, "Films &amp; Co.", "<svg", "a key that nobody vouched for here"):
+        assert shown in page
+    refused("inspect", signed, "--html", "found/it.html", says="exists already")
+    refused("inspect", signed, "--json", "found/it.json", says="exists already")
+
+
+def test_a_release_that_fails_to_verify_leaves_no_page(signed, refused):
+    (signed / "README.md").write_text("all is well")
+    refused("inspect", signed, "--html", "page.html", "--json", "it.json", says="README.md", code=1)
+
+
+def test_an_issuer_that_is_none_is_refused_before_the_ledger_is_charged(refused_publish, ratings):
+    for issuer in ("", "x" * 201, HOSTILE, " a"):
+        assert "\x1b" not in refused_publish(ratings, "--issuer", issuer, says="issuer must be")
+
+
+# diff
+
+
+def test_diff_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
+    shutil.copytree(signed, here / "copy")
+    same = pricdr("diff", "signed", "copy")
+    assert (same.code, same.err) == (0, "")
+    assert "no difference" in same.out
+    (here / "users.txt").write_text("alice\nbob\nzoe\n")
+    assert publish(ratings, "--epsilon", 2, "--users", "users.txt", out="other").code == 0
+    found = pricdr("diff", "signed", "other")
+    assert (found.code, found.err) == (1, "")
+    for line in (
+        "  epsilon: 4 -> 2",
+        "users: 2 in both, 1 added, 1 removed",
+        "  issuer: Films & Co. -> none",
+        "budget: the same",
+        "rows: other numbers",
+    ):
+        assert line in found.out.split("\n")
+    (here / "copy" / "README.md").write_text("all is well")
+    broken = pricdr("diff", "signed", "copy")
+    assert (broken.code, broken.err.count("\n"), broken.out) == (2, 1, "")
+    assert "copy does not verify, so there is nothing to compare" in broken.err
+
+
+def test_diff_of_a_folder_that_is_none_or_of_another_key(refused, signed, pricdr):
+    refused("diff", "signed", "nowhere", says="nowhere is not a release folder")
+    assert pricdr("keygen", "--out", "another").code == 0
+    refused("diff", "signed", "signed", "--public-key", "another.pub", says="signed does not verify")
+
+
+def test_diff_for_programs(pricdr, publish, ratings, signed, key_fingerprint):
+    assert publish(ratings, "--dim", 4, out="other").code == 0
+    outcome = pricdr("diff", "signed", "other", "--json", "-")
+    assert outcome.code == 1
+    content = json.loads(outcome.out)
+    assert list(content) == ["before", "after", "layout_version", "same", "same_matrix", "users", "changes"]
+    changes = {change["field"]: (change["before"], change["after"]) for change in content["changes"]}
+    assert changes["dim"] == (8, 4)
+    assert changes["signed_by"][1] is None
+    assert f"signed_by: SHA-256 {key_fingerprint} -> none" in outcome.err
+
+
+# revoke, and who heeds it
+
+
+@pytest.fixture
+def revoked(pricdr, signed):
+    outcome = pricdr("revoke", "signed", "--key", "key", "--reason", "wrong user list", "--out", "notices")
+    assert outcome.code == 0, outcome.err
+    return signed
+
+
+def test_a_revoked_release_fails_to_verify_in_one_line(revoked, refused, pricdr):
+    says = ("the release was revoked on", 'for this reason: "wrong user list"')
+    refused("verify", revoked, "--revocations", "notices", says=says, code=1)
+    assert pricdr("verify", revoked).code == 0
+
+
+def test_train_heeds_notices_too(revoked, refused, ratings, pricdr, publish):
+    train = ("train", ratings, "--out", "model", "--method", "ease-release")
+    refused(*train, "--release", revoked, "--revocations", "notices", says="was revoked on", code=1)
+    alone = ("train", ratings, "--out", "model", "--method", "popularity")
+    refused(*alone, "--revocations", "notices", says="--revocations takes back releases that verify")
+    unverified = ("--release", revoked, "--allow-unverified", "--revocations", "notices")
+    refused(*train, *unverified, says="--revocations takes back releases that verify")
+    assert publish(ratings, "--sign", "key", out="next").code == 0
+    assert pricdr(*train, "--release", "next", "--revocations", "notices").code == 0
+
+
+def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):
+    for number in range(8):
+        (here / "notices" / f"{number}{HOSTILE}.revocation").write_text("junk")
+    assert pricdr("keygen", "--out", "another").code == 0
+    (here / "notices" / "README.md").write_text("not a notice, and not called one")
+    outcome = pricdr("verify", revoked, "--revocations", "notices")
+    assert outcome.code == 1, "a crowd of junk hides nothing"
+    for notice in (here / "notices").glob("?" * 64 + ".revocation"):
+        notice.unlink()
+    outcome = pricdr("verify", revoked, "--revocations", "notices")
+    assert outcome.code == 0
+    assert outcome.err.count("warning: notices: ") == 6
+    assert "3 more were ignored" in outcome.err
+    assert "\x1b" not in outcome.err
+    assert "no notice in notices revokes it (0 read)" in outcome.out
+
+
+def test_an_unsigned_release_cannot_be_revoked(release, pricdr, refused):
+    assert pricdr("keygen", "--out", "key").code == 0
+    refused("revoke", release, "--key", "key", "--reason", "x", "--out", "notices", says="is not signed")
+
+
+def test_an_unsigned_release_is_said_to_be_beyond_revocation(release, pricdr, here):
+    (here / "notices").mkdir()
+    outcome = pricdr("verify", release, "--revocations", "notices")
+    assert outcome.code == 0
+    assert "the release is not signed: no notice can revoke it" in outcome.err
+
+
+def test_refusals_of_revoke_write_nothing(signed, refused, pricdr):
+    assert pricdr("keygen", "--out", "another").code == 0
+    fixed = ("revoke", "signed", "--out", "notices")
+    refused(*fixed, "--key", "another", "--reason", "x", says="another did not sign signed")
+    refused(*fixed, "--key", "key.pub", "--reason", "x", says="no usable private key")
+    refused(*fixed, "--key", "key", "--reason", HOSTILE, says="reason must be")
+    refused("revoke", "signed", "--key", "key", "--reason", "x", "--out", "signed/notices", says="beside releases")
+    refused("revoke", "nowhere", "--key", "key", "--reason", "x", "--out", "notices", says="no such folder")
+
+
+def test_a_folder_of_notices_that_is_not_there_is_bad_input(signed, refused):
+    refused("verify", signed, "--revocations", "nowhere", says="nowhere is not a folder of revocation notices")

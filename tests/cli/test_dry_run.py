@@ -1,0 +1,223 @@
+"""``publish --dry-run``, ``--json`` and ``--log``: what they say, and that they neither spend, draw nor tell."""
+
+import json
+import re
+import stat
+import sys
+
+import pytest
+
+from pricdr import Ledger, verify
+
+USERS = "alice\nbob\ndave\n"
+STRATEGIES = [(), ("--strategy", "jlt"), ("--strategy", "sjlt"), ("--unit", "user", "--clip", "2")]
+
+
+@pytest.fixture
+def users(here):
+    file = here / "users.txt"
+    file.write_text(USERS)
+    return file
+
+
+@pytest.fixture
+def rehearse(publish):
+    """Run a dry run with ordinary values."""
+    return lambda *arguments: publish(*arguments, "--dry-run")
+
+
+def _plain(text):
+    return " ".join(text.split())
+
+
+def test_a_dry_run_says_noise_cost_room_memory_time_and_the_certificate(ratings, users, ledger, rehearse):
+    outcome = rehearse(ratings, "--users", users, "--ledger", ledger)
+    assert (outcome.code, outcome.err) == (0, "")
+    shown = _plain(outcome.out)
+    assert re.search(r"noise: sigma \d+\.\d+ in the published numbers; mu 0\.837857 in all", shown)
+    assert "cost: (4, 1e-06)-differential privacy for one rating" in shown
+    assert "epsilon 0 is spent, and 4 after this release; that leaves room for one more of epsilon " in shown
+    assert re.search(r"memory: about [\d,.]+ [MG]B; time: about [\d.]+ (s|min|h), reading included", shown)
+    assert "PRIVATE: it may leave the source" in shown
+    assert "Release 1 of this ledger: epsilon 4 spent of 8" in shown
+    assert outcome.out.endswith("dry run: nothing was spent or drawn, and no release was written\n")
+
+
+@pytest.mark.parametrize("options", STRATEGIES, ids=" ".join)
+def test_a_dry_run_spends_draws_and_writes_nothing(here, ratings, users, pricdr, rehearse, tree, monkeypatch, options):
+    unit = "user" if "user" in options else "rating"
+    pricdr("ledger", "init", "own.jsonl", "--epsilon", 8, "--delta", 1e-6, "--unit", unit)
+
+    def drawn(*_, **__):
+        raise AssertionError("something was drawn")
+
+    before = tree()
+    with monkeypatch.context() as watched:
+        module = sys.modules["pricdr._publish"]
+        for name in ("Secret", "Simulation", "Run"):
+            watched.setattr(module, name, drawn)
+        for name in ("secrets.token_bytes", "secrets.token_hex", "os.urandom"):
+            watched.setattr(name, drawn)
+        outcome = rehearse(ratings, "--users", users, "--ledger", "own.jsonl", *options)
+    assert outcome.code == 0, outcome.err
+    assert tree() == before
+
+
+def test_what_it_draws_would_be_noticed(ratings, publish, monkeypatch):
+    def drawn(*_, **__):
+        raise AssertionError("something was drawn")
+
+    monkeypatch.setattr(sys.modules["pricdr._publish"], "Run", drawn)
+    assert "something was drawn" in publish(ratings).err
+
+
+@pytest.mark.parametrize("options", STRATEGIES, ids=" ".join)
+def test_the_certificate_foreseen_is_the_one_issued(here, ratings, users, pricdr, publish, options):
+    unit = "user" if "user" in options else "rating"
+    pricdr("ledger", "init", "own.jsonl", "--epsilon", 8, "--delta", 1e-6, "--unit", unit)
+    asked = (ratings, "--users", users, "--ledger", "own.jsonl", *options)
+    assert publish(*asked, "--dry-run", "--json", "foreseen.json").code == 0
+    assert publish(*asked, "--json", "made.json").code == 0
+    foreseen, made = (json.loads((here / f"{name}.json").read_text()) for name in ("foreseen", "made"))
+    assert foreseen["sigma"] == made["certificate"]["sigma"]
+    assert foreseen["mu"] == made["certificate"]["mu"]
+    assert foreseen["ledger"]["spent_after"] == made["certificate"]["ledger"]["epsilon_total"]
+    assert foreseen["ledger"]["room_after"] == Ledger("own.jsonl").read().room
+    assert set(made["certificate"]) - set(foreseen["certificate"]) <= {"files", "digest", "signed_by"}
+    for name, value in foreseen["certificate"].items():
+        if name == "ledger":
+            known = {key for key, part in value.items() if part is not None}
+            assert {key: made["certificate"]["ledger"][key] for key in known} == {key: value[key] for key in known}
+        else:
+            assert made["certificate"][name] == value, name
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (("--epsilon", 9), 1, "budget.jsonl refuses"),
+        (("--unit", "user", "--clip", 1), 2, "unit rating"),
+        (("--insecure-seed", 1), 2, "cannot be entered in a ledger"),
+        (("--epsilon", 1e9), 2, "too large to certify"),
+        (("--out", "ratings.csv"), 2, "ratings.csv exists already"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_a_dry_run_refuses_what_the_real_run_would(ratings, ledger, rehearse, publish, tree, options, code, says):
+    before = tree()
+    for run in (rehearse, publish):
+        outcome = run(ratings, "--ledger", ledger, *options)
+        assert outcome.code == code
+        assert says in outcome.err
+    assert tree() == before
+
+
+@pytest.mark.parametrize("kind", ["read-only", "hard link"])
+def test_a_ledger_that_cannot_be_spent_from_is_refused_in_a_dry_run_too(here, ratings, ledger, rehearse, kind):
+    if kind == "read-only":
+        ledger.chmod(0o444)
+    else:
+        (here / "other.jsonl").hardlink_to(ledger)
+    outcome = rehearse(ratings, "--ledger", ledger)
+    assert outcome.code == 2
+    assert kind.replace("hard link", "names (hard links)") in outcome.err
+
+
+def test_a_dimension_that_is_chosen_later_is_said_to_be(ratings, users, rehearse):
+    shown = rehearse(ratings, "--users", users, "--strategy", "jlt", "--dim", "auto").out
+    assert "depends on the dimension, which a noisy mean will choose" in shown
+    assert "sigma 1.19953" in shown
+
+
+def test_a_dry_run_without_noise_says_so(ratings, users, rehearse):
+    shown = rehearse(ratings, "--users", users, "--insecure-no-noise").out
+    assert "noise: none" in shown
+    assert "cost: it is NOT PRIVATE" in shown
+
+
+def test_json_on_standard_output_is_nothing_else(here, ratings, users, publish):
+    outcome = publish(ratings, "--users", users, "--json", "-")
+    content = json.loads(outcome.out)
+    assert content["release"] == "release"
+    assert content["certificate"] == json.loads((here / "release" / "certificate.json").read_text())
+    assert "published Release(3 users" in outcome.err
+
+
+def test_json_and_log_hold_nothing_read_off_the_ratings(here, users, pricdr):
+    """Two inputs of the same declared form, one of them nearly empty, and the same text in both files."""
+    (here / "many.csv").write_text("user,item,rating\n" + "".join(f"u{at},i{at},{at % 7}\n" for at in range(300)))
+    (here / "one.csv").write_text("user,item,rating\nalice,rare-item-7,3\n")
+    texts = []
+    for name in ("many", "one"):
+        (here / "ratings.csv").write_bytes((here / f"{name}.csv").read_bytes())
+        fixed = ("publish", "ratings.csv", "--users", users, "--epsilon", 4, "--delta", 1e-6, "--out", "release")
+        values = ("--values", "--rating-bound", 5, "--rating-step", 1, "--insecure-seed", 1)
+        assert pricdr(*fixed, *values, "--json", f"{name}.json", "--log", f"{name}.jsonl").code == 0
+        texts.append((here / f"{name}.json").read_text() + (here / f"{name}.jsonl").read_text())
+        for path in (here / "release").iterdir():
+            path.unlink()
+        (here / "release").rmdir()
+    drawn = r'"(time|process|certificate_sha256|digest|release\.parquet|README\.md)": ?"?[\w:.+-]+"?'
+    assert re.sub(drawn, "", texts[0]) == re.sub(drawn, "", texts[1])
+    assert "rare-item-7" not in texts[1]
+
+
+def _events(file):
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_the_log_says_what_happened_and_is_private(here, ratings, users, ledger, publish):
+    asked = (ratings, "--users", users, "--ledger", ledger, "--log", "publish.jsonl")
+    assert publish(*asked, "--dry-run").code == 0
+    assert publish(*asked).code == 0
+    assert publish(*asked, "--epsilon", 8, out="more").code == 1
+    events = _events(here / "publish.jsonl")
+    assert [event["event"] for event in events] == [
+        *("began", "rehearsed", "finished", "began", "made", "published", "finished", "began", "failed")
+    ]
+    certificate = verify(here / "release").certificate
+    made, failed = events[4], events[-1]
+    assert (made["epsilon"], made["sigma"], made["mu"]) == (4, certificate.sigma, certificate.mu)
+    assert (made["ledger_release"], made["ledger_line"]) == (1, certificate.ledger.head)
+    assert (failed["error"], failed["exit_code"]) == ("BudgetError", 1)
+    assert "refuses: spent so far epsilon 4" in failed["message"]
+    assert stat.S_IMODE((here / "publish.jsonl").stat().st_mode) == 0o600
+
+
+def test_a_log_never_quotes_a_row(here, users, publish):
+    (here / "bad.csv").write_text("user,item,rating\nalice,secret-item,not a number\n")
+    values = ("--values", "--rating-bound", 5, "--rating-step", 1)
+    outcome = publish("bad.csv", "--users", users, *values, "--log", "publish.jsonl")
+    assert "not a number" in outcome.err
+    (_, failed) = _events(here / "publish.jsonl")
+    assert (failed["event"], failed["error"]) == ("failed", "InputError")
+    assert "message" not in failed
+    assert "not a number" not in (here / "publish.jsonl").read_text()
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_anything_is_spent(here, ratings, ledger, refused_publish):
+    refused_publish(ratings, "--log", here / "nowhere" / "publish.jsonl", says=("cannot write", "nowhere"))
+
+
+def test_a_log_on_a_full_disk_does_not_lose_the_release(here, ratings, users, publish):
+    full = "/dev/full"
+    outcome = publish(ratings, "--users", users, "--log", full)
+    assert outcome.code == 0
+    assert "/dev/full is incomplete: No space left on device" in outcome.err
+    verify(here / "release")
+
+
+@pytest.mark.parametrize("run", ["--dry-run", "--insecure-seed=1"])
+def test_values_that_are_clamped_or_rounded_are_counted_on_screen_alone(here, pricdr, run):
+    (here / "r.csv").write_text("user,item,rating\na,x,5\na,y,7\nb,x,-1\nb,y,6\nc,x,2.4\nc,y,0\n")
+    (here / "users.txt").write_text("a\nb\nc\n")
+    fixed = ("publish", "r.csv", "--users", "users.txt", "--epsilon", 4, "--delta", 1e-6, "--out", "release", run)
+    values = ("--values", "--rating-bound", 5, "--rating-step", 1)
+    outcome = pricdr(*fixed, *values)
+    assert outcome.code == 0
+    assert "--values: 3 of 6 ratings lie outside [0, 5] and count as 0 or 5" in outcome.err
+    assert "--values: 1 of 6 ratings are no multiple of 1 and are rounded to one" in outcome.err
+    if (here / "release").exists():
+        for path in (here / "release").iterdir():
+            assert b"outside [0, 5]" not in path.read_bytes()
+    assert "--values:" not in pricdr(*fixed[:-2], "other", run).err, "rows that count as 1 are not clamped"

@@ -1,0 +1,145 @@
+"""``ledger plan``, and the JSON of every ledger command."""
+
+import json
+
+import pytest
+
+from pricdr import Guarantee, Ledger, Unit
+from pricdr.errors import BudgetError, ParameterError
+from pricdr.privacy.allowance import MOST_RELEASES, equal_allowance
+from pricdr.privacy.ledger import Balance
+
+BUDGET = Guarantee(epsilon=8, delta=1e-6)
+
+
+def _cost(mu):
+    return {"mu": mu, "dim": 8, "unit": Unit.RATING, "strategy": "spectral", "promise": ""}
+
+
+@pytest.mark.parametrize("releases", [1, 2, 7, 52])
+def test_as_many_releases_as_planned_fit_and_not_one_more(tmp_path, releases):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
+    allowance = equal_allowance(ledger.read(), releases)
+    for _ in range(releases):
+        balance = ledger.spend(**_cost(allowance.mu))
+    assert balance.epsilon == pytest.approx(8, rel=1e-9)
+    with pytest.raises(BudgetError):
+        ledger.spend(**_cost(allowance.mu))
+    with pytest.raises(BudgetError, match="nothing is left"):
+        equal_allowance(balance, 1)
+
+
+def test_one_part_in_a_thousand_more_would_not_fit(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
+    allowance = equal_allowance(ledger.read(), 7)
+    for _ in range(6):
+        ledger.spend(**_cost(1.001 * allowance.mu))
+    with pytest.raises(BudgetError):
+        ledger.spend(**_cost(1.001 * allowance.mu))
+
+
+def test_what_was_spent_counts(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
+    planned = equal_allowance(ledger.read(), 10)
+    for _ in range(4):
+        ledger.spend(**_cost(planned.mu))
+    assert equal_allowance(ledger.read(), 6).mu == pytest.approx(planned.mu, rel=1e-9)
+
+
+def test_the_whole_budget_is_one_release_of_its_epsilon():
+    assert equal_allowance(Balance.unspent(BUDGET), 1).guarantee == BUDGET
+
+
+def test_squares_add_up_so_52_releases_get_far_more_than_a_52nd():
+    allowance = equal_allowance(Balance.unspent(BUDGET), 52)
+    assert allowance.guarantee.epsilon == 0.889813
+    assert allowance.sigma == pytest.approx(6.118, rel=1e-3)
+
+
+@pytest.mark.parametrize(("unit", "sigma"), [(Unit.RATING, 1.695), (Unit.USER, 2 * 1.695)])
+def test_sigma_is_what_the_default_strategy_would_publish_with(unit, sigma):
+    allowance = equal_allowance(Balance.unspent(Guarantee(epsilon=8, delta=1e-6, unit=unit)), 4)
+    assert allowance.sigma == pytest.approx(sigma, rel=1e-3)
+
+
+def test_an_epsilon_too_small_for_the_default_strategy_has_no_sigma():
+    assert equal_allowance(Balance.unspent(BUDGET), MOST_RELEASES).sigma is None
+
+
+@pytest.mark.parametrize("releases", [0, -1, 2.5, True, MOST_RELEASES + 1])
+def test_numbers_of_releases_that_cannot_be(releases):
+    with pytest.raises(ParameterError, match="releases"):
+        equal_allowance(Balance.unspent(BUDGET), releases)
+
+
+def test_the_command_plans_without_a_ledger(pricdr):
+    outcome = pricdr("ledger", "plan", "--epsilon", 8, "--releases", 52)
+    assert (outcome.code, outcome.err) == (0, "")
+    assert "each of 52 more: epsilon 0.889813 at delta 1e-06 (mu 0.212387)" in outcome.out
+    assert "sigma it needs: 6.118" in outcome.out
+    user = pricdr("ledger", "plan", "--epsilon", 8, "--delta", 1e-8, "--unit", "user", "--releases", 2)
+    assert "(8, 1e-08)-differential privacy for one user" in user.out
+    assert "a clip of 1" in user.out
+
+
+def test_what_the_command_plans_can_be_published(here, ratings, ledger, pricdr, publish):
+    assert publish(ratings, "--ledger", ledger, "--epsilon", 3, out="first").code == 0
+    plan = json.loads(pricdr("ledger", "plan", ledger, "--releases", 3, "--json", "-").out)
+    assert plan["spent"]["releases"] == 1
+    for number in range(3):
+        outcome = publish(ratings, "--ledger", ledger, "--epsilon", plan["each"]["epsilon"], out=f"next{number}")
+        assert outcome.code == 0, outcome.err
+    assert publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out="more").code == 1
+
+
+def test_a_plan_spends_nothing(ledger, pricdr, tree):
+    before = tree()
+    assert pricdr("ledger", "plan", ledger, "--releases", 3, "--epsilon", 8, "--delta", 1e-6).code == 0
+    assert tree() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--releases", 2), ("a ledger", "--epsilon")),
+        (("--releases", 0, "--epsilon", 8), "releases must be a whole number"),
+        (("--releases", 2, "--epsilon", -1), "epsilon must be"),
+        (("--releases", 2, "--epsilon", 8, "--delta", 2), "delta must lie"),
+        (("budget.jsonl", "--releases", 2, "--epsilon", 9), ("budget.jsonl", "cannot be changed", "--epsilon 9")),
+        (("budget.jsonl", "--releases", 2, "--delta", 1e-5), ("cannot be changed", "--delta 1e-05")),
+        (("budget.jsonl", "--releases", 2, "--unit", "user"), ("cannot be changed", "--unit user")),
+        (("nowhere.jsonl", "--releases", 2), "cannot read ledger nowhere.jsonl"),
+        (("--epsilon", 8), "--releases"),
+    ],
+)
+def test_plans_that_cannot_be_made_are_one_line(ledger, refused, options, says):
+    refused("ledger", "plan", *options, says=says)
+
+
+def test_init_takes_the_default_unit_of_publish_and_warns_of_a_large_budget(here, pricdr):
+    outcome = pricdr("ledger", "init", "a.jsonl", "--epsilon", 9, "--delta", 1e-6)
+    assert "for one rating" in outcome.out
+    assert "warning: epsilon = 9 is above 8" in outcome.err
+    assert Ledger("a.jsonl").read().budget.unit is Unit.RATING
+
+
+def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr, publish):
+    budget = {"epsilon": 8.0, "delta": 1e-6, "unit": "rating"}
+    made = pricdr("ledger", "init", "b.jsonl", "--epsilon", 8, "--delta", 1e-6, "--json", "-")
+    assert json.loads(made.out) == {"ledger": "b.jsonl", "budget": budget}
+    assert publish(ratings, "--ledger", "b.jsonl", "--strategy", "jlt").code == 0
+    shown = json.loads(pricdr("ledger", "show", "b.jsonl", "--json", "-").out)
+    balance = Ledger("b.jsonl").read()
+    assert shown["budget"] == budget
+    assert shown["spent"] == {"epsilon": balance.epsilon, "mu": balance.mu, "releases": 1}
+    assert shown["room"] == {"epsilon": balance.room, "mu": balance.mu_left}
+    assert shown["releases"][0]["hash"] == balance.spends[0].hash
+    verified = json.loads(pricdr("ledger", "verify", "b.jsonl", "release", "--json", "-").out)
+    assert (verified["holds"], verified["lines_without_hash"]) == (["release"], 0)
+    whole = (here / "b.jsonl").read_bytes()
+    (here / "b.jsonl").write_bytes(whole[:-50])
+    repaired = json.loads(pricdr("ledger", "repair", "b.jsonl", "release", "--json", "-").out)
+    assert repaired["repaired"]["number"] == 1
+    assert (here / "b.jsonl").read_bytes() == whole
+    failed = pricdr("ledger", "verify", "nowhere", "--json", "-")
+    assert (failed.code, failed.out) == (2, "")

@@ -1,0 +1,52 @@
+"""The guess of a dry run at time and memory: it grows with the sizes, and it is right within a factor of a few."""
+
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pricdr import JLT, SJLT, Guarantee, Ratings, Spectral, publish
+from pricdr._publish import rehearse
+from pricdr.privacy.estimate import estimate
+
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+
+
+def _ratings(users, items, count):
+    rng = np.random.default_rng(0)
+    cells = np.unique(rng.integers(0, users * items, count))
+    matrix = sp.csr_array((np.ones(len(cells)), (cells // items, cells % items)), shape=(users, items))
+    return Ratings(matrix, tuple(f"u{i:07d}" for i in range(users)), tuple(f"i{i:07d}" for i in range(items)))
+
+
+RATINGS = _ratings(12_000, 6_000, 200_000)
+
+
+@pytest.mark.parametrize("strategy", [JLT(dim=100), SJLT(dim=100), Spectral(dim=8)], ids=lambda one: one.name)
+def test_memory_and_processor_time_are_about_right(strategy):
+    work = rehearse(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users).work
+    began = time.process_time()
+    publish(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users)
+    spent = time.process_time() - began
+    tracemalloc.start()
+    publish(RATINGS, PROMISE, strategy=strategy, users=RATINGS.users)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / 1.5 < work.memory < 4 * peak
+    assert spent / 8 < work.processor_seconds < 8 * spent
+    assert work.processor_seconds * 0.3 < work.seconds <= work.processor_seconds
+
+
+def test_twice_the_size_is_about_twice_the_work():
+    strategy, single = Spectral(dim=8), _ratings(1_000, 500, 20_000)
+    small = rehearse(single, PROMISE, strategy=strategy, users=single.users).work
+    many = _ratings(100_000, 500, 200_000)
+    large = rehearse(many, PROMISE, strategy=strategy, users=many.users).work
+    assert 20 < (large.processor_seconds - 0.05) / (small.processor_seconds - 0.05) < 100
+    assert large.memory > 5 * small.memory
+
+
+def test_no_steps_take_next_to_nothing():
+    assert estimate((), ratings=10**9, items=10**6).processor_seconds == 0.05

@@ -1,0 +1,227 @@
+"""An inspection: everything about a release for a screen, for programs and on one page that loads nothing."""
+
+import hashlib
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from scipy.stats import norm
+
+from pricdr import JLT, Bounds, Guarantee, Ledger, Ratings, Spectral, publish, verify
+from pricdr.privacy.calibration import LATTICE_FACTOR
+from pricdr.release.inspection import Inspection, percent_up
+from pricdr.release.page import render_inspection
+from pricdr.release.signing import public_text
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+USERS = [f"u{at:03}" for at in range(60)]
+RATINGS = Ratings.from_triples([u for u in USERS for _ in "12"], [f"i{at % 7}" for at in range(120)])
+HOSTILE = "</title><script>alert(1)</script><img src=x onerror=y> & \"'`{{ 7*7 }}{% raw %}"
+
+
+def inspected(folder, *, key_given=False, signed=True, **options):
+    given = {"strategy": JLT(dim=8), "users": USERS, **options}
+    release = publish(RATINGS, given.pop("promise", Guarantee(epsilon=4, delta=1e-6)), **given)
+    release.save(folder / "r", signing_key=KEY if signed else None)
+    return Inspection.of(verify(folder / "r"), key_given=key_given)
+
+
+class Page(HTMLParser):
+    """Tags in order, what is open, attributes, and text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.open, self.attributes, self.text = [], [], [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value) for name, value in attributes]
+        if tag != "meta" and not self.get_starttag_text().endswith("/>"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag in {"line", "polyline", "circle"} and (not self.open or self.open[-1] != tag):
+            return  # of an empty element
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_the_layout_of_version_1(tmp_path):
+    """What ``docs/privacy-officer.md`` documents: programs rely on these names."""
+    content = inspected(tmp_path, issuer="Films").to_dict()
+    assert list(content) == [
+        *("layout_version", "software", "inspected", "verified", "issuer", "issued", "recorded", "signature", "sha256"),
+        *("noise_and_signal", "trade_off", "sections", "certificate"),
+    ]
+    assert content["layout_version"] == 1
+    assert set(content["signature"]) == {"public_key", "fingerprint", "given"}
+    assert set(content["noise_and_signal"]) == {
+        *("sigma", "sensitivity", "noise_length", "mean_square", "noise_mean_square", "error", "noise_share"),
+    }
+    assert set(content["trade_off"]) == {"law", "mu", "epsilon", "delta", "points", "curve"}
+    assert set(content["trade_off"]["points"][0]) == {"false_alarms", "detections", "detections_by_epsilon_delta"}
+    json.dumps(content, allow_nan=False)
+
+
+def test_the_certificate_is_there_field_by_field(tmp_path):
+    content = inspected(tmp_path).to_dict()["certificate"]
+    written = json.loads((tmp_path / "r" / "certificate.json").read_text())
+    assert {name: content[name] for name in written if name != "digest"} == {
+        name: value for name, value in written.items() if name != "digest"
+    }
+
+
+def test_hashes_and_signer_are_those_of_the_files(tmp_path):
+    content = inspected(tmp_path, key_given=True).to_dict()
+    folder = tmp_path / "r"
+    for name in ("certificate.json", "release.parquet", "README.md"):
+        assert content["sha256"][name] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    der = bytes.fromhex("302a300506032b6570032100") + KEY.public_key().public_bytes_raw()  # RFC 8410
+    assert content["signature"] == {
+        "public_key": public_text(KEY.public_key()),
+        "fingerprint": hashlib.sha256(der).hexdigest(),
+        "given": True,
+    }
+    assert content["verified"] is True
+
+
+def test_an_unsigned_release_says_so(tmp_path):
+    inspection = inspected(tmp_path, signed=False)
+    assert inspection.to_dict()["signature"] is None
+    assert "Not signed: anybody can have made this release." in str(inspection.sections())
+    assert "not signed: anybody" in render_inspection(inspection)
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_key_that_nobody_vouched_for_is_told_from_one_that_was_given(tmp_path, given):
+    inspection = inspected(tmp_path, key_given=given)
+    words = "the public key that was given" if given else "a key that nobody vouched for here"
+    other = "nobody vouched" if given else "that was given"
+    for text in (str(inspection.sections()), render_inspection(inspection)):
+        assert words in text
+        assert other not in text
+        assert inspection.signer.fingerprint in text
+
+
+@pytest.mark.parametrize(
+    ("strategy", "promise", "bounds"),
+    [
+        (JLT(dim=8), Guarantee(epsilon=1, delta=1e-6), Bounds()),
+        (Spectral(dim=4), Guarantee(epsilon=8, delta=1e-8), Bounds()),
+        (JLT(dim=4), Guarantee(epsilon=4, delta=1e-6, unit="user"), Bounds(clip=2.0)),
+    ],
+    ids=["rating", "learnt", "user"],
+)
+def test_the_curve_is_that_of_the_release_s_own_mu(tmp_path, strategy, promise, bounds):
+    content = inspected(tmp_path, strategy=strategy, promise=promise, bounds=bounds).to_dict()
+    curve, mu = content["trade_off"], content["certificate"]["mu"]
+    assert curve["mu"] == mu
+    for point in curve["points"]:
+        missed = norm.cdf(norm.isf(point["false_alarms"]) - mu * LATTICE_FACTOR)
+        assert point["detections"] == pytest.approx(1 - missed, abs=1e-12)
+        assert point["detections"] < point["detections_by_epsilon_delta"]
+    for x, y in curve["curve"][1:-1]:
+        if 1e-6 < x < 1 - 1e-6:
+            assert y == pytest.approx(norm.cdf(norm.ppf(x) + mu * LATTICE_FACTOR), abs=1e-9)
+
+
+@pytest.mark.parametrize("insecure", [{"insecure_seed": 1}, {"insecure_no_noise": True}])
+def test_a_release_that_is_not_private_has_no_curve(tmp_path, insecure):
+    inspection = inspected(tmp_path, **insecure)
+    assert inspection.to_dict()["trade_off"] is None
+    page = render_inspection(inspection)
+    assert "none: NOT PRIVATE" in page
+    assert "<svg" not in page
+
+
+def test_noise_and_signal_are_told_apart(tmp_path):
+    """Users with many ratings in one direction stand out of the noise; unrated users do not."""
+    (tmp_path / "loud").mkdir()
+    (tmp_path / "silent").mkdir()
+    loud = Ratings.from_triples([u for u in USERS for _ in range(400)], [f"i{at}" for _ in USERS for at in range(400)])
+    for name, ratings in (("loud", loud), ("silent", Ratings.from_triples(["nobody"], ["i"]))):
+        release = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=8), users=USERS)
+        noise = Inspection.of(verify(release.save(tmp_path / name / "r")), key_given=False).noise
+        signal = noise.mean_square / noise.noise_mean_square - 1
+        assert noise.noise_length == pytest.approx(noise.sigma * math.sqrt(8))
+        assert (signal > 5) == (name == "loud")
+        assert abs(signal) < 6 * noise.error or name == "loud"
+        assert noise.noise_share == pytest.approx(1 / (1 + signal))
+
+
+def test_the_page_loads_nothing_and_is_whole(tmp_path):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
+    inspection = inspected(tmp_path, issuer="Films & Co.", ledger=ledger)
+    text = render_inspection(inspection)
+    page = Page(text)
+    assert not page.open
+    assert not {"script", "link", "img", "iframe", "a"} & set(page.tags)
+    assert "default-src 'none'" in text
+    assert not re.search(r"https?://|url\(|@import|\bsrc=", text)
+    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    for media in ("prefers-color-scheme: dark", "print", "max-width"):
+        assert media in text
+    assert "width=device-width" in text
+    # Everything that the screen shows is in the page.
+    for section in inspection.sections():
+        for line in (section.title, *section.lines):
+            assert line.replace(" %", "\xa0%") in page.text
+    for shown in ("Films & Co.", inspection.certificate.issued, inspection.certificate.ledger.recorded):
+        assert shown in page.text
+
+
+def test_figures_have_names_and_words_for_those_who_cannot_see_them(tmp_path):
+    page = Page(render_inspection(inspected(tmp_path)))
+    assert page.tags.count("svg") == page.tags.count("desc") == 2
+    ids = {value for _, name, value in page.attributes if name == "id"}
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-labelledby")]
+    assert len(labels) == 2
+    assert set(" ".join(labels).split()) == ids
+    assert [value for tag, name, value in page.attributes if (tag, name) == ("svg", "role")] == ["img", "img"]
+    assert "5\xa0% false alarms, at most 21\xa0% detections" in page.text
+
+
+def test_the_drawn_line_is_the_curve(tmp_path):
+    inspection = inspected(tmp_path)
+    page = Page(render_inspection(inspection))
+    lines = dict(
+        zip(
+            [value for tag, name, value in page.attributes if (tag, name) == ("polyline", "class")],
+            [value for tag, name, value in page.attributes if (tag, name) == ("polyline", "points")],
+            strict=True,
+        )
+    )
+    drawn = [tuple(map(float, point.split(","))) for point in lines["exact"].split()]
+    assert drawn[0] == (52.0, 332.0)
+    assert drawn[-1] == (372.0, 12.0)
+    for x, y in drawn[1:-1]:
+        alarms, found = (x - 52) / 320, (332 - y) / 320
+        if 0.02 < alarms < 0.98:
+            assert found == pytest.approx(inspection.trade_off.detections(alarms), abs=1e-3)
+    assert set(lines) == {"exact", "guarantee", "bell before", "bell"}
+
+
+def test_hostile_words_of_a_source_are_text(tmp_path):
+    inspection = inspected(tmp_path, issuer=HOSTILE)
+    text = render_inspection(inspection)
+    page = Page(text)
+    assert HOSTILE.replace(" %", "\xa0%") in page.text
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "49" not in re.findall(r"issuer.{0,200}", page.text)[0]
+
+
+def test_only_a_verified_release_is_inspected(tmp_path):
+    release = publish(RATINGS, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=8))
+    with pytest.raises(AssertionError):
+        Inspection.of(release, key_given=False)
+
+
+def test_percentages_never_understate():
+    assert [percent_up(rate) for rate in (0.0, 0.05, 0.0501, 0.2541, 1.0)] == ["0 %", "5 %", "6 %", "26 %", "100 %"]

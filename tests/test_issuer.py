@@ -1,0 +1,102 @@
+"""Who issued a release and when: a claim of the source, bounded, quoted, and never read off the ratings."""
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import replace
+
+import pytest
+
+from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
+from pricdr.errors import ParameterError, VerificationError
+from pricdr.release.certificate import Certificate, seal
+from pricdr.release.statement import readme
+
+PROMISE = Guarantee(epsilon=4, delta=1e-6)
+RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
+HOSTILE = ["", " ", "x" * 201, "a\nb", "\x1b[2J", "\u202egnp.exe", "a\u2028b", " a", "a ", "\ud800", "\x00"]
+
+
+def published(**options):
+    return publish(RATINGS, PROMISE, strategy=JLT(dim=2), users=["a", "b"], **options)
+
+
+def reseal(folder, **changes):
+    """As a careful forger would: README, hashes, digest and bytes all fit."""
+    content = json.loads((folder / "certificate.json").read_text())
+    del content["digest"]
+    content.update(changes)
+    with suppress(ValueError):  # no README fits what cannot be a certificate
+        (folder / "README.md").write_text(readme(Certificate.model_validate(content)))
+    content["files"] = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in content["files"]}
+    (folder / "certificate.json").write_bytes(seal(content))
+
+
+def test_what_was_declared_is_in_the_certificate_and_in_the_readme(tmp_path, monkeypatch):
+    monkeypatch.setattr("pricdr._publish.today", lambda: "2026-02-03")
+    folder = published(issuer="Films & Co. (é)").save(tmp_path / "r")
+    certificate = verify(folder).certificate
+    assert (certificate.schema_version, certificate.issuer, certificate.issued) == (4, "Films & Co. (é)", "2026-02-03")
+    text = (folder / "README.md").read_text()
+    assert 'issuer: "`Films & Co. (é)`"; day of issue: 2026-02-03 (UTC)' in text
+    assert "What vouches for them is a signature" in text
+
+
+def test_nobody_has_to_name_an_issuer(tmp_path):
+    certificate = published().certificate
+    assert certificate.issuer is None
+    assert certificate.issued is not None
+    assert "no issuer is named" in readme(certificate)
+
+
+@pytest.mark.parametrize("issuer", HOSTILE, ids=repr)
+def test_an_issuer_is_one_short_printable_line(tmp_path, issuer):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", Guarantee(epsilon=8, delta=1e-6))
+    with pytest.raises(ParameterError, match="issuer must be 1 to 200 printable characters"):
+        published(issuer=issuer, ledger=ledger)
+    assert not ledger.read().spends, "refused before anything was paid"
+
+
+@pytest.mark.parametrize("issuer", [text for text in HOSTILE if text != "\ud800"], ids=repr)
+def test_a_forged_issuer_of_another_kind_does_not_verify(tmp_path, issuer):
+    folder = published(issuer="honest").save(tmp_path / "r")
+    reseal(folder, issuer=issuer)
+    with pytest.raises(VerificationError, match="issuer") as caught:
+        verify(folder)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("day", ["2026-02-30", "2026-2-3", "26-02-03", "today", "2026-02-03T00:00:00", "0000-01-01", 5])
+def test_a_day_is_one_of_the_calendar(tmp_path, day):
+    folder = published().save(tmp_path / "r")
+    reseal(folder, issued=day)
+    with pytest.raises(VerificationError, match="issued"):
+        verify(folder)
+
+
+def test_markup_in_a_name_stays_inside_its_quotation():
+    text = readme(published(issuer='x`"** [a](http://e.org) <img src=x> "').certificate)
+    assert "\"`x''** [a](http://e.org) <img src=x> '`\"" in text
+    assert text.count("http://") == 1
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_earlier_versions_have_no_room_for_it(tmp_path, version):
+    release = published(issuer="honest")
+    older = replace(release, certificate=release.certificate.model_copy(update={"schema_version": version}))
+    assert not {"issuer", "issued"} & set(json.loads(older.certificate.to_bytes()))
+    folder = release.save(tmp_path / "r")
+    reseal(folder, schema_version=version)
+    with pytest.raises(VerificationError):
+        verify(folder)
+
+
+def test_the_day_is_taken_before_any_work(monkeypatch):
+    """How long publishing takes may depend on the ratings: the clock is read first, and once."""
+    order = []
+    monkeypatch.setattr("pricdr._publish.today", lambda: order.append("clock") or "2026-02-03")
+    select = Ratings.select
+    monkeypatch.setattr(Ratings, "select", lambda *given, **named: order.append("work") or select(*given, **named))
+    published()
+    assert order[0] == "clock"
+    assert order.count("clock") == 1

@@ -1,0 +1,266 @@
+"""Revocation notices: the key that signed a release can take it back, and nobody else can."""
+
+import json
+import os
+import re
+import warnings
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
+from pricdr.errors import InputError, OutputError, ParameterError, VerificationError
+from pricdr.release import revocation
+from pricdr.release.certificate import Certificate
+from pricdr.release.revocation import FIRST_LINE, LARGEST_NOTICE, Notice, require_not_revoked, revoke
+from pricdr.release.signing import create_keys, is_signed_by, public_text, read_private_key, sign
+
+STRANGER = Ed25519PrivateKey.from_private_bytes(b"stranger's key, which is public.")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A key, and releases of the same ratings: two that it signed, and one that nobody did."""
+    folder = tmp_path_factory.mktemp("made")
+    create_keys(folder / "key")
+    create_keys(folder / "other")
+    ratings = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
+    for name, key in (("one", "key"), ("two", "key"), ("unsigned", None)):
+        release = publish(ratings, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=2), users=["a", "b"])
+        release.save(folder / name, signing_key=None if key is None else folder / key)
+    return folder
+
+
+@pytest.fixture
+def notices(made, tmp_path):
+    """A folder with a notice about release one."""
+    revoke(made / "one", key=made / "key", reason="wrong user list", out=tmp_path / "notices")
+    return tmp_path / "notices"
+
+
+def notice_of(made, **changes):
+    release = verify(made / "one")
+    content = {"release": release.sha256(), "reason": "because", "revoked": "2026-01-02"}
+    return Notice(**{**content, "signed_by": release.certificate.signed_by, **changes})
+
+
+def test_a_notice_takes_one_release_back_and_no_other(made, notices):
+    before = {path.name: path.read_bytes() for path in (made / "one").iterdir()}
+    with pytest.raises(VerificationError, match=r'was revoked on \d{4}-\d\d-\d\d by .*: "wrong user list"'):
+        verify(made / "one", revocations=notices)
+    with pytest.raises(VerificationError, match="was revoked"):
+        Release.load(made / "one", revocations=notices)
+    assert verify(made / "two", revocations=notices).verified
+    assert verify(made / "one").verified, "without notices it verifies as ever"
+    assert {path.name: path.read_bytes() for path in (made / "one").iterdir()} == before
+    (file,) = notices.iterdir()
+    assert file.name == f"{verify(made / 'one').sha256()}.revocation"
+
+
+def test_the_name_of_its_file_means_nothing(made, notices):
+    (file,) = notices.iterdir()
+    file.rename(notices / "renamed.revocation")
+    with pytest.raises(VerificationError, match="was revoked"):
+        verify(made / "one", revocations=notices)
+
+
+def test_the_same_matrix_signed_again_is_the_same_release(made, notices, tmp_path):
+    again = verify(made / "one").save(tmp_path / "again", signing_key=made / "key")
+    with pytest.raises(VerificationError, match="was revoked"):
+        verify(again, revocations=notices)
+
+
+def test_a_release_that_lost_its_signature_draws_a_warning(made, notices, tmp_path):
+    stripped = verify(made / "one").save(tmp_path / "stripped")
+    with pytest.warns(UserWarning, match="names this release and was ignored: another key signed it"):
+        assert verify(stripped, revocations=notices).verified
+
+
+def test_only_the_key_that_signed_can_revoke(made, tmp_path):
+    out = tmp_path / "notices"
+    with pytest.raises(
+        InputError, match=r"other did not sign .*one: the key that did has the fingerprint [0-9a-f]{64}"
+    ):
+        revoke(made / "one", key=made / "other", reason="mine now", out=out)
+    with pytest.raises(InputError, match="unsigned is not signed"):
+        revoke(made / "unsigned", key=made / "key", reason="because", out=out)
+    assert not out.exists()
+
+
+def test_a_stranger_s_notice_is_ignored_and_warned_of(made, tmp_path):
+    forged = notice_of(made, signed_by=public_text(STRANGER.public_key())).signed(STRANGER)
+    (tmp_path / "x.revocation").write_bytes(forged)
+    read = require_not_revoked(verify(made / "one"), tmp_path)
+    assert read.count == 1
+    assert read.remarks == ("x.revocation names this release and was ignored: another key signed it",)
+
+
+def test_a_notice_is_never_put_inside_a_release(made, tmp_path):
+    for out in (made / "one", made / "one" / "notices", made / "two", made / "one" / ".." / "two"):
+        with pytest.raises(OutputError, match="kept beside releases"):
+            revoke(made / "one", key=made / "key", reason="because", out=out)
+    (tmp_path / "link").symlink_to(made / "one")
+    with pytest.raises(OutputError, match="kept beside releases"):
+        revoke(made / "one", key=made / "key", reason="because", out=tmp_path / "link")
+    verify(made / "one")
+    verify(made / "two")
+
+
+def test_a_release_is_revoked_once(made, notices):
+    with pytest.raises(OutputError, match="exists already"):
+        revoke(made / "one", key=made / "key", reason="again", out=notices)
+
+
+@pytest.mark.parametrize("reason", ["", " ", "x" * 401, "a\nb", "\x1b[2J", "\u202eab", " a", "\ud800"], ids=repr)
+def test_a_reason_is_one_short_printable_line(made, tmp_path, reason):
+    with pytest.raises(ParameterError, match="reason must be 1 to 400 printable characters"):
+        revoke(made / "one", key=made / "key", reason=reason, out=tmp_path / "notices")
+    assert not (tmp_path / "notices").exists()
+
+
+def test_unverified_and_revocations_exclude_each_other(made, notices):
+    with pytest.raises(ParameterError, match="not both"):
+        Release.load(made / "one", revocations=notices, allow_unverified=True)
+
+
+# A signature of the one kind is never one of the other.
+
+
+def test_no_signed_certificate_is_a_notice(made, tmp_path):
+    raw, signature = ((made / "one" / name).read_bytes() for name in ("certificate.json", "certificate.json.sig"))
+    for content in (raw + signature, FIRST_LINE + raw + signature, signature, raw):
+        with pytest.raises(VerificationError):
+            Notice.from_bytes(content)
+
+
+def test_no_notice_is_a_certificate(made):
+    key = read_private_key(made / "key")
+    message = notice_of(made).message()
+    assert message.startswith(b"pricdr revocation notice 1\n")
+    with pytest.raises(VerificationError, match="not JSON"):
+        Certificate.from_bytes(message)
+    # Nor does its body, taken alone, have a signature: what was signed begins with the first line.
+    raw = notice_of(made).signed(key)
+    signature = raw.split(b"\n")[-2] + b"\n"
+    assert is_signed_by(key.public_key(), message, signature)
+    assert not is_signed_by(key.public_key(), message.removeprefix(FIRST_LINE), signature)
+
+
+def test_a_certificate_begins_otherwise_than_a_notice_whatever_it_says(made):
+    """The two sets of signed messages are disjoint: by their first byte."""
+    assert verify(made / "one").certificate.to_bytes()[:1] == b"{"
+    assert FIRST_LINE[:1] != b"{"
+
+
+# Whatever lies in the folder
+
+
+def hostile(made):
+    key = read_private_key(made / "key")
+    honest = notice_of(made).signed(key)
+    body = json.loads(notice_of(made).message().removeprefix(FIRST_LINE))
+
+    def signed(text):
+        message = FIRST_LINE + text
+        return message + sign(key, message)
+
+    def written(**changes):
+        return signed((json.dumps({**body, **changes}, indent=2) + "\n").encode())
+
+    return {
+        "nothing": b"",
+        "first line alone": FIRST_LINE,
+        "junk": os.urandom(500),
+        "deep": signed(b"[" * 3000 + b"\n"),
+        "a list": signed(b"[]\n"),
+        "no end of line": honest[:-1],
+        "one more": honest + b"\n",
+        "windows": honest.replace(b"\n", b"\r\n"),
+        "compact": signed(json.dumps(body).encode() + b"\n"),
+        "a key twice": signed(notice_of(made).message().removeprefix(FIRST_LINE)[:-3] + b',\n  "reason": "x"\n}\n'),
+        "another version": written(notice_version=2),
+        "version true": written(notice_version=True),
+        "a huge number": signed(b'{"notice_version": ' + b"9" * 6000 + b"}\n"),
+        "a field more": written(more=1),
+        "control characters": written(reason="\x1b[2J"),
+        "reversed text": written(reason="\u202eab"),
+        "a lone surrogate": written(reason="\ud800"),
+        "no day": written(revoked="2026-02-30"),
+        "no hash": written(release="../../etc/passwd"),
+        "no key": written(signed_by="A" * 43 + "!"),
+        "changed": honest.replace(b"because", b"becouse"),
+        "unsigned": notice_of(made).message() + b"\n",
+        "too large": honest + b" " * LARGEST_NOTICE,
+    }
+
+
+HOSTILE = [
+    *("nothing", "first line alone", "junk", "deep", "a list", "no end of line", "one more", "windows", "compact"),
+    *("a key twice", "another version", "version true", "a huge number", "a field more", "control characters"),
+    *("reversed text", "a lone surrogate", "no day", "no hash", "no key", "changed", "unsigned", "too large"),
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_malformed_notice_revokes_nothing_and_is_warned_of(made, tmp_path, name):
+    """Most of these are signed by the right key: only a notice in its one spelling counts."""
+    (tmp_path / "x.revocation").write_bytes(hostile(made)[name])
+    read = require_not_revoked(verify(made / "one"), tmp_path)
+    assert read.count == 0
+    (remark,) = read.remarks
+    assert remark.startswith("x.revocation is no notice and was ignored: ")
+    assert remark.isprintable()
+    assert len(remark) < 300
+
+
+def test_the_list_of_hostile_notices_is_complete(made):
+    assert set(hostile(made)) == set(HOSTILE)
+
+
+def test_links_pipes_and_folders_are_not_followed(made, notices, tmp_path):
+    (honest,) = notices.iterdir()
+    folder = tmp_path / "hostile"
+    (folder / "folder.revocation").mkdir(parents=True)
+    (folder / "link.revocation").symlink_to(honest)
+    os.mkfifo(folder / "pipe.revocation")
+    (folder / "zero.revocation").symlink_to("/dev/zero")
+    (folder / b"\xff\x1b[2J.revocation".decode(errors="surrogateescape")).write_bytes(b"x")
+    read = require_not_revoked(verify(made / "one"), folder)
+    assert read.count == 0
+    assert len(read.remarks) == 5
+    assert all(remark.isprintable() for remark in read.remarks)
+    assert any(re.search(r"link.revocation cannot be read: it is a link", remark) for remark in read.remarks)
+
+
+def test_other_files_and_files_being_written_are_not_read(made, notices):
+    (notices / "README.md").write_text("about these notices")
+    (notices / ".x.revocation").write_bytes(b"half a no")
+    (notices / "x.revocation.partial").write_bytes(b"half a no")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert verify(made / "two", revocations=notices).verified
+
+
+def test_too_many_files_are_a_refusal_because_one_of_them_might_count(made, notices, monkeypatch):
+    monkeypatch.setattr(revocation, "MOST_ENTRIES", 3)
+    for name in "abcd":
+        (notices / name).touch()
+    for release in ("one", "two"):
+        with pytest.raises(VerificationError, match="holds more than 3 entries"):
+            verify(made / release, revocations=notices)
+    assert revocation.LARGEST_NOTICE == 8192
+
+
+def test_a_folder_that_is_not_there_is_named(made, tmp_path):
+    with pytest.raises(InputError, match="nowhere is not a folder of revocation notices: no such folder"):
+        verify(made / "one", revocations=tmp_path / "nowhere")
+    with pytest.raises(InputError, match="it is not a folder"):
+        verify(made / "one", revocations=made / "key")
+
+
+@pytest.mark.parametrize("at", range(0, 440, 7))
+def test_a_changed_byte_anywhere_is_noticed(made, at):
+    raw = bytearray(notice_of(made).signed(read_private_key(made / "key")))
+    raw[at % len(raw)] ^= 1
+    with pytest.raises(VerificationError):
+        Notice.from_bytes(bytes(raw))

@@ -1,0 +1,157 @@
+"""Above ε = 8 whoever publishes or reads a release is warned; above 16 it is not called private any more."""
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from pricdr import JLT, Bounds, Calibration, Guarantee, Ratings, Spectral, Unit, publish, verify
+from pricdr.cli import run
+from pricdr.errors import VerificationError
+from pricdr.privacy.guarantee import epsilon_warnings, odds_factor
+from pricdr.release.statement import readme, statement, weakness
+
+RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
+USERS = ["a", "b", "c"]
+CALLED_PRIVATE = "PRIVATE: it may leave the source, within the promise below."
+OLD = Path(__file__).parent / "version3" / "guided"
+"""A release of ε = 20, made when such a release was still called private."""
+
+
+def _released(epsilon, unit="rating", **options):
+    bounds = Bounds(clip=2.0) if unit == "user" else Bounds()
+    promise = Guarantee(epsilon=epsilon, delta=1e-6, unit=Unit(unit))
+    return publish(RATINGS, promise, users=USERS, bounds=bounds, **options)
+
+
+def _text(sections):
+    return " ".join(line for section in sections for line in section.lines)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "warned", "private"),
+    [
+        (0.5, False, True),
+        (8, False, True),
+        (8.01, True, True),
+        (16, True, True),
+        (16.01, True, False),
+        (40, True, False),
+    ],
+)
+@pytest.mark.parametrize("unit", ["rating", "user"])
+def test_what_a_release_of_each_epsilon_is_called(tmp_path, epsilon, warned, private, unit):
+    certificate = _released(epsilon, unit).certificate
+    shown, file = _text(statement(certificate)), readme(certificate)
+    assert (CALLED_PRIVATE in shown) == (CALLED_PRIVATE in file) == private
+    assert ("LITTLE IS PROMISED" in shown) == ("LITTLE IS PROMISED" in file) == (not private)
+    assert any(text.startswith("epsilon = ") for text in certificate.warnings) == warned
+    if warned:
+        assert f"the odds about one {unit} may change by a factor of {odds_factor(epsilon)}" in certificate.warnings[0]
+    if not private:
+        assert f"everything but {'one rating' if unit == 'rating' else 'the ratings of one user'} can tell" in shown
+
+
+@pytest.mark.parametrize("strategy", [Spectral(), JLT(dim=8)], ids=lambda one: one.name)
+def test_a_release_with_the_new_words_verifies(tmp_path, strategy):
+    folder = _released(20, strategy=strategy).save(tmp_path / "release")
+    assert "LITTLE IS PROMISED" in (folder / "README.md").read_text()
+    verify(folder)
+
+
+def test_a_release_of_an_older_version_verifies_with_its_own_words_and_is_shown_with_ours(capsys):
+    release = verify(OLD)
+    assert release.certificate.epsilon == 20
+    assert CALLED_PRIVATE in (OLD / "README.md").read_text()
+    assert CALLED_PRIVATE in readme(release.certificate)
+    assert CALLED_PRIVATE not in _text(statement(release.certificate))
+    for command in ("inspect", "verify"):
+        assert run([command, str(OLD)]) == 0
+        captured = capsys.readouterr()
+        shown = " ".join((captured.out + captured.err).split())
+        assert "LITTLE IS PROMISED: epsilon = 20 is above 16" in shown
+        assert "epsilon = 20 is above 16, which promises hardly anything" in shown
+        assert CALLED_PRIVATE not in shown
+
+
+def test_publish_says_it_too(tmp_path, capsys):
+    (tmp_path / "r.csv").write_text("user,item\na,x\nb,y\n")
+    fixed = ["publish", str(tmp_path / "r.csv"), "--delta", "1e-6", "--out"]
+    for epsilon, warnings in (("8", 0), ("12", 1), ("20", 2)):
+        assert run([*fixed, str(tmp_path / epsilon), "--epsilon", epsilon]) == 0
+        shown = capsys.readouterr().err
+        assert len(re.findall(r"warning: (epsilon = \d+ is above|LITTLE IS PROMISED)", shown)) == warnings
+
+
+def test_what_promises_nothing_is_not_said_to_promise_little():
+    for seeded in ({"insecure_seed": 1}, {"insecure_no_noise": True}):
+        certificate = _released(20, **seeded).certificate
+        assert weakness(certificate) == ()
+        assert not any(text.startswith("epsilon") for text in certificate.warnings)
+        assert "NOT PRIVATE" in _text(statement(certificate))
+
+
+def test_the_papers_calibration_is_judged_by_what_it_delivers():
+    certificate = _released(20, strategy=JLT(dim=8), calibration=Calibration.PAPER).certificate
+    assert certificate.nominal_epsilon == 20
+    assert certificate.epsilon < 8
+    assert certificate.warnings == []
+    assert CALLED_PRIVATE in readme(certificate)
+
+
+def _best_guess(mu):
+    """How often the best guess between N(0, 1) and N(μ, 1) is right, by integrating the larger density."""
+    value, _ = quad(lambda x: max(norm.pdf(x), norm.pdf(x - mu)) / 2, -40, 40 + mu, points=[mu / 2], limit=500)
+    return value
+
+
+@pytest.mark.parametrize("epsilon", [17, 20, 30, 60])
+@pytest.mark.parametrize("unit", ["rating", "user"])
+def test_the_stated_success_is_that_of_the_best_guess(epsilon, unit):
+    """With power: nine tenths of μ, or eleven, would be another percentage."""
+    certificate = _released(epsilon, unit, strategy=JLT(dim=8)).certificate
+    (stated,) = re.findall(r"in up to (\d+) % of cases", _text(statement(certificate)))
+    expected = {factor: math.ceil(100 * _best_guess(certificate.mu * factor)) for factor in (0.9, 1.0, 1.1)}
+    assert int(stated) == expected[1.0]
+    if epsilon < 30:  # beyond that all of them round up to 100
+        assert int(stated) not in {expected[0.9], expected[1.1]}
+
+
+def test_a_best_guesser_against_the_real_mechanism_succeeds_as_often_as_stated():
+    """Two equally likely neighbours, one number a row, 200,000 rows at once: Φ(μ/2) is reached, not exceeded."""
+    rows = 200_000
+    truth = np.random.default_rng().random(rows) < 0.5
+    users = [f"u{at:06d}" for at in range(rows)]
+    mine = [user for user, rated in zip(users, truth, strict=True) if rated]
+    rated = Ratings.from_triples(mine, ["x"] * len(mine))
+    release = publish(
+        rated, Guarantee(epsilon=17, delta=1e-6), strategy=JLT(dim=1), users=users, items=["x"], bounds=Bounds()
+    )
+    mean = np.median(release.matrix[truth, 0])  # the one item's row is plus or minus 1
+    guessed = release.matrix[:, 0] * np.sign(mean) > abs(mean) / 2
+    success = float((guessed == truth).mean())
+    stated = float(norm.cdf(release.certificate.mu / 2))
+    error = math.sqrt(stated * (1 - stated) / rows)
+    assert abs(success - stated) < 5 * error
+    assert norm.cdf(release.certificate.mu * 1.1 / 2) - stated > 10 * error
+
+
+def test_forged_words_do_not_verify(tmp_path):
+    release = _released(20)
+    words = release.certificate.model_copy(update={"warnings": []})
+    with pytest.raises(VerificationError, match="warnings"):
+        verify(replace(release, certificate=words).save(tmp_path / "forged"))
+
+
+def test_the_factor_never_looks_smaller_than_it_is():
+    for epsilon in np.linspace(0.01, 30, 500):
+        stated = int(odds_factor(float(epsilon)).replace(",", ""))
+        assert math.exp(epsilon) <= stated <= max(1.01 * math.exp(epsilon), math.exp(epsilon) + 1)
+    assert odds_factor(31.0) == "e^31"
+    assert odds_factor(1e9) == "e^1e+09"
+    assert epsilon_warnings(1e9, Unit.USER)[0].endswith("the odds about one user may change by a factor of e^1e+09")

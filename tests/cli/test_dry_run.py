@@ -4,6 +4,7 @@ import json
 import re
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -204,9 +205,9 @@ def test_a_file_that_is_no_log_is_not_appended_to(ratings, ledger, refused_publi
     refused_publish(ratings, "--log", name, says=(name, "is not a log"))
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_log_on_a_full_disk_does_not_lose_the_release(here, ratings, users, publish):
-    full = "/dev/full"
-    outcome = publish(ratings, "--users", users, "--log", full)
+    outcome = publish(ratings, "--users", users, "--log", "/dev/full")
     assert outcome.code == 0
     assert "/dev/full is incomplete: No space left on device" in outcome.err
     verify(here / "release")

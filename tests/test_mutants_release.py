@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Features, Guarantee, Ledger, Ratings, Spectral, _publish, publish, verify
+from pricdr import JLT, Bounds, Features, Guarantee, Ledger, Ratings, Spectral, publish, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.release import signing
+from pricdr.release import plan, signing
 from pricdr.release.certificate import rounded_up
 from pricdr.release.ledger_check import check_ledger
 from pricdr.release.matrix_check import check_matrix
@@ -89,9 +89,9 @@ def test_figures_are_rounded_up_from_a_billionth_above():
 @pytest.mark.parametrize(("limit", "says"), [("MOST_ITEMS", "3 items are more"), ("MOST_USERS", "3 users are more")])
 def test_more_than_sums_are_exact_for_is_refused(monkeypatch, limit, says):
     ratings = Ratings.from_triples(["a", "b", "c"], ["x", "y", "z"])
-    monkeypatch.setattr(_publish, limit, 3)
+    monkeypatch.setattr(plan, limit, 3)
     publish(ratings, PROMISE)
-    monkeypatch.setattr(_publish, limit, 2)
+    monkeypatch.setattr(plan, limit, 2)
     with pytest.raises(InputError, match=says):
         publish(ratings, PROMISE)
 

@@ -4,6 +4,7 @@ import json
 import re
 import stat
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -199,9 +200,14 @@ def test_a_log_that_cannot_be_written_is_refused_before_anything_is_spent(here, 
     refused_publish(ratings, "--log", here / "nowhere" / "publish.jsonl", says=("cannot write", "nowhere"))
 
 
+@pytest.mark.parametrize("name", ["ratings.csv", "budget.jsonl", "users.txt"])
+def test_a_file_that_is_no_log_is_not_appended_to(ratings, ledger, refused_publish, name):
+    refused_publish(ratings, "--log", name, says=(name, "is not a log"))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_log_on_a_full_disk_does_not_lose_the_release(here, ratings, users, publish):
-    full = "/dev/full"
-    outcome = publish(ratings, "--users", users, "--log", full)
+    outcome = publish(ratings, "--users", users, "--log", "/dev/full")
     assert outcome.code == 0
     assert "/dev/full is incomplete: No space left on device" in outcome.err
     verify(here / "release")

@@ -10,10 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from pricdr.cli.console import warn
 from pricdr.errors import InputError, OutputError, PriCDRError
 from pricdr.files import PRIVATE
+
+_BEGINNING: Final = b'{"time": '
+"""How every line begins."""
 
 
 class EventLog:
@@ -30,6 +34,7 @@ class EventLog:
         if path is None:
             yield cls(None, None)
             return
+        _require_log(path)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
         except OSError as error:
@@ -54,6 +59,19 @@ class EventLog:
             os.write(self._descriptor, f"{line}\n".encode())  # in one piece: other processes may append too
         except OSError as error:
             warn(f"{self._path} is incomplete: {error.strerror}")
+
+
+def _require_log(path: Path) -> None:
+    """Refuse a file that holds something else: a line at the end of a ledger or of ratings would spoil them."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(_BEGINNING))
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror}") from error
+    if begins and begins != _BEGINNING:
+        raise OutputError(f"{path} is not a log: it holds something else, which --log would be appended to")
 
 
 def _failure(error: BaseException) -> dict[str, object]:

@@ -67,6 +67,7 @@ class TwoStageMethod(ReleaseMethod):
         assert inputs.source is not None
         # Now, and not when the target stage has been trained: the encoder's wide layer, and the decoder's.
         require_trainable(2 * inputs.source.shape[1] * self.config.hidden)
+        log.working("evidence test")
         refused = is_refused(inputs, validation, chosen, require_evidence=require_evidence)
 
         target_stage = self.target_stage(target)

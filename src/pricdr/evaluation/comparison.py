@@ -164,6 +164,12 @@ class Comparison:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """Return the tables for a notebook."""
+        from pricdr.evaluation.comparison_html import comparison_html
+
+        return comparison_html(self)
+
     def _cells(self) -> Iterator[tuple[str, Ranking, str, BoolArray]]:
         for model, rankings in self.values.items():
             for ranking in rankings:

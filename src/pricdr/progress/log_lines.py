@@ -74,9 +74,10 @@ class LogLines:
             return
         encoding = stream.encoding or "utf-8"
         content = line.encode(encoding, "backslashreplace")
-        if stream is sys.__stderr__:
+        own = sys.__stderr__
+        if own is not None and stream is own:
             # Not through the stream: somebody who has stopped reading would leave it locked, and Python unable to end.
-            os.write(stream.fileno(), content)
+            os.write(own.fileno(), content)
         else:
             stream.write(content.decode(encoding))
             stream.flush()

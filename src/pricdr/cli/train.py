@@ -74,7 +74,8 @@ def train(
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
-    from pricdr._transfer import transfer
+    with working("starting"):  # torch takes its time to load
+        from pricdr._transfer import transfer
     from pricdr.files import new_folder, require_absent
     from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog

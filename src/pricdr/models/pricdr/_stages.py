@@ -79,6 +79,7 @@ class TwoStageMethod(ReleaseMethod):
 
         source_stage = self.source_stage(target_stage, inputs)
         source_epoch = source_stage.train(validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK))
+        log.working("trust in the source")
         trust = choose_trust(source_stage, validation, chosen)
         epochs = (
             {TARGET_NETWORK: target_epoch, SOURCE_NETWORK: source_epoch} if validation is not None else chosen.epochs

@@ -1,6 +1,5 @@
 """Progress where nobody watches: a line every half a minute, for whoever reads the log afterwards."""
 
-import os
 import sys
 import time
 from collections.abc import Iterator
@@ -39,7 +38,7 @@ class LogLines:
     """Writes the last report to standard error every 30 seconds, while it is open; itself a ``Progress``."""
 
     def __init__(self, what: str, *, seconds: float | None = None) -> None:
-        self._first = self._last = Report(what)
+        self._last = Report(what)
         self._started = time.monotonic()
         self._ticker = Ticker(self._write, SECONDS if seconds is None else seconds)
 
@@ -60,27 +59,21 @@ class LogLines:
 
     @contextmanager
     def part(self, what: str) -> Iterator[Self]:
-        """Yield the same lines for one part of the work; afterwards they are about the whole again."""
-        self._last = Report(what)
+        """Yield the same lines for one part of the work; afterwards they say again what they said before."""
+        before, self._last = self._last, Report(what)
         try:
             yield self
         finally:
-            self._last = self._first
+            self._last = before
 
     def _write(self) -> None:
-        line = f"progress: {self._last}; {elapsed(self._started)}\n"
         stream: TextIO | None = sys.stderr
         if stream is None:
             return
-        encoding = stream.encoding or "utf-8"
-        content = line.encode(encoding, "backslashreplace")
-        own = sys.__stderr__
-        if own is not None and stream is own:
-            # Not through the stream: somebody who has stopped reading would leave it locked, and Python unable to end.
-            os.write(own.fileno(), content)
-        else:
-            stream.write(content.decode(encoding))
-            stream.flush()
+        line = f"progress: {self._last}; {elapsed(self._started)}\n"
+        encoding = getattr(stream, "encoding", None) or "utf-8"
+        stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
 
 
 def elapsed(started: float) -> str:

@@ -58,7 +58,7 @@ def test_the_first_line_comes_after_half_a_minute_so_short_work_has_none(capsys)
     started = time.monotonic()
     with LogLines("short"):
         time.sleep(SOON)
-    assert time.monotonic() - started < 1, "the end does not wait for a line"
+    assert time.monotonic() - started < 10, "the end does not wait for a line"
     assert capsys.readouterr().err == ""
 
 
@@ -180,7 +180,7 @@ def test_somebody_who_stops_reading_the_log_does_not_stop_the_command():
         with os.fdopen(reader, "rb") as log:
             written = log.read()
     assert done.returncode == 0
-    assert len(written) > 2000
+    assert len(written) > 500
     assert b"Fatal" not in written
 
 
@@ -189,7 +189,7 @@ def test_a_forked_child_neither_writes_lines_nor_waits_for_them():
         "import os, time\n"
         "with lines.LogLines('both'):\n"
         "    child = os.fork()\n"
-        "    time.sleep(0.1 if child else 0.3)\n"
+        "    time.sleep(0.4 if child else 0.8)\n"
         "    if child == 0: os.write(1, b'child\\n')\n"
         "if child == 0: os._exit(7)\n"
         "sys.stderr.write('parent left\\n')\n"

@@ -83,6 +83,11 @@ class Comparison:
         """Return the rankings that were measured."""
         return tuple(next(iter(self.values.values())))
 
+    @property
+    def compared_by(self) -> str:
+        """Return the metric that models are compared by."""
+        return _COMPARED
+
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
         """Return the difference in NDCG@10 between each further model and the first, per ranking and stratum."""

@@ -48,4 +48,4 @@ def _differences(comparison: "Comparison", ranking: "Ranking") -> Table:
         if one.ranking == ranking
     ]
     caption = f"{ranking} ranking, difference from {comparison.models[0]}"
-    return Table(caption, ("model", "kind", "NDCG@10", "95 % interval", "p-value"), cells, names=2)
+    return Table(caption, ("model", "kind", comparison.compared_by, "95 % interval", "p-value"), cells, names=2)

@@ -6,8 +6,8 @@ pinned to two cores where ``--slots`` trainings run at once. Needs numpy, scipy 
 
     python -m benchmarks.speed --before OLDER/src --before-epochs 5
 
-compares with another checkout, whose trainings may be stopped after some epochs and scaled up to as many as ours took
-(and to ``--former KEY=EPOCHS`` where that is known). ``implicit`` is measured where it is installed.
+compares with another checkout, whose trainings are stopped after some epochs: it is the seconds per epoch that count
+there. ``implicit`` is measured where it is installed.
 """
 
 import argparse
@@ -22,13 +22,21 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Queue
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pricdr.data.ratings import CSR
+    from pricdr.data.splits import Split
+
 DATA = Path(os.environ.get("PRICDR_DATA", "../shared/data"))
 THREADS = 2
+Plan: TypeAlias = dict[str, Any]
+"""What to train, and then what came of it."""
 ROOT = Path(__file__).parents[1]
 
 
@@ -66,7 +74,7 @@ def main() -> None:
     for slot in range(given.slots):
         slots.put(slot)
 
-    def run(plan: dict[str, Any]) -> dict[str, Any]:
+    def run(plan: Plan) -> Plan:
         slot = slots.get()
         try:
             return child(plan, given.before, slot if given.slots > 1 else None)
@@ -80,11 +88,10 @@ def main() -> None:
     table(found)
 
 
-def table(found: list[dict[str, Any]]) -> None:
+def table(found: list[Plan]) -> None:
     """Print mean seconds, epochs and NDCG@10 with standard errors, by data, method and version."""
-    print(
-        f"\n{'data':6}{'method':11}{'version':11}{'seconds':>9}{'per epoch':>11}{'epochs':>8}{'NDCG@10 of warm users':>28}"
-    )
+    heads = f"{'seconds':>9}{'per epoch':>11}{'epochs':>8}{'NDCG@10 of warm users':>28}"
+    print(f"\n{'data':6}{'method':11}{'version':11}{heads}")
     keys = sorted({(row["data"], row["method"], row["version"]) for row in found})
     for key in keys:
         rows = [row for row in found if (row["data"], row["method"], row["version"]) == key]
@@ -98,7 +105,7 @@ def table(found: list[dict[str, Any]]) -> None:
         print(f"{key[0]:6}{key[1]:11}{key[2]:11}{seconds:9.1f}{epoch:11.3f}{epochs:8.0f}{shown:>28}")
 
 
-def child(plan: dict[str, Any], before: Path | None, slot: int | None) -> dict[str, Any]:
+def child(plan: Plan, before: Path | None, slot: int | None) -> Plan:
     """Measure one training in a fresh process."""
     source = before if plan["version"] == "before" else ROOT / "src"
     command = [sys.executable, "-m", "benchmarks.speed", "--one", json.dumps(plan)]
@@ -109,11 +116,11 @@ def child(plan: dict[str, Any], before: Path | None, slot: int | None) -> dict[s
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         return {**plan, "missing": done.stderr.strip().splitlines()[-1][:100]}
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    row: Plan = json.loads(done.stdout.splitlines()[-1])
     return row
 
 
-def measure(plan: dict[str, Any]) -> dict[str, Any]:
+def measure(plan: Plan) -> Plan:
     """Train once, and return the seconds, the epochs and the NDCG@10 of users with a history."""
     from pricdr.data.ratings import Ratings
     from pricdr.data.splits import split
@@ -125,7 +132,7 @@ def measure(plan: dict[str, Any]) -> dict[str, Any]:
     return {**plan, **kinds.get(plan["version"], by_pricdr)(plan, made)}
 
 
-def by_pricdr(plan: dict[str, Any], made: Any) -> dict[str, Any]:
+def by_pricdr(plan: Plan, made: "Split") -> Plan:
     """Train with this version or another one."""
     from dataclasses import replace
 
@@ -151,7 +158,7 @@ def by_pricdr(plan: dict[str, Any], made: Any) -> dict[str, Any]:
     }
 
 
-def by_implicit(plan: dict[str, Any], made: Any) -> dict[str, Any]:
+def by_implicit(plan: Plan, made: "Split") -> Plan:
     """Train with the package ``implicit``, its defaults and 64 factors."""
     from implicit.als import AlternatingLeastSquares
     from implicit.bpr import BayesianPersonalizedRanking
@@ -163,18 +170,17 @@ def by_implicit(plan: dict[str, Any], made: Any) -> dict[str, Any]:
     model.fit(rows, show_progress=False)
     seconds = time.perf_counter() - started
 
-    def score(users: Any, candidates: Any) -> Any:
-        return np.einsum("uw,ucw->uc", model.user_factors[users], model.item_factors[candidates])
-
     return {
         "seconds": seconds,
         "epoch": seconds / model.iterations,
         "epochs": model.iterations,
-        "ndcg": ndcg(score, made),
+        "ndcg": ndcg(
+            lambda users, items: np.einsum("uw,ucw->uc", model.user_factors[users], model.item_factors[items]), made
+        ),
     }
 
 
-def reference_epoch(plan: dict[str, Any], made: Any) -> dict[str, Any]:
+def reference_epoch(plan: Plan, made: "Split") -> Plan:
     """One epoch as the paper's public code does it: all items, elementwise products, batches of 128.
 
     A batch is measured, the epoch is its multiple: an epoch alone takes minutes.
@@ -194,7 +200,7 @@ def reference_epoch(plan: dict[str, Any], made: Any) -> dict[str, Any]:
     return {"seconds": epoch, "epoch": epoch, "epochs": 1, "ndcg": None}
 
 
-def ndcg(score: Any, made: Any) -> float:
+def ndcg(score: "Callable[..., Any]", made: "Split") -> float:
     """Return NDCG@10 of the test items of warm users among their stored negatives."""
     from pricdr.evaluation.metrics import per_user
     from pricdr.evaluation.ranking import sampled_ranks
@@ -202,7 +208,7 @@ def ndcg(score: Any, made: Any) -> float:
     return float(per_user(sampled_ranks(score, made.test))["NDCG@10"][made.strata()["warm"]].mean())
 
 
-def pairs(name: str) -> Any:
+def pairs(name: str) -> "CSR":
     """Return who rated what, as a sparse matrix."""
     if name == "book":
         rated = read("amazon_movie_book_implicit/book.csv.gz")
@@ -231,7 +237,7 @@ def read(path: str) -> list[tuple[str, str]]:
         return [(row["user"], row["item"]) for row in csv.DictReader(file)]
 
 
-def as_matrix(rated: list[tuple[str, str]]) -> Any:
+def as_matrix(rated: list[tuple[str, str]]) -> "CSR":
     """Return a 1 for every pair."""
     users, items = (sorted({pair[side] for pair in rated}) for side in (0, 1))
     row, column = ({name: at for at, name in enumerate(names)} for names in (users, items))

@@ -21,7 +21,7 @@ from pricdr.privacy.ledger import Balance, Cost, Ledger
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, total_numbers
 from pricdr.privacy.strategies import Spectral, Strategy
-from pricdr.progress import Progress, silent
+from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
 from pricdr.release.certificate import (
@@ -116,7 +116,7 @@ def publish(
     allow_not_private_guide: bool = False,
     insecure_seed: int | None = None,
     insecure_no_noise: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = False,
 ) -> Release:
     """Publish ``ratings`` under ``guarantee``: one noisy row per user of the list.
 
@@ -134,7 +134,7 @@ def publish(
         allow_not_private_guide: take a guide that protects nobody on the other side; the certificate says so.
         insecure_seed: draw everything from this seed. For tests: the release is marked not private.
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
-        progress: called now and then with how far the work has come.
+        progress: True shows how far it has come; a function is called with it now and then.
 
     Returns:
         A release whose matrix is ``grid · (S + Z)``: S the strategy's sums in whole grid steps, Z independent discrete
@@ -156,16 +156,18 @@ def publish(
         origin=_origin(issuer),
         allow_not_private_guide=allow_not_private_guide,
     )
-    balance = None if ledger is None else ledger.spend(**_cost(ready.plan))
-    entries, plan, chosen = ready.entries(), ready.plan, None
+    plan, chosen = ready.plan, None
     with ExitStack() as lifetime:
+        report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
+        balance = None if ledger is None else ledger.spend(**_cost(plan))
+        entries = ready.entries()
         randomness: Randomness
         # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
         if plan.strategy.dim is None:
             chosen = _choose_dim(entries, plan, randomness)
             plan = with_dim(plan, chosen.dim)
-        run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=progress)
+        run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=report)
         matrix = plan.strategy.publish(entries, run)
     certificate = issue(ready.terms(plan, balance, chosen))
     return Release(matrix, ready.selected.users, certificate)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import say, warn
+from pricdr.cli.console import say, warn, working
 from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings_file
 from pricdr.errors import ParameterError
 
@@ -52,7 +52,8 @@ def recommend(
     for created in (out, export):
         if created is not None:
             require_absent(created)
-    fitted = FittedModel.load(model, public_key=public_key)
+    with working(f"reading {model}"):
+        fitted = FittedModel.load(model, public_key=public_key)
     if export is not None:
         fitted.without_histories().save(export)
         say(f"{fitted!r} without its training ratings written to {export}")
@@ -60,7 +61,8 @@ def recommend(
     assert out is not None
     wanted = fitted.users if users is None else read_ids(users)
     histories = None if seen is None else read_ratings_file(seen, columns, threshold).ratings
-    recommended = fitted.recommend(wanted, k, seen=histories)
+    with working(f"recommending for {len(wanted):,} users"):
+        recommended = fitted.recommend(wanted, k, seen=histories)
     _write(out, recommended)
     unknown = len(set(wanted) - set(fitted.users))
     if unknown:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings, refuse_unused_key
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
@@ -76,7 +76,8 @@ def train(
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
-    from pricdr._transfer import transfer
+    with working("starting"):  # torch takes its time to load
+        from pricdr._transfer import transfer
     from pricdr.files import new_folder, require_absent
     from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog
@@ -180,7 +181,8 @@ def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) 
             "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
             "remove one of the two"
         )
-    return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
+    with working(f"reading {folder}"):
+        return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
 def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
@@ -190,7 +192,8 @@ def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ra
     if not path.exists():
         raise InputError(f"there is no {path}: give a split folder or a file of ratings")
     if path.is_dir():
-        split = load_split(path)
+        with working(f"reading {path}"):
+            split = load_split(path)
         return split.train, split.validation
     reading = read_some_ratings(path, columns, threshold)
     say(*reading.summary().split("\n"))

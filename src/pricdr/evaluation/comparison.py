@@ -11,7 +11,7 @@ from pricdr.errors import InputError, ParameterError, printable
 from pricdr.evaluation.metrics import NAMES, Float64Array, Metrics, per_user
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
-from pricdr.progress import Progress, silent
+from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -82,6 +82,11 @@ class Comparison:
     def rankings(self) -> tuple[Ranking, ...]:
         """Return the rankings that were measured."""
         return tuple(next(iter(self.values.values())))
+
+    @property
+    def compared_by(self) -> str:
+        """Return the metric that models are compared by."""
+        return _COMPARED
 
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -164,6 +169,12 @@ class Comparison:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """Return the tables for a notebook."""
+        from pricdr.evaluation.comparison_html import comparison_html
+
+        return comparison_html(self)
+
     def _cells(self) -> Iterator[tuple[str, Ranking, str, BoolArray]]:
         for model, rankings in self.values.items():
             for ranking in rankings:
@@ -195,7 +206,7 @@ def evaluate(
     split: Split,
     *,
     ranking: Literal["both", "sampled", "full"] = "both",
-    progress: Progress = silent,
+    progress: Progress | bool = False,
 ) -> Comparison:
     """Rank every user's held-out test item under each model and compare the models, user by user.
 
@@ -203,7 +214,7 @@ def evaluate(
         models: Models trained on ``split.train``, by name; the others are compared with the first.
         split: What :func:`pricdr.split` held out.
         ranking: Among the 99 stored negatives (sampled), among all items the user has not rated (full), or both.
-        progress: Called while users are ranked.
+        progress: True shows how far it has come; a function is called while users are ranked.
 
     Returns:
         The figures; ``print`` shows them as tables, ``to_frame`` gives a data frame.
@@ -212,7 +223,8 @@ def evaluate(
         InputError: A model has other users or items than the split, or was trained on what the split holds out.
     """
     rankings = chosen_rankings(ranking)
-    return compared({name: measure(name, model, split, rankings, progress) for name, model in models.items()}, split)
+    with shown(progress) as report:
+        return compared({name: measure(name, model, split, rankings, report) for name, model in models.items()}, split)
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:

@@ -134,6 +134,12 @@ class FittedModel:
         """Return the sizes only: a repr ends up in logs, and who rated what must not."""
         return f"FittedModel({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
 
+    def _repr_html_(self) -> str:
+        """Show a notebook sizes and how the model was made, never who rated what."""
+        from pricdr.models.fitted_html import fitted_html
+
+        return fitted_html(self)
+
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a model folder, whole or not at all.
 

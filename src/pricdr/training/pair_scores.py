@@ -24,7 +24,7 @@ def pair_scores(user_vectors: Tensor, item_vectors: Tensor, item_bias: Tensor, u
 
 class _PairScores(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,  # noqa: ANN401 - torch's own
         user_vectors: Tensor,
         item_vectors: Tensor,

@@ -14,6 +14,7 @@ from pricdr.data.reading.parquet import read_parquet, write_ratings
 from pricdr.data.reading.raw_ratings import RawRatings, encode, to_ratings
 from pricdr.data.reading.text_files import read_text, refusal, shorten
 from pricdr.errors import printable
+from pricdr.progress import Progress, shown
 
 __all__ = [
     "AMAZON_2014",
@@ -118,8 +119,14 @@ def read_ratings_file(
     )
 
 
-def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, threshold: float | None = None) -> Ratings:
-    r"""Return the ratings in a file, see :func:`read_ratings_file` for what it may hold.
+def read_ratings(
+    path: AnyPath,
+    *,
+    columns: Columns | str | None = None,
+    threshold: float | None = None,
+    progress: Progress | bool = False,
+) -> Ratings:
+    r"""Return the ratings in a file, see :func:`read_ratings_file` for what it may hold; ``progress=True`` shows it.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -128,7 +135,8 @@ def read_ratings(path: AnyPath, *, columns: Columns | str | None = None, thresho
     ...     read_ratings(file).users
     ('007',)
     """
-    return read_ratings_file(path, columns=columns, threshold=threshold).ratings
+    with shown(progress, f"reading {path}"):
+        return read_ratings_file(path, columns=columns, threshold=threshold).ratings
 
 
 def read_ids(path: AnyPath) -> tuple[str, ...]:

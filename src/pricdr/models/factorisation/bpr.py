@@ -85,7 +85,8 @@ class _Network(nn.Module):
         user_lengths = torch.linalg.vecdot(self.users, self.users)
         item_lengths = torch.linalg.vecdot(self.items, self.items) + self.item_bias[:, 0] ** 2
         lengths = _shares(users, len(self.users)) @ user_lengths + item_shares @ item_lengths
-        return softplus(-margin).mean() + regularisation / 2 * lengths
+        loss: Tensor = softplus(-margin).mean() + regularisation / 2 * lengths
+        return loss
 
 
 def _shares(numbers: Tensor, count: int) -> Tensor:

@@ -69,6 +69,7 @@ class TwoStageMethod(ReleaseMethod):
         assert inputs.source is not None
         # Now, and not when the target stage has been trained: the encoder's wide layer, and the decoder's.
         require_trainable(2 * inputs.source.shape[1] * self.config.hidden)
+        log.working("evidence test")
         refused = is_refused(inputs, validation, chosen, require_evidence=require_evidence)
 
         target_stage = self.target_stage(target)
@@ -80,6 +81,7 @@ class TwoStageMethod(ReleaseMethod):
 
         source_stage = self.source_stage(target_stage, inputs)
         source_epoch = source_stage.train(validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK))
+        log.working("trust in the source")
         trust = choose_trust(source_stage, validation, chosen)
         epochs = (
             {TARGET_NETWORK: target_epoch, SOURCE_NETWORK: source_epoch} if validation is not None else chosen.epochs

@@ -164,21 +164,23 @@ def test_bad_rows_of_json_lines_and_parquet(write, tmp_path):
 
 
 FIELDS = st.text('ab,"\n\r;', max_size=4)
+BROKEN = st.sampled_from(["broken\n", '"broken\n', 'a,"broken\n', '"a"b,x,y\n', "a,b,c,d\n"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.sampled_from("ab"), FIELDS, st.sampled_from("xy")), min_size=1, max_size=8),
+    broken=BROKEN,
     at=st.integers(0, 8),
 )
-def test_a_short_row_costs_that_row_alone_whatever_the_others_quote(tmp_path_factory, rows, at):
+def test_a_bad_row_costs_that_row_alone_whatever_the_others_quote(tmp_path_factory, rows, broken, at):
     """Among rows that are well formed, with line breaks in a column that is not read, one bad line is one lost row."""
     lines = []
     for row in rows:
         line = io.StringIO()
         csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(row)
         lines.append(line.getvalue())
-    lines.insert(min(at, len(lines)), "broken\n")
+    lines.insert(min(at, len(lines)), broken)
     path = tmp_path_factory.mktemp("csv") / "r.csv"
     path.write_bytes(("user,note,item\n" + "".join(lines)).encode())
     reading = read(path, skip_bad_rows=True, most_bad_rows=1)

@@ -215,7 +215,8 @@ class _Parser:
         """Parse row by row, and skip what is no row of this width.
 
         A quote that is never closed would swallow the rows after it. So of a bad row that runs over several lines only
-        the first line is given up, and the next one is read as the start of a row.
+        the first line is given up, and the next one is read as the start of a row. That takes two passes at most: an
+        open quote reaches no further than the next line with an odd number of quotes.
         """
         lines = ReturnableLines(decoded_lines(self.content), self.skipped)
         records = self._reader(lines)
@@ -225,7 +226,8 @@ class _Parser:
             try:
                 lines.begin()
                 fields = next(records, None)
-                fault = None if fields is None else self._fault(fields, places, width, headers)
+                fits = fields is None or len(fields) == width
+                fault = None if fits else wrong_width(len(fields or ()), width, headers)
             except csv.Error as error:
                 fields, fault = [""], f"is not valid: {reason_of(error)}"
             if fields is None:
@@ -240,13 +242,6 @@ class _Parser:
                 bad_rows.require_few(self.file, most)
                 lines.give_back()
             row += 1
-
-    def _fault(self, fields: list[str], places: list[int], width: int, headers: int) -> str | None:
-        if len(fields) != width:
-            return wrong_width(len(fields), width, headers)
-        if any("\n" in fields[at] for at in places):  # no id and no number does: a quote was opened and not meant
-            return "is not valid: a field that is read holds a line break"
-        return None
 
     def _records(self, content: bytes) -> Iterator[list[str]]:
         return self._reader(decoded_lines(content))

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import read_ratings
+from pricdr.data.reading import delimited
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
@@ -214,3 +215,19 @@ def test_stars_are_recognised(write):
     assert stars(0.123, 4) is None
     assert stars(-1, 1) is None
     assert stars(1, 2, header="user,item,plays") is None
+
+
+@settings(max_examples=60, deadline=None)
+@given(lines=st.lists(st.sampled_from(["a,b,1", "c,d,2", "a", "a,b,1,2", "", ",b,1", "c,d,x"]), max_size=12))
+def test_rows_that_are_cut_out_and_rows_that_are_parsed_one_by_one_agree(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("csv") / "r.csv"
+    path.write_text("\n".join(["user,item,rating", "z,z,1", *lines, "z,z,2"]))
+    outcomes = []
+    for slow in (False, True):
+        with pytest.MonkeyPatch.context() as patch:
+            if slow:
+                patch.setattr(delimited, "count_fields", lambda *args, **kwargs: None)
+            reading = read(path, skip_bad_rows=True, most_bad_rows=0.99)
+        shown = (reading.bad_rows.count, reading.bad_rows.first, reading.rows, reading.dropped)
+        outcomes.append((reading.ratings.to_polars().rows(), shown))
+    assert outcomes[0] == outcomes[1]

@@ -52,7 +52,7 @@ class ReadingOptions:
         values = ((one.name, getattr(self, one.name) != one.default) for one in fields(self))
         return [f"--{name.replace('_', '-')}" for name, differs in values if differs]
 
-    def read(self, path: Path, threshold: float | None = None) -> "RatingsFile":
+    def read(self, path: Path, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
         """Read a file of ratings, with a sign of life while that takes."""
         from pricdr.cli.console import working
         from pricdr.data.reading import readers
@@ -63,16 +63,17 @@ class ReadingOptions:
                 path,
                 columns=self.columns,
                 threshold=threshold,
+                with_times=with_times,
                 skip_bad_rows=self.skip_bad_rows,
                 **{name: value for name, value in chosen.items() if value is not None},
             )
 
-    def read_some(self, path: Path, threshold: float | None) -> "RatingsFile":
+    def read_some(self, path: Path, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
         """Read ratings that will count as likes, and refuse the file if none is left; say what was read.
 
         Not for publishing: a refusal gives away what was rated.
         """
-        reading = self.read(path, threshold)
+        reading = self.read(path, threshold, with_times=with_times)
         if threshold is not None and not len(reading.ratings):
             raise InputError(f"{path}: no rating is at least {threshold:g}")
         say(*reading.summary().split("\n"))

@@ -5,12 +5,12 @@ once, and only then draw anything. Nothing is filtered here, and nothing read of
 matrix.
 """
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
-from pricdr.data.ratings import Ratings
+from pricdr.data.ids import as_ids
+from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration
@@ -103,12 +103,12 @@ class Rehearsal:
 
 
 def publish(
-    ratings: Ratings,
+    ratings: RatingsLike,
     guarantee: Guarantee,
     *,
     strategy: Strategy = _DEFAULT_STRATEGY,
-    users: Sequence[str] | None = None,
-    items: Sequence[str] | None = None,
+    users: IdsLike | None = None,
+    items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
     ledger: Ledger | None = None,
@@ -121,11 +121,11 @@ def publish(
     """Publish ``ratings`` under ``guarantee``: one noisy row per user of the list.
 
     Args:
-        ratings: the source's ratings; by default each rated pair counts as 1 (see ``bounds``).
+        ratings: the source's ratings, or a data frame of them; by default each rated pair counts as 1 (see ``bounds``).
         guarantee: (ε, δ) and whether one rating or one user is protected.
         strategy: the steps from ratings to rows; :class:`Spectral` unless given.
-        users: the user list both parties agreed on. Every listed user gets a row, in this order; others are left
-            out. Without it the users are read off the ratings, and the certificate says so.
+        users: the user list both parties agreed on, a list or a column. Every listed user gets a row, in this order;
+            others are left out. Without it the users are read off the ratings, and the certificate says so.
         items: the public item universe; ratings of other items are left out.
         bounds: the declared rating bound and step, and the clip of the user unit.
         calibration: how σ follows from the guarantee.
@@ -174,12 +174,12 @@ def publish(
 
 
 def rehearse(
-    ratings: Ratings,
+    ratings: RatingsLike,
     guarantee: Guarantee,
     *,
     strategy: Strategy = _DEFAULT_STRATEGY,
-    users: Sequence[str] | None = None,
-    items: Sequence[str] | None = None,
+    users: IdsLike | None = None,
+    items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
     ledger: Ledger | None = None,
@@ -221,12 +221,12 @@ def rehearse(
 
 
 def _prepare(
-    ratings: Ratings,
+    ratings: RatingsLike,
     guarantee: Guarantee,
     *,
     strategy: Strategy,
-    users: Sequence[str] | None,
-    items: Sequence[str] | None,
+    users: IdsLike | None,
+    items: IdsLike | None,
     bounds: Bounds,
     calibration: Calibration,
     source: NoiseSource,
@@ -234,7 +234,9 @@ def _prepare(
     allow_not_private_guide: bool,
 ) -> _Ready:
     """Check everything that can be refused, and settle everything that needs no random bit."""
-    items = strategy.catalogue if items is None else items
+    ratings = Ratings.of(ratings)
+    users = None if users is None else as_ids("users", users)
+    items = strategy.catalogue if items is None else as_ids("items", items)
     selected = select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")

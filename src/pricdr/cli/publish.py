@@ -14,7 +14,7 @@ import typer
 from pricdr.cli.console import heed_interrupts, progress_bar
 from pricdr.cli.event_log import EventLog
 from pricdr.cli.json_output import JsonOption, JsonOutput
-from pricdr.cli.options import DEFAULT_UNIT, ColumnsOption, PublicKeyOption, UnitOption, read_ratings_file
+from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitOption
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -44,6 +44,7 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from pricdr.release.certificate import Certificate
 
 
+@reads_ratings
 def publish(
     ratings: Annotated[
         Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
@@ -87,7 +89,7 @@ def publish(
     rating_step: RatingStepOption = None,
     users: UsersOption = None,
     items: ItemsOption = None,
-    columns: ColumnsOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
@@ -134,7 +136,7 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        read = partial(_read_ratings, ratings, columns, threshold, values=values)
+        read = partial(_read_ratings, reading, ratings, threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
         if dry_run:
             task.rehearse(read, users, items)
@@ -251,11 +253,13 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
 
 
-def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, values: bool) -> "RatingsFile":
-    reading = read_ratings_file(file, columns, threshold)
-    if values and not reading.has_values:
-        raise InputError(f"{file}: --values needs a rating column, and there is none")
-    return reading
+def _read_ratings(reading: ReadingOptions, path: Path, threshold: float | None, *, values: bool) -> "RatingsFile":
+    file = reading.read(path, threshold)
+    if values and not file.has_values:
+        raise InputError(f"{path}: --values needs a rating column, and there is none")
+    if not values:
+        warn_of_stars(file)
+    return file
 
 
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import say
-from pricdr.cli.options import ColumnsOption, read_some_ratings
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 
+@reads_ratings
 def split(
     target: Annotated[Path, typer.Argument(help="The target's ratings.")],
     out: Annotated[Path, typer.Option(help="The split folder to create.")],
@@ -19,7 +20,7 @@ def split(
         Path | None, typer.Option(help="Import a split: user, valid_item, test_item, negatives_99.")
     ] = None,
     cold: Annotated[float | None, typer.Option(help="Hide the whole history of this share of the users.")] = None,
-    columns: ColumnsOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
     """Hold out one item per user for testing and one for validation, each with 99 unrated items to rank among.
 
@@ -33,8 +34,7 @@ def split(
     if official is not None and cold is not None:
         raise ParameterError("--official and --cold exclude each other: an official split is taken as it is")
     with new_folder(out, private=True) as staging:
-        ratings_file = read_some_ratings(target, columns, threshold)
-        say(*ratings_file.summary().split("\n"))
+        ratings_file = reading.read_some(target, threshold)
         made = (
             split_ratings(ratings_file.ratings, seed=seed, cold=cold or 0.0)
             if official is None

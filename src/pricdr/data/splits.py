@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import IntArray, RatingMatrix, Ratings
+from pricdr.data.ratings import IntArray, RatingMatrix, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.randomness import Simulation
 
@@ -92,14 +92,14 @@ class Split:
         return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "few": few, "cold": cold}
 
 
-def split(ratings: Ratings, *, threshold: float | None = None, cold: float = 0.0, seed: int = 0) -> Split:
+def split(ratings: RatingsLike, *, threshold: float | None = None, cold: float = 0.0, seed: int = 0) -> Split:
     """Hold out one item of each user for testing and one for validation, as ``pricdr split`` does.
 
     Each rated pair counts as 1, whatever its value. Users and items without any are left out, and users with fewer than
     three are trained on but not evaluated.
 
     Args:
-        ratings: The target's ratings.
+        ratings: The target's ratings, or a data frame of them.
         threshold: Count only what is rated at least this.
         cold: Hide the whole history of this share of the evaluated users: they are what a newcomer looks like.
         seed: Another seed, another split.
@@ -109,7 +109,7 @@ def split(ratings: Ratings, *, threshold: float | None = None, cold: float = 0.0
     >>> split(ratings)
     Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
     """
-    return leave_one_out(ratings.positives(threshold).rated(), seed=seed, cold=cold)
+    return leave_one_out(Ratings.of(ratings).positives(threshold).rated(), seed=seed, cold=cold)
 
 
 def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:

@@ -33,18 +33,13 @@ class Plan:
     """μ of the whole release."""
 
 
-def select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
+def select(ratings: Ratings, users: Ids | None, items: Ids | None) -> Ratings:
     """Return the listed users and items; refusals go by the lists and by sizes.
 
     Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
     the release what was rated.
     """
-    for name, ids in (("users", users), ("items", items)):
-        if isinstance(ids, str):
-            raise ParameterError(f"{name} must be a list of ids, got a text: read a file of them with read_ids")
-    selected = ratings.select(
-        users=None if users is None else tuple(users), items=None if items is None else tuple(items)
-    )
+    selected = ratings.select(users, items)
     if not selected.users:
         raise InputError("there are no users to publish")
     if items is not None and not selected.items:

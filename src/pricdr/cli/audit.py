@@ -1,6 +1,5 @@
 """``pricdr audit``: an empirical lower bound on epsilon."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
+from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption, UnitName
 from pricdr.cli.strategy_options import StrategyName, parse_strategy
 from pricdr.errors import ParameterError, require_count
@@ -36,14 +36,13 @@ def audit(
     draws: Annotated[int, typer.Option(help="Runs of the mechanism in the likelihood-ratio audit.")] = 2_000_000,
     canaries: Annotated[int, typer.Option(help="Canaries in the one-run audit.")] = 100_000,
     confidence: Annotated[float, typer.Option(help="Of each lower bound.")] = 0.95,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the findings here.")] = None,
+    json_output: JsonOption = None,
 ) -> int:
     """Attack the mechanism as well as anyone can, and report how much of epsilon that finds.
 
     Runs the real code on a worst-case pair of neighbours with fresh noise, for the parameters of a release folder or
     for those given. Exit 1 if a bound exceeds the claim: then the claim is wrong. The release itself is not touched.
     """
-    from pricdr.files import replace_file
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
     from pricdr.privacy.guarantee import Guarantee, Unit
 
@@ -64,9 +63,8 @@ def audit(
         thorough = audit_likelihood_ratio(subject, draws=draws, confidence=confidence, progress=progress)
         one_run = audit_one_run(subject, canaries=canaries, confidence=confidence, progress=progress)
     _say_table(subject, thorough, one_run)
-    if json_file is not None:
-        content = {**_plain(subject), **asdict(thorough), "one_run": asdict(one_run)}
-        replace_file(json_file, (json.dumps(content, indent=2) + "\n").encode())
+    if json_output is not None:
+        json_output.write({**_plain(subject), **asdict(thorough), "one_run": asdict(one_run)})
     if thorough.refutes or one_run.refutes:
         return fail("a lower bound exceeds the claimed epsilon: the claim is wrong", 1)
     return 0

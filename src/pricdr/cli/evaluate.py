@@ -1,7 +1,6 @@
 """``pricdr evaluate``: how good are these models, on a split nobody trained on?"""
 
 import io
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import progress_bar, say
+from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption
 from pricdr.errors import InputError, ParameterError
 
@@ -30,7 +30,7 @@ class RankingName(StrEnum):
 def evaluate(
     paths: Annotated[list[Path], typer.Argument(metavar="MODEL... SPLIT", help="Model folders, and the split last.")],
     ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the figures here.")] = None,
+    json_output: JsonOption = None,
     per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
     public_key: PublicKeyOption = None,
 ) -> None:
@@ -53,10 +53,8 @@ def evaluate(
     # One model at a time: several large ones may not fit into memory together.
     comparison = compared({str(folder): _measure(folder, split, rankings, public_key) for folder in folders}, split)
     say(*comparison.lines())
-    if json_file is not None:
-        from pricdr.files import replace_file
-
-        replace_file(json_file, (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
+    if json_output is not None:
+        json_output.write(comparison.to_dict())
     if per_user is not None:
         from pricdr.files import write_new
 

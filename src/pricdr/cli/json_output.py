@@ -1,0 +1,74 @@
+"""``--json FILE`` and ``--json -``: what a command found, for programs. One rule for every command that has it."""
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated, Any, Final, TextIO, TypeAlias
+
+import typer
+
+from pricdr.cli.console import say
+
+_STANDARD_OUTPUT: Final = "-"
+
+
+class JsonOutput:
+    """Where a command's JSON goes: a new file, or standard output."""
+
+    def __init__(self, path: str) -> None:
+        self._path = None if path == _STANDARD_OUTPUT else Path(path)
+        self._stream: TextIO | None = None
+
+    def prepare(self, context: typer.Context) -> None:
+        """Refuse a file that exists before any work is done; keep standard output for the JSON alone.
+
+        While the command runs, what it says to people goes to standard error.
+        """
+        from pricdr.files import require_absent
+
+        if self._path is not None:
+            require_absent(self._path)
+        else:
+            self._stream = sys.stdout
+            context.with_resource(redirect_stdout(sys.stderr))
+
+    def write(self, content: Mapping[str, Any]) -> None:
+        """Write the one JSON object of this command; a number that is not finite becomes null."""
+        # In ASCII, so that ids from outside cannot act on a terminal.
+        text = json.dumps(_finite(content), indent=2, allow_nan=False)
+        if self._path is not None:
+            from pricdr.files import write_new
+
+            write_new(self._path, f"{text}\n".encode())
+        else:
+            with redirect_stdout(self._stream):
+                say(*text.split("\n"))
+
+
+def _prepared(context: typer.Context, output: JsonOutput | None) -> JsonOutput | None:
+    if output is not None and not context.resilient_parsing:  # not while a shell asks for completions
+        output.prepare(context)
+    return output
+
+
+JsonOption: TypeAlias = Annotated[
+    JsonOutput | None,
+    typer.Option(
+        "--json",
+        metavar="FILE|-",
+        parser=JsonOutput,
+        callback=_prepared,
+        help="Also write all of it as JSON: a new file, or - for nothing but JSON on standard output.",
+    ),
+]
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

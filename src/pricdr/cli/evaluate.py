@@ -15,7 +15,7 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.splits import Split
-    from pricdr.evaluation.comparison import Ranking
+    from pricdr.evaluation.comparison import Comparison, Ranking
     from pricdr.evaluation.metrics import Metrics
 
 
@@ -30,13 +30,16 @@ class RankingName(StrEnum):
 def evaluate(
     paths: Annotated[list[Path], typer.Argument(metavar="MODEL... SPLIT", help="Model folders, and the split last.")],
     ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
+    cutoffs: Annotated[str, typer.Option("-k", metavar="K,...", help="How many places count.")] = "5,10",
     json_output: JsonOption = None,
+    html: Annotated[Path | None, typer.Option(help="Also write all of it as one web page.")] = None,
     per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
     public_key: PublicKeyOption = None,
 ) -> None:
-    """Rank every user's held-out item and report HR, NDCG and MRR at 5 and 10, by kind of user.
+    """Rank every user's held-out items and report HR, NDCG, MRR, Recall and MAP at each k, by kind of user.
 
-    Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none.
+    Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none. Where one item is held
+    out per user, Recall is HR and MAP is MRR, and the tables leave them out.
 
     With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
 
@@ -44,27 +47,52 @@ def evaluate(
     """
     from pricdr.data.split_files import load_split
     from pricdr.evaluation.comparison import chosen_rankings, compared
+    from pricdr.files import require_absent
 
     if len(paths) < 2:
         raise ParameterError("give at least one model folder, and the split folder last")
     *folders, where = paths
+    _require_distinct(folders)
+    for path in (html, per_user):  # before any work: a ranking may take long
+        if path is not None:
+            require_absent(path)
+    places = _parse_cutoffs(cutoffs)
     split = load_split(where)
     rankings = chosen_rankings(ranking.value)
     # One model at a time: several large ones may not fit into memory together.
-    comparison = compared({str(folder): _measure(folder, split, rankings, public_key) for folder in folders}, split)
+    values = {str(folder): _measure(folder, split, rankings, places, public_key) for folder in folders}
+    comparison = compared(values, split, cutoffs=places)
     say(*comparison.lines())
     if json_output is not None:
         json_output.write(comparison.to_dict())
+    if html is not None:
+        _write_page(html, comparison, where)
     if per_user is not None:
-        from pricdr.files import write_new
+        _write_values(per_user, comparison)
 
-        content = io.BytesIO()
-        comparison.per_user().write_parquet(content)
-        write_new(per_user, content.getvalue())
+
+def _parse_cutoffs(text: str) -> tuple[int, ...]:
+    """Return the numbers in ``5,10,20``, ascending."""
+    from pricdr.evaluation.metrics import require_cutoffs
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise ParameterError(f"-k takes whole numbers with commas between them, such as 5,10,20, got {text[:40]!r}")
+    return require_cutoffs([int(part) for part in parts])
+
+
+def _require_distinct(folders: Sequence[Path]) -> None:
+    """Refuse a folder that is named twice: a model compared with itself would pass for two models that agree."""
+    named: dict[Path, Path] = {}
+    for folder in folders:
+        first = named.setdefault(folder.resolve(), folder)
+        if first is not folder:
+            again = "is named twice" if folder == first else f"is the same model folder as {first}"
+            raise ParameterError(f"{folder} {again}: name each model once")
 
 
 def _measure(
-    folder: Path, split: "Split", rankings: "Sequence[Ranking]", public_key: Path | None
+    folder: Path, split: "Split", rankings: "Sequence[Ranking]", cutoffs: Sequence[int], public_key: Path | None
 ) -> "dict[Ranking, Metrics]":
     """Return the metrics of the model in ``folder``, which must have been trained on this very split."""
     from pricdr.evaluation.comparison import measure
@@ -77,4 +105,19 @@ def _measure(
     if trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     with progress_bar() as progress:
-        return measure(str(folder), model, split, rankings, progress)
+        return measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
+
+
+def _write_page(path: Path, comparison: "Comparison", split: Path) -> None:
+    from pricdr.cli.evaluate_page import evaluation_page
+    from pricdr.files import write_new
+
+    write_new(path, evaluation_page(comparison, str(split)).encode())
+
+
+def _write_values(path: Path, comparison: "Comparison") -> None:
+    from pricdr.files import write_new
+
+    content = io.BytesIO()
+    comparison.per_user().write_parquet(content)
+    write_new(path, content.getvalue())

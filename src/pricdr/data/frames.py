@@ -3,8 +3,10 @@
 A frame is held to the rules of a file: the same column names, the same refusals, the same merging of repeated pairs.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+import os
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -23,32 +25,57 @@ _FRAME: Final = "the data frame"
 """What errors name where they would name a file."""
 
 
-def ratings_from_polars(frame: pl.DataFrame, user: str | None, item: str | None, rating: str | None) -> Ratings:
-    """Return the ratings in a polars data frame."""
+class Named(NamedTuple):
+    """The columns that the caller names; the others are found by the names that files may use."""
+
+    user: str | None = None
+    item: str | None = None
+    rating: str | None = None
+    time: str | None = None
+
+
+def ratings_from_any(frame: object, named: Named) -> Ratings:
+    """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
+    if isinstance(frame, pl.DataFrame | pl.LazyFrame):
+        return ratings_from_polars(frame, named)
+    if _is_pandas(frame):
+        return ratings_from_pandas(cast("pd.DataFrame", frame), named)
+    if _speaks_arrow(frame):
+        return ratings_from_arrow(frame, named)
+    hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
+    raise InputError(f"ratings must be Ratings or a data frame (polars, pandas, Arrow), got {_kind_of(frame)}{hint}")
+
+
+def ratings_from_polars(frame: pl.DataFrame | pl.LazyFrame, named: Named) -> Ratings:
+    """Return the ratings in a polars data frame; of a lazy one only the columns that are read are computed."""
+    if isinstance(frame, pl.LazyFrame):
+        frame = _collected(frame, named)
     if not isinstance(frame, pl.DataFrame):
-        raise InputError(f"from_polars takes a polars DataFrame, got {_kind_of(frame)}")
-    places = find_in_frame(_FRAME, frame.columns, user=user, item=item, rating=rating)
-    return _ratings({role: frame.to_series(at) for role, at in places._asdict().items() if at is not None})
+        raise InputError(f"from_polars takes a polars DataFrame or LazyFrame, got {_kind_of(frame)}")
+    places = find_in_frame(_FRAME, frame.columns, named._asdict())
+    columns = {role: frame.to_series(at) for role, at in places._asdict().items() if at is not None}
+    return _ratings(columns, time_asked=named.time is not None)
 
 
-def ratings_from_pandas(frame: "pd.DataFrame", user: str | None, item: str | None, rating: str | None) -> Ratings:
+def ratings_from_pandas(frame: "pd.DataFrame", named: Named) -> Ratings:
     """Return the ratings in a pandas data frame; neither pandas nor pyarrow is imported."""
-    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
+    if not _is_pandas(frame):
         raise InputError(f"from_pandas takes a pandas DataFrame, got {_kind_of(frame)}")
-    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], user=user, item=item, rating=rating)
+    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], named._asdict())
     columns = {role: frame.iloc[:, at] for role, at in places._asdict().items() if at is not None}
-    return _ratings({role: _pandas_column(role, column) for role, column in columns.items()})
+    converted = {role: _pandas_column(role, column) for role, column in columns.items()}
+    return _ratings(converted, time_asked=named.time is not None)
 
 
-def ratings_from_arrow(table: object, user: str | None, item: str | None, rating: str | None) -> Ratings:
+def ratings_from_arrow(table: object, named: Named) -> Ratings:
     """Return the ratings in a table that offers the Arrow PyCapsule interface."""
-    if not (hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")):
+    if not _speaks_arrow(table):
         raise InputError(f"from_arrow takes a table with the Arrow PyCapsule interface, got {_kind_of(table)}")
     try:
         frame = pl.DataFrame(cast(Any, table))
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError) as error:
         raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
-    return ratings_from_polars(frame, user, item, rating)
+    return ratings_from_polars(frame, named)
 
 
 def ratings_to_polars(ratings: Ratings) -> pl.DataFrame:
@@ -64,40 +91,67 @@ def ratings_to_polars(ratings: Ratings) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def ratings_to_pandas(ratings: Ratings) -> "pd.DataFrame":
+def recommendations_to_polars(rows: Iterable[tuple[str, str, float, int, str]]) -> pl.DataFrame:
+    """Return one row per recommended item: ``user``, ``item``, ``score``, ``rank`` and ``basis``."""
+    schema = {"user": pl.String, "item": pl.String, "score": pl.Float64, "rank": pl.Int64, "basis": pl.String}
+    return pl.DataFrame(list(rows), schema=schema, orient="row")
+
+
+def to_pandas(frame: pl.DataFrame) -> "pd.DataFrame":
     """Return the same rows as a pandas data frame."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("to_pandas needs pandas, which is not installed (pip install pandas)") from error
     # Column by column: polars' own to_pandas needs pyarrow as well.
-    frame = ratings_to_polars(ratings)
     columns = {column.name: column.to_list() if column.dtype == pl.String else column.to_numpy() for column in frame}
     return pd.DataFrame(columns)
 
 
-def ratings_to_arrow(ratings: Ratings) -> "pa.Table":
+def to_arrow(frame: pl.DataFrame) -> "pa.Table":
     """Return the same rows as a pyarrow table."""
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise ImportError("to_arrow needs pyarrow, which is not installed (pip install pyarrow)") from error
-    return ratings_to_polars(ratings).to_arrow()
+    return frame.to_arrow()
 
 
-def _ratings(columns: dict[str, pl.Series]) -> Ratings:
+def _is_pandas(frame: object) -> bool:
+    return hasattr(frame, "columns") and hasattr(frame, "iloc")
+
+
+def _speaks_arrow(table: object) -> bool:
+    return hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
+
+
+def _collected(frame: pl.LazyFrame, named: Named) -> pl.DataFrame:
+    try:
+        header = frame.collect_schema().names()
+        places = [at for at in find_in_frame(_FRAME, header, named._asdict()) if at is not None]
+        # By position, not by name: polars would take ^user$ for a pattern.
+        return frame.select(pl.nth(sorted(places))).collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise refusal(_FRAME, f"cannot be computed: {shorten(str(error), 100)}") from error
+
+
+def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
+    if "time" in columns and not time_asked and not _may_be_times(columns["time"].dtype):
+        del columns["time"]
     for role, column in columns.items():
         _require_kind(role, column)
     rows = len(columns["user"])
     if not rows:
         raise refusal(_FRAME, "it has columns and no rows")
     for role in ("user", "item"):
-        missing = columns[role].is_null()
-        if missing.any():
-            raise refusal(_FRAME, f"row {(missing.arg_max() or 0) + 1}: the {role} id is empty (null)")
         columns[role] = columns[role].cast(pl.String)  # codes of categories must not become ids
-    raw = RawRatings(_FRAME, rows, {role: in_memory(column) for role, column in columns.items()})
+    loaders = {role: in_memory(column) for role, column in columns.items()}
+    raw = RawRatings(_FRAME, rows, loaders, time_asked=time_asked)
     return to_ratings(encode(raw), raw)
+
+
+def _may_be_times(kind: pl.DataType) -> bool:
+    return kind.is_numeric() or kind in (pl.Date, pl.Datetime, pl.String)
 
 
 def _require_kind(role: str, column: pl.Series) -> None:
@@ -106,8 +160,12 @@ def _require_kind(role: str, column: pl.Series) -> None:
     if role == "rating":
         if not kind.is_numeric():
             raise refusal(_FRAME, f"the rating column holds {kind}; ratings must be numbers")
+    elif role == "time":
+        if not _may_be_times(kind):
+            raise refusal(_FRAME, f"the time column holds {kind}; times must be dates, numbers or text")
     elif not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum)):
-        raise refusal(_FRAME, f"the {role} column holds {kind}; ids must be text or whole numbers")
+        hint = " (1.0 is neither: cast it)" if kind.is_float() else ""
+        raise refusal(_FRAME, f"the {role} column holds {kind}; ids must be text or whole numbers{hint}")
 
 
 def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:
@@ -116,7 +174,11 @@ def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:
     missing = column.isna().to_numpy()
     values: Sequence[Any] = [None if absent else value for value, absent in zip(column.tolist(), missing, strict=True)]
     try:
-        if role == "rating" and all(isinstance(value, int | float | None) for value in values):
+        if role == "time":
+            return _pandas_times(values)
+        # Not where there are truth values: polars refuses them as ratings, and so do files.
+        numbers = all(isinstance(value, int | float | None) and not isinstance(value, bool) for value in values)
+        if role == "rating" and numbers:
             return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
         return pl.Series(values) if len(values) else pl.Series(values, dtype=pl.String)
     except TypeError as error:
@@ -125,6 +187,14 @@ def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:
     except (UnicodeEncodeError, OverflowError) as error:
         fault = f"the {role} column holds a value that cannot be used"
         raise refusal(_FRAME, f"{fault}: {shorten(str(error), 80)}") from error
+
+
+def _pandas_times(values: Sequence[Any]) -> pl.Series:
+    """Return times as numbers or text, whatever pandas stores them as; null where a value is neither."""
+    if all(isinstance(value, datetime | date | None) for value in values):  # a Timestamp is a datetime
+        return pl.Series([None if value is None else value.isoformat() for value in values], dtype=pl.String)
+    times = [str(value) if isinstance(value, int | float | str) else None for value in values]
+    return pl.Series(times, dtype=pl.String)
 
 
 def _kind_of(value: object) -> str:

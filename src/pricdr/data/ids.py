@@ -1,13 +1,16 @@
 """Ids of users and items: text, kept byte for byte. One rule for lists, ratings, releases and models."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any, Final, TypeAlias
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError
+from pricdr.errors import InputError, ParameterError
 
 Ids: TypeAlias = tuple[str, ...]
+IdsLike: TypeAlias = Iterable[Any]
+"""What may stand for a list of ids: a list, an array, a column or an index of text or whole numbers."""
 
 LONGEST_ID: Final = 1000
 """Characters in an id."""
@@ -29,6 +32,40 @@ def id_fault(name: str) -> str | None:
     if _CONTROL.search(name):
         return f"{shorten(name)} holds a line break or another control character"
     return None
+
+
+def as_ids(what: str, ids: IdsLike) -> Ids:
+    """Return the ids in a list, an array, a pandas or polars column, or an index; whole numbers as decimal text.
+
+    Nothing but the type is checked. ``what`` is the argument that errors name.
+
+    >>> as_ids("users", ["a", 7])
+    ('a', '7')
+    >>> as_ids("users", [1.0])
+    Traceback (most recent call last):
+    ...
+    pricdr.errors.ParameterError: users must be text or whole numbers, got 1.0 at position 1 (cast a column of floats)
+    """
+    if isinstance(ids, str | bytes):
+        raise ParameterError(f"{what} must be a list of ids, got the text {shorten(ids)}; read_ids reads a file")
+    if hasattr(ids, "columns") or hasattr(ids, "collect_schema"):
+        raise ParameterError(f"{what} must be one column of ids, got a data frame: name the column")
+    # Each library has its own word for "as Python values"; without them numbers would come as numpy's or Arrow's own.
+    convert = next((getattr(ids, name) for name in ("to_pylist", "to_list", "tolist") if hasattr(ids, name)), None)
+    try:
+        values = list(ids if convert is None else convert())
+    except TypeError as error:
+        raise ParameterError(f"{what} must be a list of ids, got {shorten(ids)}") from error
+    return tuple(value if type(value) is str else _id_text(what, at, value) for at, value in enumerate(values, 1))
+
+
+def _id_text(what: str, at: int, value: object) -> str:
+    if isinstance(value, str):  # numpy's own kind of text
+        return str(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return str(int(value))
+    hint = " (cast a column of floats)" if isinstance(value, float) else ""
+    raise ParameterError(f"{what} must be text or whole numbers, got {shorten(value)} at position {at}{hint}")
 
 
 def require_ids(what: str, ids: Sequence[Any]) -> Ids:

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.ids import Ids as Ids
-from pricdr.data.ids import require_ids
+from pricdr.data.ids import IdsLike as IdsLike
+from pricdr.data.ids import as_ids, require_ids
 from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
+RatingsLike: TypeAlias = "Ratings | pl.DataFrame | pl.LazyFrame | pd.DataFrame | pa.Table"
+"""What may stand for ratings; any other table with the Arrow PyCapsule interface will do too."""
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
 if TYPE_CHECKING:
@@ -69,16 +72,19 @@ class Ratings:
     @classmethod
     def from_triples(
         cls,
-        users: Sequence[str],
-        items: Sequence[str],
+        users: IdsLike,
+        items: IdsLike,
         values: Sequence[float] | npt.NDArray[Any] | None = None,
     ) -> "Ratings":
         """Make ratings from three sequences of equal length; the largest value of a repeated pair counts.
+
+        Ids are text or whole numbers, which become their decimal text.
 
         >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
         >>> r.users, r.items, r.matrix.toarray().tolist()
         (('alice', 'bob'), ('x',), [[2.0], [5.0]])
         """
+        users, items = as_ids("users", users), as_ids("items", items)
         given = np.ones(len(users)) if values is None else np.asarray(values, dtype=np.float64)
         if not len(users) == len(items) == len(given):
             raise InputError(
@@ -114,15 +120,42 @@ class Ratings:
         return cls(matrix, users, items, filtered_by, has_values)
 
     @classmethod
-    def from_polars(
-        cls, frame: "pl.DataFrame", *, user: str | None = None, item: str | None = None, rating: str | None = None
+    def of(
+        cls,
+        ratings: "RatingsLike",
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
     ) -> "Ratings":
-        """Return the ratings in a polars data frame, held to the same rules as a file.
+        """Return ratings as they are, or those in a data frame of any kind, see :meth:`from_polars`.
+
+        Whatever takes ratings takes them through here: ``publish``, ``split``, ``prepare``, ``transfer``, every ``fit``
+        and ``recommend(seen=...)``.
+        """
+        if isinstance(ratings, Ratings):
+            return ratings
+        from pricdr.data.frames import Named, ratings_from_any
+
+        return ratings_from_any(ratings, Named(user, item, rating, time))
+
+    @classmethod
+    def from_polars(
+        cls,
+        frame: "pl.DataFrame | pl.LazyFrame",
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
+    ) -> "Ratings":
+        """Return the ratings in a polars data frame, lazy or not, held to the same rules as a file.
 
         Columns are found by the names that files may use, where they are not given. Ids are text or whole numbers
-        (which become their decimal text); without a rating column each row counts as 1; the largest value of a repeated
-        pair counts. A frame does not remember :attr:`filtered_by` or :attr:`threshold`: use :meth:`disclosing` where it
-        was filtered by counts.
+        (which become their decimal text); without a rating column each row counts as 1; of a repeated pair the latest
+        row counts where there is a time column, and otherwise the largest value. A frame does not remember
+        :attr:`filtered_by` or :attr:`threshold`: use :meth:`disclosing` where it was filtered by counts.
 
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
@@ -130,30 +163,42 @@ class Ratings:
         >>> ratings.users, ratings.items, ratings.matrix.toarray().tolist()
         (('7',), ('x', 'y'), [[4.0, 2.5]])
         """
-        from pricdr.data.frames import ratings_from_polars
+        from pricdr.data.frames import Named, ratings_from_polars
 
-        return ratings_from_polars(frame, user, item, rating)
+        return ratings_from_polars(frame, Named(user, item, rating, time))
 
     @classmethod
     def from_pandas(
-        cls, frame: "pd.DataFrame", *, user: str | None = None, item: str | None = None, rating: str | None = None
+        cls,
+        frame: "pd.DataFrame",
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
     ) -> "Ratings":
         """Return the ratings in a pandas data frame, see :meth:`from_polars`; its index is not read."""
-        from pricdr.data.frames import ratings_from_pandas
+        from pricdr.data.frames import Named, ratings_from_pandas
 
-        return ratings_from_pandas(frame, user, item, rating)
+        return ratings_from_pandas(frame, Named(user, item, rating, time))
 
     @classmethod
     def from_arrow(
-        cls, table: object, *, user: str | None = None, item: str | None = None, rating: str | None = None
+        cls,
+        table: object,
+        *,
+        user: str | None = None,
+        item: str | None = None,
+        rating: str | None = None,
+        time: str | None = None,
     ) -> "Ratings":
         """Return the ratings in an Arrow table, see :meth:`from_polars`.
 
         Any object with the Arrow PyCapsule interface will do: tables of pyarrow, relations of DuckDB and others.
         """
-        from pricdr.data.frames import ratings_from_arrow
+        from pricdr.data.frames import Named, ratings_from_arrow
 
-        return ratings_from_arrow(table, user, item, rating)
+        return ratings_from_arrow(table, Named(user, item, rating, time))
 
     def to_polars(self) -> "pl.DataFrame":
         """Return one row per rated pair: ``user``, ``item`` and, unless each only says that there is one, ``rating``.
@@ -169,15 +214,15 @@ class Ratings:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the rows of :meth:`to_polars` as a pandas data frame; pandas must be installed."""
-        from pricdr.data.frames import ratings_to_pandas
+        from pricdr.data.frames import to_pandas
 
-        return ratings_to_pandas(self)
+        return to_pandas(self.to_polars())
 
     def to_arrow(self) -> "pa.Table":
         """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
-        from pricdr.data.frames import ratings_to_arrow
+        from pricdr.data.frames import to_arrow
 
-        return ratings_to_arrow(self)
+        return to_arrow(self.to_polars())
 
     def __len__(self) -> int:
         """Return how many (user, item) pairs were rated."""

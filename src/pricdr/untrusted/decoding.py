@@ -123,6 +123,8 @@ def _kind(dtype: pl.DataType) -> str:
         return "numbers"
     if dtype in (pl.String, pl.Categorical, pl.Enum):
         return "text"
+    if dtype in (pl.Date, pl.Datetime):
+        return "times"
     if isinstance(dtype, pl.Array) and dtype.inner == pl.Float32 and len(dtype.shape) == 1:
         return "vectors"
     return "other"
@@ -139,6 +141,7 @@ def _vectors(column: pl.Series) -> tuple[Arrays, int]:
 
 def _numbers(column: pl.Series) -> tuple[Arrays, int]:
     """Return the numbers and where they are missing, and their bytes when stored plainly."""
+    column = column.to_physical() if column.dtype.is_temporal() else column
     values = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
     return {"numbers": values, "missing": column.is_null().to_numpy()}, len(column) * 8
 
@@ -170,5 +173,5 @@ def _readable(raw: bytes) -> str:
 
 
 _PURPOSES: Final = {"text": _text, "numbers": _numbers, "vectors": _vectors}
-_TAKEN: Final = {"text": ("text", "integers"), "numbers": ("numbers", "integers"), "vectors": ("vectors",)}
+_TAKEN: Final = {"text": ("text", "integers"), "numbers": ("numbers", "integers", "times"), "vectors": ("vectors",)}
 """Kinds of columns that each purpose accepts."""

@@ -33,6 +33,7 @@ class As(StrEnum):
     TEXT = "text"
     """Text, and whole numbers written out."""
     NUMBERS = "numbers"
+    """Numbers, and dates and times as numbers that increase with them."""
     VECTORS = "vectors"
 
 
@@ -66,7 +67,7 @@ class Column:
     dtype: str
     """As polars writes it."""
     kind: str
-    """``text``, ``integers``, ``numbers``, ``vectors`` or ``other``."""
+    """``text``, ``integers``, ``numbers``, ``times``, ``vectors`` or ``other``."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Which column holds the user, the item and the rating: found by name, or said by the caller."""
+"""Which column holds the user, the item, the rating and the time: found by name, or said by the caller."""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,9 +19,11 @@ _ALIASES = {
     "rating": ("rating", "ratings", "rate", "score", "stars", "starrating", "overall", "bookrating"),
 }
 """Header names as :func:`_plain` leaves them."""
+_TIME_ALIASES = ("timestamp", "unixreviewtime", "unixtime", "datetime", "time", "date", "ratedat", "createdat")
+"""Names of the time column, the best first: of several the first is taken, since none of them has to be there."""
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
-_HINT = "say which with --columns user=…,item=…[,rating=…]"
-_FRAME_HINT = "say which with user=…, item=…, rating=…"
+_HINT = "say which with --columns user=…,item=…[,rating=…][,time=…]"
+_FRAME_HINT = "say which with user=…, item=…, rating=…, time=…"
 _HEADERLESS = (
     "for a file without a header give positions (--columns user=1,item=2,rating=3), "
     "or amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)"
@@ -30,17 +32,19 @@ _HEADERLESS = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Where user, item and rating stand: header names, or 1-based positions in a file without a header.
+    """Where user, item, rating and time stand: header names, or 1-based positions in a file without a header.
 
-    Without ``rating`` no rating column is read, unless a threshold needs one (then it is found by name).
+    Without ``rating`` no rating column is read, unless a threshold needs one (then it is found by name). Without
+    ``time`` a time column is found by name where there is one; it settles which row of a repeated pair counts.
     """
 
     user: str | int
     item: str | int
     rating: str | int | None = None
+    time: str | int | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in (self.user, self.item, self.rating) if name is not None]
+        given = [name for name in (self.user, self.item, self.rating, self.time) if name is not None]
         for name in given:
             if isinstance(name, bool) or not isinstance(name, str | int) or name == "":
                 raise ParameterError(f"a column must be a name or a position, got {name!r}")
@@ -49,7 +53,7 @@ class Columns:
         if len({type(name) for name in given}) > 1:
             raise ParameterError(f"columns must all be names or all be positions, got {given}")
         if len(set(given)) < len(given):
-            raise ParameterError(f"user, item and rating must be different columns, got {given}")
+            raise ParameterError(f"user, item, rating and time must be different columns, got {given}")
 
     @property
     def by_position(self) -> bool:
@@ -61,9 +65,9 @@ class Columns:
         """Parse columns as the command line writes them; digits are positions in a file without a header.
 
         >>> Columns.parse("user=reviewerID,item=asin,rating=overall")
-        Columns(user='reviewerID', item='asin', rating='overall')
-        >>> Columns.parse("user=1,item=2"), Columns.parse("amazon-2018") == AMAZON_2018
-        (Columns(user=1, item=2, rating=None), True)
+        Columns(user='reviewerID', item='asin', rating='overall', time=None)
+        >>> Columns.parse("user=1,item=2,time=4"), Columns.parse("amazon-2018") == AMAZON_2018
+        (Columns(user=1, item=2, rating=None, time=4), True)
         """
         known = {"amazon-2014": AMAZON_2014, "amazon-2018": AMAZON_2018}
         if text.strip().lower() in known:
@@ -71,35 +75,35 @@ class Columns:
         named: dict[str, str | int] = {}
         for part in text.split(","):
             role, equals, name = (piece.strip() for piece in part.partition("="))
-            if not equals or role not in _ALIASES or role in named or not name:
-                raise ParameterError(
-                    f"columns must read user=…,item=…[,rating=…], {' or '.join(known)}, got {shorten(text)}"
-                )
+            if not equals or role not in ("user", "item", "rating", "time") or role in named or not name:
+                form = "user=…,item=…[,rating=…][,time=…]"
+                raise ParameterError(f"columns must read {form}, {' or '.join(known)}, got {shorten(text)}")
             named[role] = int(name) if name.isascii() and name.isdigit() else name
         if not {"user", "item"} <= named.keys():
             raise ParameterError(f"columns must name user and item, got {shorten(text)}")
-        return cls(named["user"], named["item"], named.get("rating"))
+        return cls(named["user"], named["item"], named.get("rating"), named.get("time"))
 
 
-AMAZON_2014 = Columns(user=1, item=2, rating=3)
+AMAZON_2014 = Columns(user=1, item=2, rating=3, time=4)
 """Amazon's 2014 ratings files: user, item, rating, time, without a header."""
-AMAZON_2018 = Columns(user=2, item=1, rating=3)
+AMAZON_2018 = Columns(user=2, item=1, rating=3, time=4)
 """Amazon's 2018 ratings files: item, user, rating, time, without a header."""
 
 
 class ColumnPositions(NamedTuple):
-    """Where user, item and rating stand in one file or data frame, counted from 0."""
+    """Where user, item, rating and time stand in one file or data frame, counted from 0."""
 
     user: int
     item: int
     rating: int | None
+    time: int | None = None
 
 
 def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> ColumnPositions:
     """Return where the columns stand in ``header``, or raise a refusal that shows it.
 
     >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
-    ColumnPositions(user=0, item=1, rating=2)
+    ColumnPositions(user=0, item=1, rating=2, time=3)
     """
     if wanted is not None and wanted.by_position:
         raise refusal(file, f"positions are for files without a header, this one has names: {_shown(header)}")
@@ -108,57 +112,76 @@ def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, nee
     if wanted is not None:
         user, item = (_position(file, header, name) for name in (wanted.user, wanted.item))
         if wanted.rating is not None:
-            return ColumnPositions(user, item, _position(file, header, wanted.rating))
-        return ColumnPositions(user, item, _alias(file, header, "rating", needed=True) if need_rating else None)
+            rating: int | None = _position(file, header, wanted.rating)
+        else:
+            rating = _alias(file, header, "rating", needed=True) if need_rating else None
+        return _with_time(file, header, ColumnPositions(user, item, rating), wanted.time)
     # Without a single known name this may be data: say that, not that a column is missing.
     if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
         _require_header(file, header)
     users, items = (_alias(file, header, role, needed=True) for role in ("user", "item"))
     assert users is not None
     assert items is not None
-    return ColumnPositions(users, items, _alias(file, header, "rating", needed=need_rating))
+    found = ColumnPositions(users, items, _alias(file, header, "rating", needed=need_rating))
+    return _with_time(file, header, found, None)
 
 
-def find_in_frame(
-    frame: str, header: Sequence[str], *, user: str | None, item: str | None, rating: str | None
-) -> ColumnPositions:
+def find_in_frame(frame: str, header: Sequence[str], named: Mapping[str, str | None]) -> ColumnPositions:
     """Return where the columns stand in a data frame: those that are named, the others by the rules for files.
 
-    >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], user="buyer", item=None, rating=None)
-    ColumnPositions(user=0, item=1, rating=2)
+    >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], {"user": "buyer"})
+    ColumnPositions(user=0, item=1, rating=2, time=None)
     """
     _require_distinct(frame, header)
-    given = {"user": user, "item": item, "rating": rating}
-    places = {role: None if name is None else _position(frame, header, name) for role, name in given.items()}
-    for role, place in places.items():
-        if place is None:
-            places[role] = _alias(frame, header, role, needed=role != "rating", hint=_FRAME_HINT)
-    users, items, ratings = places.values()
+    places: list[int | None] = []
+    for role in ("user", "item", "rating"):
+        name = named.get(role)
+        needed = role != "rating"
+        found = _alias(frame, header, role, needed=needed, hint=_FRAME_HINT) if name is None else None
+        places.append(found if name is None else _position(frame, header, name))
+    users, items, ratings = places
     assert users is not None
     assert items is not None
     if len({users, items, ratings}) < 3:
         raise ParameterError(f"user, item and rating must be different columns, got {_shown(header)}")
-    return ColumnPositions(users, items, ratings)
+    return _with_time(frame, header, ColumnPositions(users, items, ratings), named.get("time"))
 
 
 def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> ColumnPositions:
     """Return where the columns stand in a file without a header, whose first line is ``first``.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
-    ColumnPositions(user=1, item=0, rating=2)
+    ColumnPositions(user=1, item=0, rating=2, time=3)
     """
     _require_several(file, first)
-    given = [p for p in (wanted.user, wanted.item, wanted.rating) if isinstance(p, int)]
+    roles = (wanted.user, wanted.item, wanted.rating, wanted.time)
+    given = [p for p in roles if isinstance(p, int)]
     if max(given) > len(first):
         raise refusal(file, f"line 1 has {len(first)} fields, column {max(given)} is asked for: {_shown(first)}")
     if need_rating and wanted.rating is None:
         raise refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
-    at = [position - 1 for position in given]
     # Positions skip nothing: a header would become a user called "userId".
-    if all(_plain(first[place]) in sum(_ALIASES.values(), ()) for place in at):
+    named = [p for p in roles[:3] if isinstance(p, int)]
+    if all(_plain(first[place - 1]) in sum(_ALIASES.values(), ()) for place in named):
         rule = f"positions are for files without one; {_HINT}"
         raise refusal(file, f"line 1 looks like a header: {_shown(first)}; {rule}")
-    return ColumnPositions(at[0], at[1], at[2] if len(at) > 2 else None)
+    user, item, rating, time = (position - 1 if isinstance(position, int) else None for position in roles)
+    assert user is not None
+    assert item is not None
+    return ColumnPositions(user, item, rating, time)
+
+
+def _with_time(
+    file: Path | str, header: Sequence[str], found: ColumnPositions, wanted: str | int | None
+) -> ColumnPositions:
+    """Add the time column: the one that is named, or the first that has a known name, or none."""
+    if wanted is not None:
+        time = _position(file, header, wanted)
+        if time in found:
+            raise ParameterError(f"the time must be another column than user, item and rating, got {_shown(header)}")
+        return found._replace(time=time)
+    names = [None if at in found else _plain(name) for at, name in enumerate(header)]
+    return found._replace(time=next((names.index(alias) for alias in _TIME_ALIASES if alias in names), None))
 
 
 def _require_several(file: Path, first: Sequence[str]) -> None:
@@ -168,7 +191,7 @@ def _require_several(file: Path, first: Sequence[str]) -> None:
     for mark, name in _DELIMITERS.items():
         if mark in only:
             rule = ".csv is read with commas, .tsv and .inter with tabs, .dat with ::"
-            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule})"
+            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; say --delimiter)"
             raise refusal(file, f"line 1 is one column, {shorten(only)}: {fault}")
     raise refusal(file, f"line 1 has one column, {shorten(only)}; a user and an item column are needed")
 

@@ -6,21 +6,23 @@ through Python's ``csv``, which either reads it or knows the row to blame.
 """
 
 import csv
-import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import ColumnPositions, Columns, find_named, find_placed
 from pricdr.data.reading.field_counts import FieldCounts, count_fields
-from pricdr.data.reading.raw_ratings import RawRatings, in_memory
+from pricdr.data.reading.raw_ratings import RawRatings, in_memory, place
+from pricdr.data.reading.records import KeptRows, ReturnableLines, decoded_lines, reason_of, wrong_width
 from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.errors import ParameterError
 
 _UNIT_SEPARATOR = b"\x1f"
-_CHUNK = 1 << 16
+_LONGEST_DELIMITER = 8
 
 
 @dataclass(frozen=True)
@@ -40,24 +42,45 @@ INTER = Dialect("\t", quoting=False, typed_header=True)
 MOVIELENS = Dialect("::", quoting=False, headerless=True)
 
 
+def parse_delimiter(text: str) -> str:
+    r"""Return a delimiter as the command line writes it; ``tab`` and ``\t`` stand for a tab.
+
+    >>> parse_delimiter(";"), parse_delimiter("tab")
+    (';', '\t')
+    """
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    plain = delimiter == "\t" or delimiter.isprintable()
+    if not plain or not 1 <= len(delimiter) <= _LONGEST_DELIMITER or '"' in delimiter:
+        rule = f"1 to {_LONGEST_DELIMITER} printable characters or tab, and hold no quote"
+        raise ParameterError(f"delimiter must be {rule}, got {shorten(text)}")
+    return delimiter
+
+
 def read_delimited(
-    file: Path, content: bytes, dialect: Dialect, columns: Columns | None, *, need_rating: bool
+    file: Path,
+    content: bytes,
+    dialect: Dialect,
+    columns: Columns | None,
+    *,
+    need_rating: bool,
+    bad_rows: BadRows | None = None,
 ) -> RawRatings:
-    r"""Read the user, item and rating columns of a delimited text file, all as text, byte for byte.
+    r"""Read the user, item, rating and time columns of a delimited text file, all as text, byte for byte.
 
     >>> raw = read_delimited(Path("r.csv"), b'user,item\n007,"a,b"\n', CSV, None, need_rating=False)
     >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
     (['007'], ['a,b'])
     """
-    if len(dialect.separator) > 1:
-        content = _single_byte_separated(file, content)
+    if len(dialect.separator.encode()) > 1:
+        content = _single_byte_separated(file, content, dialect.separator)
         dialect = replace(dialect, separator=_UNIT_SEPARATOR.decode())
     start = content.lstrip(b"\r\n")
     skipped = content.count(b"\n", 0, len(content) - len(start))
-    parser = _Parser(file, start, dialect, skipped)
+    parser = _Parser(file, start, dialect, skipped, bad_rows)
     first = parser.first()
+    time_asked = columns is not None and columns.time is not None
     if columns is None and dialect.headerless:
-        columns = Columns(1, 2, 3 if len(first) > 2 else None)
+        columns = Columns(1, 2, 3 if len(first) > 2 else None, 4 if len(first) > 3 else None)
     if columns is not None and columns.by_position:
         positions, headers = find_placed(file, first, columns, need_rating=need_rating), 0
     elif dialect.headerless:
@@ -65,20 +88,22 @@ def read_delimited(
     else:
         names = _untyped(first, columns) if dialect.typed_header else first
         positions, headers = find_named(file, names, columns, need_rating=need_rating), 1
-    return parser.raw_ratings(positions, len(first), headers)
+    raw = parser.raw_ratings(positions, len(first), headers)
+    raw.time_asked = time_asked
+    return raw
 
 
-def _single_byte_separated(file: Path, content: bytes) -> bytes:
-    """Replace ``::`` by one byte that text does not use, since parsers know single bytes only."""
+def _single_byte_separated(file: Path, content: bytes, separator: str) -> bytes:
+    """Replace a longer separator by one byte that text does not use, since parsers know single bytes only."""
     if _UNIT_SEPARATOR in content:
         line = content.count(b"\n", 0, content.index(_UNIT_SEPARATOR)) + 1
         raise refusal(file, f"line {line} is not text: it holds the control character 0x1f")
-    return content.replace(b"::", _UNIT_SEPARATOR)
+    return content.replace(separator.encode(), _UNIT_SEPARATOR)
 
 
 def _untyped(header: list[str], columns: Columns | None) -> list[str]:
     """Return the names of ``name:type``, but leave alone those that the caller wrote with their type."""
-    asked = () if columns is None else (columns.user, columns.item, columns.rating)
+    asked = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
     return [name if name in asked else name.rpartition(":")[0] or name for name in header]
 
 
@@ -89,6 +114,8 @@ class _Parser:
     dialect: Dialect
     skipped: int
     """Blank lines before the first line of ``content``."""
+    bad_rows: BadRows | None
+    """Where rows of another width are skipped to; without it they are refused."""
 
     def first(self) -> list[str]:
         """Return the fields of the first line, header or not."""
@@ -97,7 +124,7 @@ class _Parser:
         try:
             return next(self._records(line.removesuffix(b"\r")))
         except csv.Error as error:
-            raise refusal(self.file, f"line {1 + self.skipped} is not a valid row: {_reason(error)}") from error
+            raise refusal(self.file, f"line {1 + self.skipped} is not a valid row: {reason_of(error)}") from error
 
     def raw_ratings(self, positions: ColumnPositions, width: int, headers: int) -> RawRatings:
         """Return every row after the header as text."""
@@ -108,18 +135,25 @@ class _Parser:
             width=width,
             quoting=self.dialect.quoting,
         )
-        if counts is not None and counts.uneven is not None:
+        uneven = counts is not None and counts.uneven is not None
+        if counts is not None and uneven and self.bad_rows is None:
             raise self._uneven(counts, width, headers)
-        frame = None if counts is None else self._parse_fast(places, counts, headers)
+        frame = None if counts is None or uneven else self._parse_fast(places, counts, headers)
         blank_lines, line = 0 if counts is None else len(counts.blanks), self._line_of(counts, headers)
-        if frame is None:
+        number: Callable[[int], int] = int
+        if frame is None and self.bad_rows is None:
             frame, blank_lines = self._parse_slowly(places, width, headers)
+        elif frame is None and self.bad_rows is not None:
+            kept = self._parse_leniently(places, width, headers, self.bad_rows)
+            frame, blank_lines, line, number = kept.frame, kept.blank_lines, kept.line_of, kept.number_of
+        assert frame is not None
         if frame.is_empty():
             what = "has a header and no rows" if headers else "has no rows"
             raise refusal(self.file, f"the file {what}")
         at = {role: places.index(place) for role, place in positions._asdict().items() if place is not None}
         columns = {role: in_memory(frame.to_series(place)) for role, place in at.items()}
-        return RawRatings(self.file, frame.height, columns, line, blank_lines + self.skipped)
+        blanks = blank_lines + self.skipped
+        return RawRatings(self.file, frame.height, columns, line, number, blanks, bad_rows=self.bad_rows)
 
     def _line_of(self, counts: FieldCounts | None, headers: int) -> Callable[[int], int | None]:
         if counts is None or not counts.one_line_each:
@@ -134,7 +168,7 @@ class _Parser:
         record, fields = counts.uneven
         row = record - headers - int(np.searchsorted(counts.blanks, record)) + 1
         line = f" (line {record + 1 + self.skipped})" if counts.one_line_each else ""
-        return _wrong_width(self.file, f"row {row}{line}", fields, width, headers)
+        return refusal(self.file, f"row {row}{line} {wrong_width(fields, width, headers)}")
 
     def _parse_fast(self, places: list[int], counts: FieldCounts, headers: int) -> pl.DataFrame | None:
         try:
@@ -161,49 +195,64 @@ class _Parser:
         return frame
 
     def _parse_slowly(self, places: list[int], width: int, headers: int) -> tuple[pl.DataFrame, int]:
-        chunks: list[pl.DataFrame] = []
-        kept: list[list[str]] = []
-        row, blank_lines, records = -headers, 0, self._records(self.content)
+        kept = KeptRows(places)
+        row = -headers
         try:
-            for fields in records:
+            for fields in self._records(self.content):
                 if not fields:
-                    blank_lines += 1
+                    kept.blank_lines += 1
                     continue
                 row += 1
                 if len(fields) != width:
-                    raise _wrong_width(self.file, f"row {row}", len(fields), width, headers)
+                    raise refusal(self.file, f"row {row} {wrong_width(len(fields), width, headers)}")
                 if row > 0:
-                    kept.append([fields[place] for place in places])
-                if len(kept) == _CHUNK:
-                    chunks.append(_frame(kept, len(places)))
-                    kept = []
+                    kept.add(fields)
         except csv.Error as error:
-            raise refusal(self.file, f"row {row + 1} is not valid: {_reason(error)}") from error
-        return pl.concat([*chunks, _frame(kept, len(places))]), blank_lines
+            raise refusal(self.file, f"row {row + 1} is not valid: {reason_of(error)}") from error
+        return kept.frame, kept.blank_lines
+
+    def _parse_leniently(self, places: list[int], width: int, headers: int, bad_rows: BadRows) -> KeptRows:
+        """Parse row by row, and skip what is no row of this width.
+
+        A quote that is never closed would swallow the rows after it. So of a bad row that runs over several lines only
+        the first line is given up, and the next one is read as the start of a row.
+        """
+        lines = ReturnableLines(decoded_lines(self.content), self.skipped)
+        records = self._reader(lines)
+        most = self.content.count(b"\n") + 1
+        kept, row = KeptRows(places), -headers
+        while True:
+            try:
+                lines.begin()
+                fields = next(records, None)
+                fault = None if fields is None else self._fault(fields, places, width, headers)
+            except csv.Error as error:
+                fields, fault = [""], f"is not valid: {reason_of(error)}"
+            if fields is None:
+                return kept
+            if not fields:
+                kept.blank_lines += 1
+                continue
+            if row >= 0 and fault is None:
+                kept.add(fields, row, lines.first)
+            elif row >= 0:
+                bad_rows.add(row, f"{place(row, lines.first)} {fault}")
+                bad_rows.require_few(self.file, most)
+                lines.give_back()
+            row += 1
+
+    def _fault(self, fields: list[str], places: list[int], width: int, headers: int) -> str | None:
+        if len(fields) != width:
+            return wrong_width(len(fields), width, headers)
+        if any("\n" in fields[at] for at in places):  # no id and no number does: a quote was opened and not meant
+            return "is not valid: a field that is read holds a line break"
+        return None
 
     def _records(self, content: bytes) -> Iterator[list[str]]:
-        lines = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
+        return self._reader(decoded_lines(content))
+
+    def _reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
         separator = self.dialect.separator
         if self.dialect.quoting:
             return csv.reader(lines, delimiter=separator, strict=True)
         return csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
-
-
-def _frame(rows: list[list[str]], width: int) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema={str(at): pl.String for at in range(width)}, orient="row")
-
-
-def _wrong_width(file: Path, place: str, fields: int, width: int, headers: int) -> Exception:
-    fault = "too short" if fields < width else "too long"
-    model = "the header" if headers else "line 1"
-    return refusal(file, f"{place} is {fault}: {fields} fields, {model} has {width}")
-
-
-def _reason(error: csv.Error) -> str:
-    known = {
-        "unexpected end of data": "a quote is opened and never closed",
-        "expected after": "text follows a closing quote (a quote inside a quoted field must be doubled)",
-        "new-line character": "a bare carriage return (lines must end with \\n or \\r\\n)",
-        "field larger": "a field is longer than 131,072 characters",
-    }
-    return next((plain for mark, plain in known.items() if mark in str(error)), shorten(str(error), 80))

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from pricdr.data.ratings import Ratings
+from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.raw_ratings import CodedIds, ColumnLoader, RawRatings
 from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
@@ -17,23 +18,30 @@ from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text
 
 FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
+_TIME_KINDS = ("integers", "numbers", "times", "text")
 
 
-def read_parquet(file: Path, columns: Columns | None, *, need_rating: bool) -> RawRatings:
-    """Read the user, item and rating columns of a Parquet file; ids that are whole numbers become text."""
+def read_parquet(
+    file: Path, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
+) -> RawRatings:
+    """Read the user, item, rating and time columns of a Parquet file; ids that are whole numbers become text."""
     with opened(file) as parquet:
         about = parquet.read()
         positions = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
         places = {role: at for role, at in positions._asdict().items() if at is not None}
         # From the file's own description, before anything is decoded.
+        asked = columns is not None and columns.time is not None
+        if "time" in places and about.columns[places["time"]].kind not in _TIME_KINDS and not asked:
+            del places["time"]
         for role, at in places.items():
             _require_kind(file, role, about.columns[at])
         if about.rows == 0:
             raise refusal(file, "the file has columns and no rows")
-        wanted = [(at, As.NUMBERS if role == "rating" else As.TEXT) for role, at in places.items()]
+        wanted = [(at, _purpose(role, about.columns[at])) for role, at in places.items()]
         read = parquet.read(*wanted)
-    loaders = {role: _loader(file, role, column) for role, column in zip(places, read.decoded, strict=True)}
-    return RawRatings(file, about.rows, loaders, filtered_by=about.metadata.get(FILTERED))
+    loaders = {role: _loader(role, column) for role, column in zip(places, read.decoded, strict=True)}
+    filtered_by = about.metadata.get(FILTERED)
+    return RawRatings(file, about.rows, loaders, filtered_by=filtered_by, time_asked=asked, bad_rows=bad_rows)
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
@@ -91,15 +99,22 @@ def _require_kind(file: Path, role: str, column: Column) -> None:
         if column.kind not in ("integers", "numbers"):
             shown = shorten(column.name)
             raise refusal(file, f"the rating column {shown} holds {column.dtype}; ratings must be numbers")
+    elif role == "time":
+        if column.kind not in _TIME_KINDS:
+            rule = "times must be dates, numbers or text"
+            raise refusal(file, f"the time column {shorten(column.name)} holds {column.dtype}; {rule}")
     elif column.kind not in ("integers", "text"):
         rule = "ids must be text or whole numbers"
         raise refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
 
 
-def _loader(file: Path, role: str, column: Decoded) -> ColumnLoader:
-    if not isinstance(column, Text):
-        return lambda: to_series(column)
-    missing = column.codes < 0  # how the decoder marks a null
-    if missing.any():
-        raise refusal(file, f"row {int(missing.argmax()) + 1}: the {role} id is empty (null)")
-    return lambda: CodedIds(column.codes, pl.Series(column.values, dtype=pl.String))
+def _purpose(role: str, column: Column) -> As:
+    number = role == "rating" or (role == "time" and column.kind != "text")
+    return As.NUMBERS if number else As.TEXT
+
+
+def _loader(role: str, column: Decoded) -> ColumnLoader:
+    if role in ("user", "item"):
+        assert isinstance(column, Text)
+        return lambda: CodedIds(column.codes, pl.Series(column.values, dtype=pl.String))
+    return lambda: to_series(column)

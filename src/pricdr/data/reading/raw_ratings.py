@@ -11,11 +11,15 @@ import polars as pl
 
 from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
 from pricdr.data.ratings import Ratings
+from pricdr.data.reading.bad_rows import BadRows
+from pricdr.data.reading.repeats import Repeats, merge
 from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.reading.times import to_seconds
 from pricdr.errors import InputError
 
 Codes: TypeAlias = npt.NDArray[np.int32]
 Floats: TypeAlias = npt.NDArray[np.float64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 
 @dataclass
@@ -26,27 +30,39 @@ class RawRatings:
     """Where the rows come from; text where that is no file."""
     rows: int
     columns: dict[str, "ColumnLoader"]
-    """``user``, ``item`` (as :class:`CodedIds`) and perhaps ``rating`` (text or numbers), each loaded once."""
+    """``user``, ``item`` (as :class:`CodedIds`) and perhaps ``rating`` and ``time`` (text or numbers), each loaded
+    once."""
     line: Callable[[int], int | None] = field(default=lambda row: None)
     """The line in the file of a row counted from 0, where that is known."""
+    number: Callable[[int], int] = field(default=lambda row: row)
+    """The number in the file, from 0, of a row counted from 0: they differ after rows that were skipped."""
     blank_lines: int = 0
     filtered_by: str | None = None
+    time_asked: bool = False
+    """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
+    bad_rows: BadRows | None = None
+    """Where bad rows are skipped to; without it the first one is refused."""
 
     def take_ids(self, role: str) -> "CodedIds":
         """Load a column of ids and forget it: the strings of one column at a time are memory enough."""
         column = self.columns.pop(role)()
         return column if isinstance(column, CodedIds) else CodedIds.of(column)
 
-    def take_ratings(self) -> pl.Series:
-        """Load the ratings, and forget them likewise."""
-        column = self.columns.pop("rating")()
-        assert isinstance(column, pl.Series)
+    def take(self, role: str) -> pl.Series | None:
+        """Load the ratings or the times, and forget them likewise; None where there is no such column."""
+        load = self.columns.pop(role, None)
+        column = None if load is None else load()
+        assert not isinstance(column, CodedIds)
         return column
 
     def place(self, row: int) -> str:
         """Return a row, counted from 0, as people count it."""
-        line = self.line(row)
-        return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
+        return place(self.number(row), self.line(row))
+
+
+def place(row: int, line: int | None) -> str:
+    """Return the row of a file, counted from 0, as people count it, and its line where that is known."""
+    return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
 def in_memory(series: pl.Series) -> "ColumnLoader":
@@ -55,17 +71,23 @@ def in_memory(series: pl.Series) -> "ColumnLoader":
 
 
 class CodedIds(NamedTuple):
-    """A column of text as positions into its distinct values, sorted by their UTF-8 bytes."""
+    """A column of text as positions into its distinct values, sorted by their UTF-8 bytes; -1 where it is null."""
 
     codes: Codes
     names: pl.Series
 
     @classmethod
     def of(cls, column: pl.Series) -> "CodedIds":
-        """Encode a column in memory, which has no nulls."""
-        names = column.unique().sort()
+        """Encode a column in memory."""
+        names = column.drop_nulls().unique().sort()
         # Enum over the sorted ids: the codes of a Categorical differ from run to run.
-        return cls(column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32), names)
+        codes = column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1)
+        return cls(codes.to_numpy().astype(np.int32), names)
+
+    def only(self, keep: BoolArray) -> "CodedIds":
+        """Return the rows where ``keep`` is true, and the values that occur in them."""
+        used, codes = np.unique(self.codes[keep], return_inverse=True)
+        return CodedIds(codes.astype(np.int32), self.names.gather(used))
 
 
 ColumnLoader: TypeAlias = Callable[[], CodedIds | pl.Series]
@@ -79,12 +101,16 @@ class EncodedRatings(NamedTuple):
     values: Floats | None
     users: pl.Series
     items: pl.Series
-    duplicates: int
+    repeats: Repeats
     range: tuple[float, float] | None
+    half_steps: bool
+    """Whether all values are whole or half numbers, as stars are."""
+    times: Floats | None
+    """When each pair was rated, NaN where that cannot be read; None without a time column, or where not needed."""
 
 
-def encode(raw: RawRatings) -> EncodedRatings:
-    """Check every id and value of ``raw`` and turn it into positions.
+def encode(raw: RawRatings, *, need_times: bool = False) -> EncodedRatings:
+    """Check every id and value of ``raw`` and turn it into positions; bad rows are refused or skipped.
 
     Ids are sorted by their UTF-8 bytes, so the same rows give the same positions in any order, anywhere.
 
@@ -94,12 +120,23 @@ def encode(raw: RawRatings) -> EncodedRatings:
     >>> rows.tolist(), values.tolist(), users.to_list()
     ([1, 0], [1.0, 2.5], ['a', 'b'])
     """
-    rows, users = _encode_ids(raw, "user")
-    columns, items = _encode_ids(raw, "item")
-    values = _numbers(raw) if "rating" in raw.columns else None
+    faults = _Faults(raw)
+    users, items = (faults.checked_ids(role) for role in ("user", "item"))
+    values = faults.checked_ratings()
+    times = faults.checked_times()
+    if (keep := faults.skipped()) is not None:
+        users, items = users.only(keep), items.only(keep)
+        values = None if values is None else values[keep]
+        times = None if times is None else times.filter(pl.Series(keep))
+    # Without ratings all rows of a pair are alike, and it does not matter which is the latest.
+    merged = merge(users.codes, items.codes, values, times, len(items.names))
     spread = None if values is None else (float(values.min()), float(values.max()))
-    merged = _merge(rows, columns, values, len(items))
-    return EncodedRatings(*merged, users, items, raw.rows - len(merged[0]), spread)
+    half_steps = values is not None and bool((np.rint(2 * values) == 2 * values).all())
+    kept_times = None
+    if need_times and times is not None:
+        kept_times = to_seconds(times.filter(pl.Series(merged.kept))).fill_null(np.nan).to_numpy()
+    pairs = (merged.rows, merged.columns, merged.values)
+    return EncodedRatings(*pairs, users.names, items.names, merged.repeats, spread, half_steps, kept_times)
 
 
 def to_ratings(encoded: EncodedRatings, raw: RawRatings) -> Ratings:
@@ -121,44 +158,68 @@ def to_ratings(encoded: EncodedRatings, raw: RawRatings) -> Ratings:
         raise refusal(raw.file, str(error)) from error
 
 
-def _encode_ids(raw: RawRatings, role: str) -> CodedIds:
-    ids = raw.take_ids(role)
-    names = ids.names
-    wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
-    if wrong.any():
-        row = int(wrong.to_numpy()[ids.codes].argmax())
-        value = names[int(ids.codes[row])]
-        raise refusal(raw.file, f"{raw.place(row)}: the {role} id {id_fault(value)}")
-    return ids
+class _Faults:
+    """Finds the rows that cannot be used: refuses the first, or remembers all of them where they may be skipped."""
 
+    def __init__(self, raw: RawRatings) -> None:
+        self._raw = raw
+        self._found: list[tuple[BoolArray, Callable[[int], str]]] = []
 
-def _numbers(raw: RawRatings) -> Floats:
-    column = raw.take_ratings()
-    text = column.dtype == pl.String
-    # Not strictly, so that the row of the first bad value can be named.
-    numbers = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False)
-    wrong = ~numbers.is_finite().fill_null(False)
-    if wrong.any():
-        row = wrong.arg_max() or 0
-        value = column[row]
-        shown = "is empty" if value is None or value == "" else f"{shorten(value)} is not a finite number"
-        raise refusal(raw.file, f"{raw.place(row)}: the rating {shown}")
-    return numbers.to_numpy()
+    def checked_ids(self, role: str) -> CodedIds:
+        ids = self._raw.take_ids(role)
+        names = ids.names
+        wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
+        # One more at the end, where -1 points to: a null is no id either.
+        bad = np.append(wrong.to_numpy(), True)[ids.codes]
 
+        def fault(row: int) -> str:
+            code = int(ids.codes[row])
+            return f"the {role} id {'is empty (null)' if code < 0 else id_fault(names[code])}"
 
-def _merge(rows: Codes, columns: Codes, values: Floats | None, n_items: int) -> tuple[Codes, Codes, Floats | None]:
-    """Keep the largest value of every repeated (user, item) pair."""
-    keys = rows.astype(np.int64) * n_items + columns
-    # A sort is the cheapest way to learn that nothing repeats, as in most files.
-    ordered = np.sort(keys)
-    repeated = ordered[1:] == ordered[:-1]
-    if not repeated.any():
-        return rows, columns, values
-    if values is None:
-        kept, largest = np.unique(keys), None
-    else:
-        pairs = pl.DataFrame({"key": keys, "value": values})
-        best = pairs.group_by("key").agg(pl.col("value").max()).sort("key")
-        kept, largest = best["key"].to_numpy(), best["value"].to_numpy()
-    at_row, at_column = np.divmod(kept, n_items)
-    return at_row.astype(np.int32), at_column.astype(np.int32), largest
+        self._add(bad, fault)
+        return ids
+
+    def checked_ratings(self) -> Floats | None:
+        column = self._raw.take("rating")
+        if column is None:
+            return None
+        # Not strictly, so that the row of the first bad value can be named.
+        text = column.dtype == pl.String
+        numbers = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False)
+
+        def fault(row: int) -> str:
+            value = column[row]
+            empty = value is None or value == ""
+            return f"the rating {'is empty' if empty else f'{shorten(value)} is not a finite number'}"
+
+        self._add(~numbers.is_finite().fill_null(False).to_numpy(), fault)
+        return numbers.to_numpy()
+
+    def checked_times(self) -> pl.Series | None:
+        """Return the times as they are; one that cannot be read is a fault only where the column was asked for."""
+        column = self._raw.take("time")
+        if column is not None and self._raw.time_asked:
+            rule = "is no time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
+            self._add(to_seconds(column).is_null().to_numpy(), lambda row: f"the time {shorten(column[row])} {rule}")
+        return column
+
+    def skipped(self) -> BoolArray | None:
+        """Return which rows are left after the bad ones; None where all are."""
+        raw, total = self._raw, self._raw.rows
+        if raw.bad_rows is None:
+            return None
+        total += raw.bad_rows.count  # those that were skipped when the file was parsed
+        bad = np.logical_or.reduce([mask for mask, _ in self._found])
+        for row in np.flatnonzero(bad).tolist():
+            fault = next(fault for mask, fault in self._found if mask[row])
+            raw.bad_rows.add(raw.number(row), f"{raw.place(row)}: {fault(row)}")
+        raw.bad_rows.require_few(raw.file, total)
+        if bad.all():
+            raise refusal(raw.file, "no row of it can be used")
+        return ~bad if bad.any() else None
+
+    def _add(self, bad: BoolArray, fault: Callable[[int], str]) -> None:
+        if self._raw.bad_rows is None and bad.any():
+            row = int(bad.argmax())
+            raise refusal(self._raw.file, f"{self._raw.place(row)}: {fault(row)}")
+        self._found.append((bad, fault))

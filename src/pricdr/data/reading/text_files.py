@@ -1,19 +1,22 @@
-"""The bytes of a text file: unpacked, bounded, and known to be UTF-8 without NUL before they are parsed."""
+"""The bytes of a text file: unpacked, bounded, decoded, and known to be UTF-8 without NUL before they are parsed."""
 
 import codecs
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-from pricdr.errors import InputError, PriCDRError, printable
+from pricdr.errors import InputError, ParameterError, PriCDRError, printable
 from pricdr.untrusted.opening import EXPANSION_FROM, LARGEST_EXPANSION
 
 LARGEST = 16 << 30
 """Bytes a compressed file may unpack to."""
+UNREADABLE: Final = "\x1a"
+"""What stands for a byte that is not text, where bad rows are skipped: SUB, a control character that no id holds."""
 
 _BLOCK = 1 << 20
 _PACKED_BLOCK = 1 << 10
@@ -21,9 +24,15 @@ _MAGIC = {
     b"\x1f\x8b": "it is gzip-compressed: name it with .gz at the end",
     b"PAR1": "it is Parquet: name it with .parquet at the end",
     b"PK\x03\x04": "it is a zip archive: unpack it first",
-    b"\xff\xfe": "it looks like UTF-16: convert it to UTF-8",
-    b"\xfe\xff": "it looks like UTF-16: convert it to UTF-8",
+    b"\xff\xfe": "it looks like UTF-16: say --encoding utf-16",
+    b"\xfe\xff": "it looks like UTF-16: say --encoding utf-16",
 }
+_ENCODINGS: Final = re.compile(
+    r"ascii|utf-8(-sig)?|utf-(16|32)(-[lb]e)?|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|gbk|gb2312|gb18030|big5(hkscs)?|"
+    r"euc_(jp|kr|jis_2004|jisx0213)|shift_jis(_2004|x0213)?|tis-620|ptcp154|hp-roman8|johab|hz"
+)
+"""Encodings of text by Python's names: its other codecs unpack, escape or translate, which no file of ratings needs."""
+_ESCAPED: Final = re.compile("[\udc80-\udcff]")
 
 
 def refusal(file: Path | str, rule: str) -> InputError:
@@ -46,23 +55,41 @@ def shorten(value: object, limit: int = 40) -> str:
     return shown if len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
-def read_text(file: Path, *, blanks_count: bool = False) -> bytes:
-    """Return the whole of a UTF-8 text file without its byte order mark; a ``.gz`` name is unpacked on the way.
+def require_encoding(name: str) -> str:
+    """Return Python's name of a character encoding; codecs that are no encodings of text are refused.
+
+    >>> require_encoding("Latin-1"), require_encoding("cp1252")
+    ('iso8859-1', 'cp1252')
+    """
+    try:
+        known = codecs.lookup(name).name
+    except (LookupError, ValueError, TypeError):
+        known = ""
+    if not _ENCODINGS.fullmatch(known):
+        raise ParameterError(f"encoding must be one such as utf-8, latin-1, cp1252 or utf-16, got {shorten(name)}")
+    return known
+
+
+def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8", substitute: bool = False) -> bytes:
+    """Return the whole of a text file as UTF-8 without a byte order mark; a ``.gz`` name is unpacked on the way.
 
     Every block is checked before the next one is asked for, so junk and compression bombs end early. A file of line
     ends alone is refused as empty, and so is one of blanks, unless ``blanks_count``.
+
+    Args:
+        file: What to read.
+        blanks_count: Whether a file of blanks is more than an empty one.
+        encoding: How the file writes its text.
+        substitute: Let :data:`UNREADABLE` stand for what is not text, so that only its row is lost; without it the file
+            is refused.
     """
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    kept, lines = io.BytesIO(), 0
+    decoder = _Decoder(file, encoding, substitute)
+    kept = io.BytesIO()
     with explaining_os_errors(file):
         for block in _blocks(file):
-            if kept.tell() == 0:
-                block = block.removeprefix(codecs.BOM_UTF8)
-            _require_text(file, decoder, block, lines)
-            lines += block.count(b"\n")
-            kept.write(block)
-    _require_text(file, decoder, b"", lines, final=True)
-    content = kept.getvalue()
+            kept.write(decoder.to_utf8(block))
+    kept.write(decoder.to_utf8(b"", final=True))
+    content = kept.getvalue().removeprefix(codecs.BOM_UTF8)
     nothing = b"\r\n" if blanks_count else None  # None stands for every kind of white space
     if not content[:_BLOCK].strip(nothing) and not content.strip(nothing):
         raise refusal(file, "the file is empty")
@@ -124,19 +151,46 @@ def _require_bounded(file: Path, packed: int, unpacked: int) -> None:
         raise refusal(file, f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb")
 
 
-def _require_text(
-    file: Path, decoder: codecs.IncrementalDecoder, block: bytes, lines: int, *, final: bool = False
-) -> None:
-    try:
-        decoder.decode(block, final)
-        fault, line = None, 0
-    except UnicodeDecodeError as error:
-        fault = f"byte 0x{error.object[error.start]:02x} is not UTF-8"
-        line = lines + error.object.count(b"\n", 0, error.start) + 1
-    nul = block.find(b"\0")
-    if nul >= 0:
-        fault, line = "it holds a NUL byte", lines + block.count(b"\n", 0, nul) + 1
-    if fault is None:
-        return
-    magic = next((hint for start, hint in _MAGIC.items() if lines == 0 and block.startswith(start)), None)
-    raise refusal(file, f"line {line} is not text: {magic or fault}")
+class _Decoder:
+    """Turns the blocks of one file into UTF-8, and refuses or replaces what is not text."""
+
+    def __init__(self, file: Path, encoding: str, substitute: bool) -> None:
+        self._file, self._encoding, self._substitute = file, require_encoding(encoding), substitute
+        # An escaped byte becomes half of a surrogate pair, which no valid text decodes to: it cannot be mistaken.
+        errors = "surrogateescape" if substitute else "strict"
+        self._decode = codecs.getincrementaldecoder(self._encoding)(errors).decode
+        self._lines = 0
+
+    def to_utf8(self, block: bytes, *, final: bool = False) -> bytes:
+        try:
+            text = self._decode(block, final)
+        except UnicodeDecodeError as error:
+            before = error.object[: error.start].decode(self._encoding, "ignore")
+            fault = f"byte 0x{error.object[error.start]:02x} is not {self._encoding.upper()}"
+            raise self._refusal(block, before, fault) from error
+        try:
+            content = text.encode()
+        except UnicodeEncodeError as error:
+            self._require_no_archive(block, text[: error.start])
+            text = _ESCAPED.sub(UNREADABLE, text)
+            content = text.encode()
+        if b"\0" in content:
+            before = text[: text.index("\0")]
+            if not self._substitute:
+                raise self._refusal(block, before, "it holds a NUL byte")
+            self._require_no_archive(block, before)
+            content = content.replace(b"\0", UNREADABLE.encode())
+        self._lines += content.count(b"\n")
+        return content
+
+    def _refusal(self, block: bytes, before: str, fault: str) -> InputError:
+        line = self._lines + before.count("\n") + 1
+        return refusal(self._file, f"line {line} is not text: {self._archive(block) or fault}")
+
+    def _require_no_archive(self, block: bytes, before: str) -> None:
+        if self._archive(block):
+            raise self._refusal(block, before, "")
+
+    def _archive(self, block: bytes) -> str | None:
+        """Return what a file of another kind should be called or turned into, by how it begins."""
+        return next((hint for start, hint in _MAGIC.items() if self._lines == 0 and block.startswith(start)), None)

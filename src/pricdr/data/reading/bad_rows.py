@@ -1,0 +1,58 @@
+"""Rows that cannot be used, where the caller lets them be skipped: counted, capped, and the first ones shown."""
+
+import heapq
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pricdr.data.reading.text_files import refusal
+from pricdr.errors import ParameterError
+
+MOST_BAD_ROWS: Final = 0.01
+"""The share of a file's rows that may be bad unless the caller says otherwise."""
+_SHOWN: Final = 5
+
+
+@dataclass
+class BadRows:
+    """The rows of one file that were skipped. Whether a row is bad depends on that row alone."""
+
+    most: float = MOST_BAD_ROWS
+    """The share of the rows that may be bad; with more the file is refused."""
+    count: int = 0
+    _first: list[tuple[int, str]] = field(default_factory=list)
+    """The first ones by their number, negated: a heap whose smallest entry is the last row in it."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.most <= 1:
+            raise ParameterError(f"most_bad_rows must be a share above 0 and at most 1, got {self.most!r}")
+
+    def add(self, row: int, fault: str) -> None:
+        """Skip a row, counted from 0; ``fault`` names its place and says what is wrong with it."""
+        self.count += 1
+        entry = (-row, fault)
+        if len(self._first) < _SHOWN:
+            heapq.heappush(self._first, entry)
+        elif entry > self._first[0]:
+            heapq.heapreplace(self._first, entry)
+
+    @property
+    def first(self) -> tuple[str, ...]:
+        """Return what is wrong with the first few, in the order of the file."""
+        return tuple(fault for _, fault in sorted(self._first, reverse=True))
+
+    def require_few(self, file: Path | str, rows: int) -> None:
+        """Refuse a file of so many rows, or of at most so many, if too many of them are bad.
+
+        >>> bad = BadRows(most=0.1)
+        >>> bad.add(7, "row 8 (line 9): the user id is empty")
+        >>> bad.require_few("r.csv", rows=10)
+        >>> bad.require_few("r.csv", rows=9)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        pricdr.errors.InputError: r.csv: 1 of 9 rows is bad, more than 10% (--most-bad-rows); the first: row 8 ...
+        """
+        if self.count > self.most * rows:
+            are = "is" if self.count == 1 else "are"
+            limit = f"more than {100 * self.most:.3g}% (--most-bad-rows)"
+            raise refusal(file, f"{self.count:,} of {rows:,} rows {are} bad, {limit}; the first: {self.first[0]}")

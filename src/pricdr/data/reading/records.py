@@ -1,0 +1,109 @@
+"""Rows of delimited text, one by one, for files that the fast parser does not take."""
+
+import csv
+import io
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import polars as pl
+
+from pricdr.data.reading.text_files import shorten
+
+_CHUNK: Final = 1 << 16
+_MOST_LINES: Final = 1000
+"""Lines of one row where bad rows are skipped: of many quotes that are never closed each would cost the whole rest."""
+
+
+class KeptRows:
+    """The fields that are read of the rows that are kept, some thousand rows at a time: Python values are large."""
+
+    def __init__(self, places: list[int]) -> None:
+        self._places = places
+        self._rows: list[list[str]] = []
+        self._frames: list[pl.DataFrame] = []
+        self._numbers, self._lines = array("q"), array("q")
+        self.blank_lines = 0
+
+    def add(self, fields: list[str], number: int | None = None, line: int = 0) -> None:
+        """Keep a row; its number from 0 and its line from 1 are remembered where they are given."""
+        self._rows.append([fields[place] for place in self._places])
+        if number is not None:
+            self._numbers.append(number)
+            self._lines.append(line)
+        if len(self._rows) == _CHUNK:
+            self._frames, self._rows = [*self._frames, self._frame()], []
+
+    @property
+    def frame(self) -> pl.DataFrame:
+        """Return the kept rows, all text."""
+        return pl.concat([*self._frames, self._frame()])
+
+    def line_of(self, row: int) -> int | None:
+        """Return the line, from 1, of a kept row."""
+        return self._lines[row]
+
+    def number_of(self, row: int) -> int:
+        """Return the number in the file, from 0, of a kept row."""
+        return self._numbers[row]
+
+    def _frame(self) -> pl.DataFrame:
+        schema = {str(at): pl.String for at in range(len(self._places))}
+        return pl.DataFrame(self._rows, schema=schema, orient="row")
+
+
+class ReturnableLines:
+    """The lines of a file for a parser of rows, which may give back what it took too much."""
+
+    def __init__(self, lines: Iterator[str], before: int) -> None:
+        self._lines = lines
+        self._waiting: deque[str] = deque()
+        self._taken: list[str] = []
+        self._number = before
+        """How many lines were taken and not given back."""
+        self.first = 0
+        """The line where the current row begins, from 1."""
+
+    def begin(self) -> None:
+        """Remember the lines taken from here on as those of one row."""
+        self._taken, self.first = [], self._number + 1
+
+    def give_back(self) -> None:
+        """Let all lines of the current row but its first be read again."""
+        self._waiting.extendleft(reversed(self._taken[1:]))
+        self._number -= len(self._taken) - 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if len(self._taken) == _MOST_LINES:
+            raise csv.Error("unexpected end of data")
+        line = self._waiting.popleft() if self._waiting else next(self._lines)
+        self._taken.append(line)
+        self._number += 1
+        return line
+
+
+def decoded_lines(content: bytes) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text with their ends."""
+    return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
+
+
+def wrong_width(fields: int, width: int, headers: int) -> str:
+    """Return what is wrong with a row of so many fields, to follow its place."""
+    fault = "too short" if fields < width else "too long"
+    model = "the header" if headers else "line 1"
+    return f"is {fault}: {fields} fields, {model} has {width}"
+
+
+def reason_of(error: csv.Error) -> str:
+    """Return what the csv module found wrong, in plain words."""
+    known = {
+        "unexpected end of data": "a quote is opened and never closed",
+        "expected after": "text follows a closing quote (a quote inside a quoted field must be doubled)",
+        "new-line character": "a bare carriage return (lines must end with \\n or \\r\\n)",
+        "field larger": "a field is longer than 131,072 characters",
+    }
+    return next((plain for mark, plain in known.items() if mark in str(error)), shorten(str(error), 80))

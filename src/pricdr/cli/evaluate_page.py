@@ -40,15 +40,14 @@ def _ranking_sections(comparison: "Comparison", ranking: "Ranking") -> Iterator[
         yield Section(heading, plot=_plot(comparison, differences), table=_difference_table(comparison, differences))
         heading = ""
     for model in comparison.models:
-        for at, names in enumerate(comparison.tables()):
-            paragraphs = [model] if at == 0 else []
-            yield Section(heading, paragraphs, table=_figure_table(comparison, model, ranking, names))
+        for names in comparison.tables():
+            yield Section(heading, table=_figure_table(comparison, model, ranking, names))
             heading = ""
 
 
 def _figure_table(comparison: "Comparison", model: str, ranking: "Ranking", metrics: Sequence[str]) -> FigureTable:
     rows = [[stratum, f"{users:,}", *cells] for stratum, users, cells in comparison.rows(model, ranking, metrics)]
-    return figure_table(["", "users", *metrics], rows)
+    return figure_table(["", "users", *metrics], rows, spans=[(model, len(metrics) + 2)])
 
 
 def _difference_table(comparison: "Comparison", differences: Sequence["PairedDifference"]) -> FigureTable:

@@ -50,18 +50,22 @@ class UnitName(StrEnum):
     USER = "user"
 
 
-def read_ratings_file(path: Path, columns: str | None, threshold: float | None = None) -> "RatingsFile":
+def read_ratings_file(
+    path: Path, columns: str | None, threshold: float | None = None, *, with_times: bool = False
+) -> "RatingsFile":
     """Read a file of ratings, with a sign of life while that takes."""
     from pricdr.cli.console import working
     from pricdr.data.reading import readers
 
     with working(f"reading {path}"):
-        return readers.read_ratings_file(path, columns=columns, threshold=threshold)
+        return readers.read_ratings_file(path, columns=columns, threshold=threshold, with_times=with_times)
 
 
-def read_some_ratings(path: Path, columns: str | None, threshold: float | None) -> "RatingsFile":
+def read_some_ratings(
+    path: Path, columns: str | None, threshold: float | None, *, with_times: bool = False
+) -> "RatingsFile":
     """Read ratings and refuse the file if none is left. Not for publishing: a refusal gives away what was rated."""
-    reading = read_ratings_file(path, columns, threshold)
+    reading = read_ratings_file(path, columns, threshold, with_times=with_times)
     if threshold is not None and not len(reading.ratings):
         raise InputError(f"{path}: no rating is at least {threshold:g}")
     return reading

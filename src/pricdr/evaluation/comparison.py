@@ -222,8 +222,7 @@ class Comparison:
         """Yield each stratum, its users, and the means of these metrics with their standard errors, as text."""
         for stratum, keep in self.strata.items():
             kept = [self.values[model][ranking][name][keep] for name in metrics]
-            cells = [f"{own.mean():.4f} ± {standard_error(own):.4f}" if len(own) else "–" for own in kept]
-            yield stratum, int(keep.sum()), cells
+            yield stratum, int(keep.sum()), list(map(_cell, kept))
 
     def __str__(self) -> str:
         """Return the tables and comparisons as text, one line each whatever the models are called."""
@@ -260,6 +259,13 @@ class Comparison:
             yield f"    {'':<6}{'users':>8}" + "".join(f"{name:>18}" for name in names)
             for stratum, users, cells in self.rows(model, ranking, names):
                 yield f"    {stratum:<6}{users:>8,}" + "".join(f"{cell:>18}" for cell in cells)
+
+
+def _cell(values: Float64Array) -> str:
+    """Return a mean and its standard error, which a single user does not have."""
+    if not len(values):
+        return "–"
+    return f"{values.mean():.4f}" + (f" ± {standard_error(values):.4f}" if len(values) > 1 else "")
 
 
 def evaluate(

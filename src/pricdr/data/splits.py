@@ -123,9 +123,15 @@ class Split:
         counts = np.bincount(rows_of(whole)[trained], minlength=len(whole.users))
         if validation is None:
             validated = choose_one_of_each(whole, trained, simulation)
-        for mask, purpose in ((trained, "train on"), (tested, "test by"), (validated, "validate by")):
+        repeated = "every rating given for that is also in another part"
+        only_one = repeated if validation is not None else "no user has two ratings to train on"
+        for mask, lack in (
+            (trained, "train on"),
+            (tested, f"test by: {repeated}"),
+            (validated, f"validate by: {only_one}"),
+        ):
             if not mask.any():
-                raise InputError(f"nothing is left to {purpose}")
+                raise InputError(f"nothing is left to {lack}")
         candidates = np.intersect1d(rows_of(whole)[tested], np.flatnonzero(counts))
         hidden = choose_newcomers(len(whole.users), candidates, cold, simulation)
         kept = _part_of(whole, trained & ~validated & ~hidden[rows_of(whole)])

@@ -11,7 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
-from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.ids import as_ids
+from pricdr.data.ratings import Ids, IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration, composed_epsilon, paper_sigma
@@ -55,12 +56,12 @@ class _Plan:
 
 
 def publish(
-    ratings: Ratings,
+    ratings: RatingsLike,
     guarantee: Guarantee,
     *,
     strategy: Strategy = _DEFAULT_STRATEGY,
-    users: Sequence[str] | None = None,
-    items: Sequence[str] | None = None,
+    users: IdsLike | None = None,
+    items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
     ledger: Ledger | None = None,
@@ -72,11 +73,11 @@ def publish(
     """Publish ``ratings`` under ``guarantee``: one noisy row per user of the list.
 
     Args:
-        ratings: the source's ratings; by default each rated pair counts as 1 (see ``bounds``).
+        ratings: the source's ratings, or a data frame of them; by default each rated pair counts as 1 (see ``bounds``).
         guarantee: (ε, δ) and whether one rating or one user is protected.
         strategy: the steps from ratings to rows; :class:`Spectral` unless given.
-        users: the user list both parties agreed on. Every listed user gets a row, in this order; others are left
-            out. Without it the users are read off the ratings, and the certificate says so.
+        users: the user list both parties agreed on, a list or a column. Every listed user gets a row, in this order;
+            others are left out. Without it the users are read off the ratings, and the certificate says so.
         items: the public item universe; ratings of other items are left out.
         bounds: the declared rating bound and step, and the clip of the user unit.
         calibration: how σ follows from the guarantee.
@@ -94,7 +95,9 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
-    items = strategy.catalogue if items is None else items
+    ratings = Ratings.of(ratings)
+    users = None if users is None else as_ids("users", users)
+    items = strategy.catalogue if items is None else as_ids("items", items)
     selected = _select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
@@ -132,18 +135,13 @@ def publish(
     return Release(matrix, selected.users, certificate)
 
 
-def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
+def _select(ratings: Ratings, users: Ids | None, items: Ids | None) -> Ratings:
     """Return the listed users and items; refusals go by the lists and by sizes.
 
     Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
     the release what was rated.
     """
-    for name, ids in (("users", users), ("items", items)):
-        if isinstance(ids, str):
-            raise ParameterError(f"{name} must be a list of ids, got a text: read a file of them with read_ids")
-    selected = ratings.select(
-        users=None if users is None else tuple(users), items=None if items is None else tuple(items)
-    )
+    selected = ratings.select(users, items)
     if not selected.users:
         raise InputError("there are no users to publish")
     if items is not None and not selected.items:

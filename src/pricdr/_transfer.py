@@ -3,7 +3,7 @@
 Whatever is done to a release here costs no privacy: it is post-processing.
 """
 
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import RatingsLike
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
 from pricdr.models.base import Method, PlaintextMethod, ReleaseMethod, TargetMethod
@@ -14,11 +14,11 @@ from pricdr.training.run_log import NO_LOG, RunLog
 
 
 def transfer(
-    target: Ratings,
+    target: RatingsLike,
     release: Release | None = None,
     *,
     method: Method,
-    plaintext_source: Ratings | None = None,
+    plaintext_source: RatingsLike | None = None,
     validation: HeldOut | None = None,
     chosen: Chosen | None = None,
     allow_not_private: bool = False,
@@ -31,7 +31,7 @@ def transfer(
     :meth:`PlaintextMethod.fit_plaintext`.
 
     Args:
-        target: the target's ratings.
+        target: the target's ratings, or a data frame of them.
         release: a release of the source's ratings, for a method that takes one.
         method: what to fit.
         plaintext_source: NOT PRIVATE: the source's ratings, for a method that reads them. For comparison only.

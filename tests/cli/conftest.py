@@ -95,20 +95,24 @@ def tree(here) -> Callable[[], dict[str, object]]:
 
 @pytest.fixture
 def refused(pricdr, tree) -> Callable[..., str]:
-    """Run a command that must be refused: its code, one line, no traceback, and nothing changed on disk."""
+    """Run a command that must be refused: its code, one line, no traceback, and nothing changed on disk.
+
+    What the ratings look like may be warned of before that.
+    """
 
     def run(*arguments: object, says: tuple[str, ...] | str = (), code: int = 2) -> str:
         before = tree()
         outcome = pricdr(*arguments)
         assert outcome.code == code, outcome
-        assert outcome.err.count("\n") == 1, outcome.err
-        assert outcome.err.startswith("error: ")
+        lines = [line for line in outcome.err.split("\n") if not line.startswith("warning: ratings from")]
+        assert (len(lines), lines[-1]) == (2, ""), outcome.err
+        assert lines[0].startswith("error: ")
         assert "Traceback" not in outcome.out + outcome.err
         assert "should not happen" not in outcome.err
         for words in (says,) if isinstance(says, str) else says:
             assert words in outcome.err
         assert tree() == before
-        return outcome.err
+        return f"{lines[0]}\n"
 
     return run
 

@@ -99,7 +99,19 @@ runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
 @pytest.mark.parametrize("limit", [0, 1000, 4000, 9000], ids=lambda limit: f"{limit} bytes")
 def test_a_file_that_may_not_grow_is_refused(here, ratings, limit):
     (here / "users.txt").write_text("alice\nbob\n")
-    arguments = ("publish", ratings, *ARGUMENTS, "--strategy", "jlt", "--dim", "1000", "--out", "release")
+    arguments = (
+        "publish",
+        ratings,
+        *ARGUMENTS,
+        "--strategy",
+        "jlt",
+        "--dim",
+        "1000",
+        "--out",
+        "release",
+        "--threshold",
+        "1",
+    )
     command = [sys.executable, "-c", LIMITED, str(limit), *arguments, "--users", "users.txt"]
     outcome = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=False)
     if (here / "release").exists():
@@ -124,7 +136,7 @@ def test_an_error_of_polars_itself_is_one_line_too(here, ratings, publish, monke
     before = tree()
     monkeypatch.setattr(pl.DataFrame, "write_parquet", broken)
     (here / "users.txt").write_text("alice\n")
-    outcome = publish(ratings, "--users", "users.txt")
+    outcome = publish(ratings, "--users", "users.txt", "--threshold", 1)
     assert outcome.code == 2
     assert outcome.err.startswith("error: cannot write ")
     assert outcome.err.endswith("parquet: a bad day in two lines; is the disk full?\n")
@@ -137,7 +149,7 @@ def test_an_error_of_polars_itself_is_one_line_too(here, ratings, publish, monke
 def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps, code):
     folder = here / "out"
     folder.mkdir()
-    options = ("--ledger", ledger, "--epsilon", 0.1, "--users", here / "users.txt")
+    options = ("--ledger", ledger, "--epsilon", 0.1, "--threshold", 1, "--users", here / "users.txt")
     (here / "users.txt").write_text("alice\n")
     with steps.watched(folder) as whole:
         assert publish(ratings, *options, out=folder / "counted").code == 0

@@ -15,6 +15,7 @@ PROMISE = ("--epsilon", 4, "--delta", 1e-6)
 NO_LEDGER = (
     "warning: no --ledger: this release is not counted against a budget; others of the same ratings add to its cost\n"
 )
+STARS = "warning: ratings from 1 to 5 look like stars: without --threshold each row counts as a like, also one of 1\n"
 SURE = ("--confidence", 0.999999)
 """A test must not fail one time in twenty because a bound was unlucky."""
 
@@ -90,7 +91,7 @@ def refused_learn(refused, source, lists, ledger):
 
 def test_the_default_learns_and_says_so(here, learn):
     outcome = learn()
-    assert (outcome.code, outcome.err) == (0, NO_LEDGER)
+    assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
     assert "listed users: 8, of them 1 without ratings; 5 users of the ratings are not listed and left out" in (
         outcome.out
     )
@@ -142,7 +143,7 @@ def test_the_user_unit_bounds_the_sum_of_a_users_ratings(here, learn, pricdr):
 )
 def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, ledger, options, universe, rows):
     outcome = learn("--learn-from", "all", "--ledger", ledger, *options)
-    assert (outcome.code, outcome.err) == (0, "")
+    assert (outcome.code, outcome.err) == (0, STARS)
     assert "5 users of the ratings are not listed and get no row; directions are learnt from them first" in outcome.out
     assert "one promise holds for them too" in outcome.out
     certificate = certificate_of(here / "release")
@@ -174,7 +175,7 @@ def test_learning_from_all_without_a_list_has_nobody_else_to_learn_from(here, so
 @pytest.mark.parametrize(("options", "steps", "refine"), [((), 6, 1), (("--refine",), 6, 1), (("--no-refine",), 2, 0)])
 def test_a_guide_is_followed_and_stated(here, learn, other, pricdr, options, steps, refine):
     outcome = learn("--strategy", "guided", "--guide", other, *options)
-    assert (outcome.code, outcome.err) == (0, NO_LEDGER)
+    assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
     assert f"learnt in {steps} steps, all within the promise" in outcome.out
     certificate = certificate_of(here / "release")
     assert len(certificate["steps"]) == steps
@@ -202,7 +203,7 @@ def test_a_guide_that_lacks_users_is_refused_or_filled(here, refused_learn, lear
     guided = ("--strategy", "guided", "--guide", other)
     refused_learn(*guided, says=("the guide lacks 5 of 12 listed users", f"'{USERS[7]}'", "--fill-guide"))
     outcome = learn(*guided, "--fill-guide")
-    assert (outcome.code, outcome.err) == (0, NO_LEDGER)
+    assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
     assert "the guide lacks 5 listed users" in outcome.out
     assert certificate_of(here / "release")["guide"]["missing_users"] == 5
     assert "It lacks 5 listed users, who got a row of zeros in it." in flat(pricdr("inspect", "release").out)
@@ -226,7 +227,7 @@ def test_a_guide_that_is_not_private_is_refused_or_disclosed(here, refused_learn
     outcome = learn(*guided, "--allow-not-private-guide")
     assert outcome.code == 0
     warning = "the guide is NOT PRIVATE: it protects nobody on the other side"
-    assert outcome.err == f"{NO_LEDGER}warning: {warning}\n"
+    assert outcome.err == f"{STARS}{NO_LEDGER}warning: {warning}\n"
     certificate = certificate_of(here / "release")
     assert certificate["private"] is True, "the promise to these users holds whatever the guide is"
     assert certificate["guide"]["private"] is False
@@ -253,7 +254,7 @@ def test_a_guide_that_is_no_folder_is_refused(refused_learn, source):
 
 def test_public_features_are_used_as_they_are(here, learn, features, pricdr):
     outcome = learn("--strategy", "features", "--item-features", features)
-    assert (outcome.code, outcome.err) == (0, NO_LEDGER)
+    assert (outcome.code, outcome.err) == (0, STARS + NO_LEDGER)
     assert "learnt" not in outcome.out
     assert "items with features: 8; 0 others are left out" in outcome.out
     certificate = certificate_of(here / "release")

@@ -18,7 +18,7 @@ def _rows(seed=0):
     """Whole numbers for time: 10 to 20 ratings of each user, all at another time."""
     rng = np.random.default_rng(seed)
     return [
-        (f"u{user:02d}", f"i{item:03d}", int(rng.integers(1, 6)), int(time))
+        (f"u{user:02d}", f"i{item:03d}", 1, int(time))
         for user in range(USERS)
         for item, time in zip(*[rng.permutation(ITEMS)[: 10 + user % 10] for _ in range(2)], strict=True)
     ]
@@ -51,14 +51,14 @@ def test_by_time_the_latest_ratings_of_each_user_are_tested_by(pricdr, data, opt
 def test_by_time_needs_times_that_can_be_read(refused, data):
     _write(data / "untimed.csv", [row[:3] for row in _rows()], "user,item,rating")
     refused("split", "untimed.csv", "--by", "time", "--out", "s", says=("untimed.csv", "time column", "--columns"))
-    _write(data / "odd.csv", [*_rows(), ("u01", "i999", 3, "soon")])
+    _write(data / "odd.csv", [*_rows(), ("u01", "i999", 1, "soon")])
     refused("split", "odd.csv", "--by", "time", "--out", "s", says=("odd.csv", "1 have none"))
 
 
 def test_own_files_become_a_split_and_what_they_repeat_is_dropped_and_counted(pricdr, data):
     rows = _rows()
     _write(data / "train.csv", rows[::2])
-    _write(data / "test.csv", [*rows[1::2], *rows[:6:2], ("newcomer", "i001", 5, 1), ("newcomer", "i002", 5, 2)])
+    _write(data / "test.csv", [*rows[1::2], *rows[:6:2], ("newcomer", "i001", 1, 1), ("newcomer", "i002", 1, 2)])
     outcome = pricdr("split", "--train", "train.csv", "--test", "test.csv", "--out", "split")
     assert outcome.code == 0, outcome.err
     assert outcome.err == "warning: test.csv: 3 ratings are also in train.csv: they are not tested by\n"

@@ -3,19 +3,12 @@
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import ParameterError
 
-if TYPE_CHECKING:
-    from pricdr.data.reading.readers import RatingsFile
-
-ColumnsOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(help="user=NAME,item=NAME[,rating=NAME], or positions, or amazon-2014|amazon-2018."),
-]
 _PINNED = "PRICDR_PUBLIC_KEY"
 
 
@@ -48,24 +41,3 @@ class UnitName(StrEnum):
 
     RATING = "rating"
     USER = "user"
-
-
-def read_ratings_file(
-    path: Path, columns: str | None, threshold: float | None = None, *, with_times: bool = False
-) -> "RatingsFile":
-    """Read a file of ratings, with a sign of life while that takes."""
-    from pricdr.cli.console import working
-    from pricdr.data.reading import readers
-
-    with working(f"reading {path}"):
-        return readers.read_ratings_file(path, columns=columns, threshold=threshold, with_times=with_times)
-
-
-def read_some_ratings(
-    path: Path, columns: str | None, threshold: float | None, *, with_times: bool = False
-) -> "RatingsFile":
-    """Read ratings and refuse the file if none is left. Not for publishing: a refusal gives away what was rated."""
-    reading = read_ratings_file(path, columns, threshold, with_times=with_times)
-    if threshold is not None and not len(reading.ratings):
-        raise InputError(f"{path}: no rating is at least {threshold:g}")
-    return reading

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, say
-from pricdr.cli.options import ColumnsOption, read_ratings_file
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 
+@reads_ratings
 def prepare(
     source: Annotated[Path, typer.Argument(help="Ratings of the source domain.")],
     target: Annotated[Path, typer.Argument(help="Ratings of the target domain, over the same user ids.")],
@@ -21,7 +22,7 @@ def prepare(
         typer.Option("--drop-duplicates", help="Leave out source items that a target item repeats, rater for rater."),
     ] = False,
     drop_twins: Annotated[bool, typer.Option("--drop-twins", hidden=True, help="The former name of it.")] = False,
-    columns: ColumnsOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
     """Filter two rating files as the paper does. Research only: it needs both parties' data.
 
@@ -38,7 +39,7 @@ def prepare(
     heed_interrupts()
     limit = _threshold(threshold)
     with new_folder(out) as staging:
-        files = [read_ratings_file(path, columns) for path in (source, target)]
+        files = [reading.read(path) for path in (source, target)]
         for file in files:
             say(*file.summary().split("\n"))
         left, right = (file.ratings for file in files)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, UnitName, read_ratings_file
+from pricdr.cli.options import PublicKeyOption, UnitName
 from pricdr.cli.publish_options import (
     AllowNotPrivateGuideOption,
     BucketsOption,
@@ -35,6 +35,7 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pricdr.release import Release
 
 
+@reads_ratings
 def publish(
     ratings: Annotated[
         Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
@@ -73,7 +75,7 @@ def publish(
     rating_step: RatingStepOption = None,
     users: UsersOption = None,
     items: ItemsOption = None,
-    columns: ColumnsOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
@@ -111,12 +113,12 @@ def publish(
     account = None if ledger is None else _open_ledger(ledger, guarantee.unit)
     with new_folder(out) as staging:  # first: an unwritable output must be known before the budget is spent
         listed, universe = _read_lists(users, items)
-        reading = _read_ratings(ratings, columns, threshold, values=values)
-        _say_input(reading, listed, universe, plan)
-        _require_space(staging, len(listed or reading.ratings.users), plan.dim)
+        file = _read_ratings(reading, ratings, threshold, values=values)
+        _say_input(file, listed, universe, plan)
+        _require_space(staging, len(listed or file.ratings.users), plan.dim)
         with progress_bar() as progress:
             release = publish_ratings(
-                reading.ratings,
+                file.ratings,
                 guarantee,
                 strategy=plan,
                 users=listed,
@@ -156,11 +158,13 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
 
 
-def _read_ratings(file: Path, columns: str | None, threshold: float | None, *, values: bool) -> "RatingsFile":
-    reading = read_ratings_file(file, columns, threshold)
-    if values and not reading.has_values:
-        raise InputError(f"{file}: --values needs a rating column, and there is none")
-    return reading
+def _read_ratings(reading: ReadingOptions, path: Path, threshold: float | None, *, values: bool) -> "RatingsFile":
+    file = reading.read(path, threshold)
+    if values and not file.has_values:
+        raise InputError(f"{path}: --values needs a rating column, and there is none")
+    if not values:
+        warn_of_stars(file)
+    return file
 
 
 def _say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:

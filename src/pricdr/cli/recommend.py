@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import ColumnsOption, PublicKeyOption, read_ratings_file
+from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.models.fitted import Recommendation
+    from pricdr.models.fitted import Recommendations
 
 
+@reads_ratings
 def recommend(
     model: Annotated[Path, typer.Argument(help="The model folder.")],
     out: Annotated[Path | None, typer.Option(help="The file to create: .parquet or .csv.")] = None,
@@ -23,8 +25,8 @@ def recommend(
     k: Annotated[int, typer.Option("-k", help="Items per user.")] = 10,
     seen: Annotated[Path | None, typer.Option(help="Ratings whose items are left out, user by user.")] = None,
     threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
-    columns: ColumnsOption = None,
     public_key: PublicKeyOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
     """Write the best unseen items of each user: user, item, score, rank, and what they rest on.
 
@@ -46,8 +48,9 @@ def recommend(
         raise ParameterError(f"--out must end in .parquet or .csv, got {out.name!r}")
     if export is not None and (users is not None or seen is not None):
         raise ParameterError("--users and --seen belong to --out: an export covers every user, and holds no histories")
-    if seen is None and (threshold is not None or columns is not None):
-        raise ParameterError("--threshold and --columns are about --seen: give it too")
+    about_seen = [*(() if threshold is None else ("--threshold",)), *reading.given()]
+    if seen is None and about_seen:
+        raise ParameterError(f"{' and '.join(about_seen)} are about --seen: give it too")
     # Before the model is loaded: that takes a while.
     for created in (out, export):
         if created is not None:
@@ -59,12 +62,11 @@ def recommend(
         return
     assert out is not None
     wanted = fitted.users if users is None else read_ids(users)
-    histories = None if seen is None else read_ratings_file(seen, columns, threshold).ratings
+    histories = None if seen is None else reading.read(seen, threshold).ratings
     recommended = fitted.recommend(wanted, k, seen=histories)
     _write(out, recommended)
-    unknown = len(set(wanted) - set(fitted.users))
-    if unknown:
-        warn(f"{unknown:,} of {len(wanted):,} users are unknown to the model: they get what is popular")
+    if unknown := recommended.unknown_users:
+        warn(f"{len(unknown):,} of {len(wanted):,} users are unknown to the model: they get what is popular")
     if histories is not None and not set(wanted) & set(histories.users):
         warn(f"none of the {len(wanted):,} users is in {seen}: nothing was left out by it")
     if fitted.summary is not None and histories is None:
@@ -72,22 +74,12 @@ def recommend(
     say(f"{len(recommended):,} recommendations for {len(wanted):,} users written to {out}")
 
 
-def _write(out: Path, recommended: "list[Recommendation]") -> None:
+def _write(out: Path, recommended: "Recommendations") -> None:
     import io
-
-    import polars as pl
 
     from pricdr.files import write_new
 
-    frame = pl.DataFrame(
-        {
-            "user": pl.Series([r.user for r in recommended], dtype=pl.String),
-            "item": pl.Series([r.item for r in recommended], dtype=pl.String),
-            "score": pl.Series([r.score for r in recommended], dtype=pl.Float64),
-            "rank": pl.Series([r.rank for r in recommended], dtype=pl.Int64),
-            "basis": pl.Series([r.basis.value for r in recommended], dtype=pl.String),
-        }
-    )
+    frame = recommended.to_polars()
     buffer = io.BytesIO()
     if out.suffix == ".csv":
         frame.write_csv(buffer)

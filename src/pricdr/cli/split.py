@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.options import ColumnsOption, read_some_ratings
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class OrderName(StrEnum):
     TIME = "time"
 
 
+@reads_ratings
 def split(
     out: Annotated[Path, typer.Option(help="The split folder to create.")],
     target: Annotated[Path | None, typer.Argument(help="The target's ratings.")] = None,
@@ -43,7 +44,7 @@ def split(
     official: Annotated[
         Path | None, typer.Option(help="Import a split: user, valid_item, test_item, negatives_99.")
     ] = None,
-    columns: ColumnsOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
     """Hold out one item per user for testing and one for validation, each with 99 unrated items to rank among.
 
@@ -67,13 +68,13 @@ def split(
     with new_folder(out) as staging:
         if target is None:
             given = [path for path in parts.values() if path is not None]
-            made = _divided([_read(path, columns, threshold) for path in given], cold or 0.0, seed or 0)
+            made = _divided([reading.read_some(path, threshold) for path in given], cold or 0.0, seed or 0)
             reason = "without a test rating"
         elif official is not None:
-            made = read_official(official, _read(target, columns, threshold).ratings.positives().rated())
+            made = read_official(official, reading.read_some(target, threshold).ratings.positives().rated())
             reason = "whom the official split does not name"
         else:
-            file = _read(target, columns, threshold, with_times=by is OrderName.TIME)
+            file = reading.read_some(target, threshold, with_times=by is OrderName.TIME)
             made = split_ratings(
                 file.ratings,
                 cold=cold or 0.0,
@@ -108,12 +109,6 @@ def _require_one_way(
         )
     if {"--test-items", "--ratio"} <= set(given):
         raise ParameterError("--test-items and --ratio exclude each other: both say how much is held out")
-
-
-def _read(path: Path, columns: str | None, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
-    file = read_some_ratings(path, columns, threshold, with_times=with_times)
-    say(*file.summary().split("\n"))
-    return file
 
 
 def _require_times(file: "RatingsFile") -> "Float64Array":

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
+from pricdr.cli.options import DeviceName, PublicKeyOption
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.resumable import ResumableRun
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
@@ -30,6 +31,7 @@ class PresetName(StrEnum):
     PAPER = "paper"
 
 
+@reads_ratings
 def train(
     data: Annotated[Path, typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend).")],
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
@@ -64,7 +66,7 @@ def train(
     threshold: Annotated[
         float | None, typer.Option(help="Of files of ratings: count only rows rated at least this.")
     ] = None,
-    columns: ColumnsOption = None,
+    reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
     """Train a recommender on the target's ratings, with a release where there is one.
 
@@ -81,13 +83,15 @@ def train(
 
     name = with_preset(method.value if method else "dmf" if release is None and source is None else "hetero", preset)
     _require_inputs(name, release, source)
-    _require_file(data, source, threshold, columns)
+    _require_file(data, source, threshold, reading)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     configured = _configured(name, config, flags)
     require_absent(out)
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
-    ratings, validation = _data(data, columns, threshold)
-    plaintext = None if source is None else _source(source, columns, threshold)
+    ratings, validation = _data(data, reading, threshold)
+    plaintext = None if source is None else _source(source, reading, threshold)
+    if received is not None:
+        _say_coverage(ratings, received)
     resumable = ResumableRun(out, f"{name} on {_described(ratings, validation)}")
     with resumable.begun(resume=resume):
         with progress_bar() as progress:
@@ -141,12 +145,12 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
         raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in taken)}")
 
 
-def _require_file(data: Path, source: Path | None, threshold: float | None, columns: str | None) -> None:
+def _require_file(data: Path, source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
     if data.is_dir() and source is None:
         if threshold is not None:
             raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
-        if columns is not None:
-            raise ParameterError("--columns is for files of ratings: a split has its own")
+        if given := reading.given():
+            raise ParameterError(f"{given[0]} is for files of ratings: a split has its own")
 
 
 def _configured(name: str, config: Path | None, flags: dict[str, int | str | bool | None]) -> "Method":
@@ -178,7 +182,17 @@ def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) 
     return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
-def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
+def _say_coverage(ratings: "Ratings", release: "Release") -> None:
+    """Say how many users the release can help with, before they are trained for."""
+    from pricdr.models.coverage import Coverage
+
+    coverage = Coverage.of(ratings.users, release.users)
+    say(coverage.sentence())
+    if coverage.covered and coverage.is_low:  # none at all is refused
+        warn(f"that is few: {coverage.examples()}")
+
+
+def _data(path: Path, reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
     """Return what to train on: a split with its validation items, or all of a file."""
     from pricdr.data.split_files import load_split
 
@@ -187,14 +201,10 @@ def _data(path: Path, columns: str | None, threshold: float | None) -> "tuple[Ra
     if path.is_dir():
         split = load_split(path)
         return split.train, split.validation
-    reading = read_some_ratings(path, columns, threshold)
-    say(*reading.summary().split("\n"))
-    return reading.ratings.positives(), None
+    return reading.read_some(path, threshold).ratings.positives(), None
 
 
-def _source(path: Path, columns: str | None, threshold: float | None) -> "Ratings":
+def _source(path: Path, reading: ReadingOptions, threshold: float | None) -> "Ratings":
     """NOT PRIVATE: the source's ratings."""
     warn("the source is read in plaintext: this model is NOT PRIVATE")
-    plain = read_some_ratings(path, columns, threshold)
-    say(*plain.summary().split("\n"))
-    return plain.ratings.positives()
+    return reading.read_some(path, threshold).ratings.positives()

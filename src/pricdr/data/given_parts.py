@@ -4,14 +4,14 @@ import numpy as np
 
 from pricdr.data.hold_out_rules import BoolArray
 from pricdr.data.negatives import pair_codes
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import Ratings, RatingsLike
 
 
 def united(
-    train: Ratings, test: Ratings, validation: Ratings | None
+    train: RatingsLike, test: RatingsLike, validation: RatingsLike | None
 ) -> tuple[Ratings, tuple[BoolArray, BoolArray, BoolArray]]:
     """Return all ratings as one, and masks over them: trained on, tested by, validated by, and nothing twice."""
-    given = [part.positives() for part in (train, test, validation) if part is not None]
+    given = [Ratings.of(part).positives() for part in (train, test, validation) if part is not None]
     users = tuple(sorted({user for part in given for user in part.rated().users}))
     items = tuple(sorted({item for part in given for item in part.rated().items}))
     codes = [pair_codes(part.select(users, items)) for part in given]

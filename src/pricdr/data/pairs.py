@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import Ids, IntArray, RatingMatrix, Ratings
+from pricdr.data.ratings import Ids, IntArray, RatingMatrix, Ratings, RatingsLike
 from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, require_count
@@ -50,11 +50,13 @@ def overlap(source_users: Iterable[str], target_users: Iterable[str]) -> Overlap
     return Overlap(common, len(source) - common, len(target) - common)
 
 
-def prepare(source: Ratings, target: Ratings, *, threshold: float | None = 3.0, core: int | None = None) -> DomainPair:
+def prepare(
+    source: RatingsLike, target: RatingsLike, *, threshold: float | None = 3.0, core: int | None = None
+) -> DomainPair:
     """Prepare two domains as the paper does, or, with ``core``, as a joint K-core.
 
     Args:
-        source: Raw ratings of one domain.
+        source: Raw ratings of one domain, or a data frame of them.
         target: Raw ratings of the other; users are matched by id.
         threshold: Keep what is rated at least this; ``None`` keeps everything.
         core: The K of :func:`prepare_core`; without it :func:`prepare_paper` is used.
@@ -63,6 +65,7 @@ def prepare(source: Ratings, target: Ratings, *, threshold: float | None = 3.0, 
     >>> prepare(r, r, core=2).users
     ('a', 'b')
     """
+    source, target = Ratings.of(source), Ratings.of(target)
     if core is None:
         return prepare_paper(source, target, threshold)
     return prepare_core(source, target, core=core, threshold=threshold)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-RatingsLike: TypeAlias = "Ratings | pl.DataFrame | pl.LazyFrame | pd.DataFrame | pa.Table"
+# Names, not types: none of these libraries is needed to hold ratings.
+RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.DataFrame", "pa.Table"]
 """What may stand for ratings; any other table with the Arrow PyCapsule interface will do too."""
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""

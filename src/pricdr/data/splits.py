@@ -22,7 +22,7 @@ from pricdr.data.hold_out_rules import (
 )
 from pricdr.data.hold_out_rules import BoolArray as BoolArray
 from pricdr.data.negatives import NEGATIVES, draw_negatives, pair_codes, require_negatives, rows_of
-from pricdr.data.ratings import IntArray, Ratings
+from pricdr.data.ratings import IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, require_count, require_seed, require_share
 from pricdr.randomness import Simulation
 
@@ -98,7 +98,13 @@ class Split:
 
     @classmethod
     def of(
-        cls, train: Ratings, test: Ratings, validation: Ratings | None = None, *, cold: float = 0.0, seed: int = 0
+        cls,
+        train: RatingsLike,
+        test: RatingsLike,
+        validation: RatingsLike | None = None,
+        *,
+        cold: float = 0.0,
+        seed: int = 0,
     ) -> "Split":
         """Make a split of ratings that somebody divided already, as ``pricdr split --train --test`` does.
 
@@ -156,7 +162,7 @@ class Split:
 
 
 def split(
-    ratings: Ratings,
+    ratings: RatingsLike,
     *,
     threshold: float | None = None,
     cold: float = 0.0,
@@ -171,23 +177,24 @@ def split(
     are trained on but not evaluated: there must be one item to validate by and one to train on.
 
     Args:
-        ratings: The target's ratings.
+        ratings: The target's ratings, or a data frame of them.
         threshold: Count only what is rated at least this.
         cold: Hide the whole history of this share of the evaluated users: they are what a newcomer looks like.
         seed: Another seed, another split.
         test_items: How many items of each user to test by.
         ratio: Test by this share of each user's ratings instead, rounded: at least one, and all but two at most.
-        times: When each pair was rated, in the order of ``ratings.to_polars()``: each user's latest ones are tested by
-            and the one before them is validated by, where chance decides without it.
+        times: When each pair was rated, in the order of ``Ratings.of(ratings).to_polars()``: each user's latest ones
+            are tested by and the one before them is validated by, where chance decides without it.
 
     >>> others = [f"user {n}" for n in range(300)]
     >>> ratings = Ratings.from_triples(["alice"] * 5 + others, [f"item {n}" for n in range(305)])
     >>> split(ratings)
     Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
     """
-    if times is not None and threshold is not None and len(times) == len(ratings):
-        times = times[ratings.matrix.data >= threshold]
-    kept = ratings.positives(threshold).rated()
+    given = Ratings.of(ratings)
+    if times is not None and threshold is not None and len(times) == len(given):
+        times = times[given.matrix.data >= threshold]
+    kept = given.positives(threshold).rated()
     return hold_out(kept, seed=seed, cold=cold, test_items=test_items, ratio=ratio, times=times)
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pricdr.models.fitted import HistorySummary as HistorySummary
     from pricdr.models.fitted import Origin as Origin
     from pricdr.models.fitted import Recommendation as Recommendation
+    from pricdr.models.fitted import Recommendations as Recommendations
     from pricdr.models.interaction import Interaction as Interaction
     from pricdr.models.linear.ease import EASE as EASE
     from pricdr.models.linear.ease import EASEConfig as EASEConfig
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "base": ("DataAccess", "Method", "PlaintextMethod", "ReleaseMethod", "TargetMethod"),
     "chosen": ("Chosen", "Trust"),
-    "fitted": ("Basis", "FittedModel", "HistorySummary", "Origin", "Recommendation"),
+    "fitted": ("Basis", "FittedModel", "HistorySummary", "Origin", "Recommendation", "Recommendations"),
     "interaction": ("Interaction",),
     "pricdr.hetero": ("HeteroCDR",),
     "pricdr.symmetric": ("SymmetricCDR",),

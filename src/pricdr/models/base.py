@@ -14,7 +14,7 @@ from typing import ClassVar, Final, TypeAlias
 import numpy as np
 
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import BoolArray, HeldOut, set_aside
 from pricdr.errors import InputError, ParameterError
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
@@ -84,7 +84,7 @@ class TargetMethod(Method):
 
     def fit(
         self,
-        target: Ratings,
+        target: RatingsLike,
         *,
         validation: HeldOut | None = None,
         chosen: Chosen | None = None,
@@ -93,12 +93,13 @@ class TargetMethod(Method):
         """Fit to the target's ratings.
 
         Args:
-            target: what to train on.
+            target: what to train on: ratings, or a data frame of them.
             validation: items to choose the epoch by, none of them in ``target``. Without it, some of the ratings are
                 set aside to choose by, and then everything is trained on.
             chosen: what an earlier training chose; it is followed, and nothing is set aside.
             log: where the training reports to.
         """
+        target = Ratings.of(target)
 
         def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             return self._train(ratings, validation=validation, chosen=chosen, log=log)
@@ -117,7 +118,7 @@ class ReleaseMethod(Method):
 
     def fit(
         self,
-        target: Ratings,
+        target: RatingsLike,
         release: Release,
         *,
         validation: HeldOut | None = None,
@@ -128,7 +129,7 @@ class ReleaseMethod(Method):
         """Fit to the target's ratings and a release; users of either are served.
 
         Args:
-            target: what to train on.
+            target: what to train on: ratings, or a data frame of them.
             release: a release of the source's ratings, as :meth:`Release.load` returns it.
             validation: items to choose the epochs by, and how far the release is trusted; none of them in ``target``.
                 Without it, some of the ratings are set aside to choose by, and then everything is trained on.
@@ -141,6 +142,7 @@ class ReleaseMethod(Method):
                 "the release is marked NOT PRIVATE and must not be used "
                 "(allow_not_private, or --allow-not-private, is for experiments)"
             )
+        target = Ratings.of(target)
         # Only these can show what a release row is worth: whoever it does not list has none.
         listed = set(release.users)
         known = np.array([user in listed for user in target.users], dtype=bool)
@@ -167,8 +169,8 @@ class PlaintextMethod(Method):
 
     def fit_plaintext(
         self,
-        target: Ratings,
-        source: Ratings,
+        target: RatingsLike,
+        source: RatingsLike,
         *,
         validation: HeldOut | None = None,
         chosen: Chosen | None = None,
@@ -185,6 +187,7 @@ class PlaintextMethod(Method):
             chosen: what an earlier training chose; it is followed, and nothing is set aside.
             log: where the training reports to.
         """
+        target, source = Ratings.of(target), Ratings.of(source)
         own = set(target.users)
         if not own & set(source.users):
             raise InputError(

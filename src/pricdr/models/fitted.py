@@ -6,46 +6,27 @@ need numpy alone, and torch where there is an interaction.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
-from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError, ParameterError, printable, require_count
+from pricdr.data.ids import as_ids
+from pricdr.data.ratings import CSR, Ids, IdsLike, IntArray, Ratings, RatingsLike
+from pricdr.errors import InputError, printable, require_count
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
+from pricdr.models.recommendations import Basis as Basis
+from pricdr.models.recommendations import Recommendation as Recommendation
+from pricdr.models.recommendations import Recommendations as Recommendations
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
 """One row each: a float32 array, or a sparse CSR matrix where rows are mostly zero."""
-
-
-class Basis(Enum):
-    """What a user's recommendations rest on."""
-
-    HISTORY = "history"
-    RELEASE = "release"
-    """The source's data: its release, or, in a model that is not private, its ratings."""
-    BOTH = "both"
-    POPULARITY = "popularity"
-
-
-class Recommendation(NamedTuple):
-    """One recommended item."""
-
-    user: str
-    item: str
-    score: float
-    rank: int
-    """From 1."""
-    basis: Basis
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +113,17 @@ class FittedModel:
 
     def __repr__(self) -> str:
         """Return the sizes only: a repr ends up in logs, and who rated what must not."""
-        return f"FittedModel({printable(self.method)}, {len(self.users)} users x {len(self.items)} items)"
+        sizes = f"{len(self.users)} users x {len(self.items)} items"
+        if not self.in_release.any():
+            return f"FittedModel({printable(self.method)}, {sizes})"
+        source = "source" if self.origin is not None and self.origin.plaintext_source else "release"
+        covered = "the {} covers {} of {} users with a history".format(source, *self.coverage())
+        return f"FittedModel({printable(self.method)}, {sizes}, {covered})"
+
+    def coverage(self) -> tuple[int, int]:
+        """Return how many users with a history have a row of the source, and how many users have a history."""
+        has_history = self._has_history()
+        return int((self.in_release & has_history).sum()), int(has_history.sum())
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a model folder, whole or not at all. It holds the training ratings: protect it like them."""
@@ -202,15 +193,21 @@ class FittedModel:
             origin=None if self.origin is None else replace(self.origin, trained_on=None),
         )
 
-    def recommend(self, users: Sequence[str], k: int = 10, *, seen: Ratings | None = None) -> list[Recommendation]:
+    def recommend(self, users: IdsLike, k: int = 10, *, seen: RatingsLike | None = None) -> Recommendations:
         """Return the ``k`` best unseen items of each user, best first; unknown users get what is popular.
 
-        Fewer than ``k`` where a user has rated almost everything. What users rated in ``seen`` is left out too; an
-        exported model knows of nothing else to leave out.
+        Fewer than ``k`` where a user has rated almost everything. The result is a list that turns into a data frame,
+        and names the unknown users.
+
+        Args:
+            users: ids in a list, an array or a column; whole numbers stand for their decimal text.
+            k: items per user.
+            seen: ratings, or a data frame of them, whose items are left out too; an exported model knows of nothing
+                else to leave out.
         """
         require_count(k=k)
-        if isinstance(users, str):
-            raise ParameterError(f"users must be a list of ids, got the text {shorten(users)}")
+        users = as_ids("users", users)
+        seen = None if seen is None else Ratings.of(seen)
         position = {user: at for at, user in enumerate(self.users)}
         elsewhere = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
         row_elsewhere = {} if elsewhere is None else {user: at for at, user in enumerate(elsewhere.users)}
@@ -231,7 +228,9 @@ class FittedModel:
                 for rank, item in enumerate(best.tolist(), 1)
                 if np.isfinite(scores[item])
             ]
-        return recommendations
+        return Recommendations(
+            recommendations, unknown_users=tuple(user for user in dict.fromkeys(users) if user not in position)
+        )
 
     def _has_history(self) -> npt.NDArray[np.bool_]:
         return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history

@@ -11,6 +11,7 @@ from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import CSR, Ids, Ratings
 from pricdr.errors import InputError
 from pricdr.memory import require_memory
+from pricdr.models.coverage import Coverage
 
 Float32Array = npt.NDArray[np.float32]
 BoolArray = npt.NDArray[np.bool_]
@@ -67,7 +68,7 @@ class Inputs:
         if not any(user in at for user in users):
             raise InputError(
                 f"none of the release's {len(users):,} users is among the target's {len(target.users):,}: "
-                "is it a release over another user list?"
+                f"is it a release over another user list? {Coverage.of(target.users, users).examples()}"
             )
         newcomers = tuple(user for user in users if user not in at)
         at |= {user: len(target.users) + position for position, user in enumerate(newcomers)}

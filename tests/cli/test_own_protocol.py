@@ -140,6 +140,8 @@ def test_json_on_standard_output_holds_what_the_screen_shows(measured, pricdr):
         120,
     )
     shown = outcome.err
+    assert content["protocol"] == "3 ratings of each user, at random"
+    assert "tested by 3 ratings of each user, at random\n" in shown
     for ranking in content["rankings"]:
         for model, figures in content["models"].items():
             assert f"  {model}\n" in shown

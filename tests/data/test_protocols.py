@@ -42,7 +42,7 @@ def _held(part):
     [(4, 0.0, "00255cee53cd9c52", "815d06780b1878f5"), (7, 0.3, "31cff13d265d240c", "2893a6497462b940")],
 )
 def test_one_item_per_user_is_held_out_as_before_there_were_other_protocols(seed, cold, of_split, of_set_aside):
-    """The digests were made by version 0.5, which knew no other protocol."""
+    """The digests were made by version 0.4.0, which knew no other protocol."""
     split = leave_one_out(_ratings(), seed=seed, cold=cold)
     rest = split.train.matrix.indptr, split.train.matrix.indices
     assert _digest(*rest, *_held(split.validation), *_held(split.test), split.cold) == of_split
@@ -193,7 +193,18 @@ def test_several_items_survive_the_round_trip(tmp_path):
         for own, read in zip(_held(getattr(made, part)), _held(getattr(loaded, part)), strict=True):
             assert np.array_equal(own, read)
     assert np.array_equal(made.cold, loaded.cold)
+    assert made.protocol == loaded.protocol == "40 % of each user's ratings, at random"
     assert json.loads((tmp_path / "split.json").read_text())["strata"]["warm"] == made.strata()["warm"].sum()
+
+
+@pytest.mark.parametrize("protocol", [5, None, "a\x1b[2J", "a" * 201, ["x"]])
+def test_a_protocol_that_is_no_line_of_text_is_refused(tmp_path, protocol):
+    save_split(hold_out(_ratings(), seed=3), tmp_path)
+    about = json.loads((tmp_path / "split.json").read_text())
+    assert "protocol" not in about
+    (tmp_path / "split.json").write_text(json.dumps({**about, "protocol": protocol}))
+    with pytest.raises(InputError, match="printable line is needed"):
+        load_split(tmp_path)
 
 
 def _parts(seed=0):

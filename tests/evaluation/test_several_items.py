@@ -107,7 +107,8 @@ def test_a_comparison_counts_users_and_shows_a_table_per_k():
     sampled = content["models"]["good"]["sampled"]["all"]
     assert sampled["HR@5"] == sampled["Recall@5"]
     lines = str(comparison).split("\n")
-    assert lines[0] == "sampled ranking (each test item among its own 99 stored negatives, averaged per user)"
+    assert lines[0] == "tested by 30 % of each user's ratings, at random"
+    assert lines[1] == "sampled ranking (each test item among its own 99 stored negatives, averaged per user)"
     heads = [line.split() for line in lines if line.strip().startswith("users")]
     assert heads == [["users", *(f"{measure}@{k}" for measure in MEASURES)] for k in (5, 20)] * 4
     assert "Recall is HR" not in str(comparison)

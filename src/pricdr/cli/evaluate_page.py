@@ -21,7 +21,7 @@ _STRATA: Final = {
 def evaluation_page(comparison: "Comparison", split: str) -> str:
     """Return the page: what was measured on which split, a plot of the differences, and every table."""
     items = len(comparison.users) if comparison.test_items is None else comparison.test_items
-    measured = f"{len(comparison.users):,} users and {items:,} test items of the split {split}."
+    measured = f"{len(comparison.users):,} users and {items:,} test items of the split {split}: {comparison.protocol}."
     first = f"Every model is compared with the first, {comparison.models[0]}, user by user."
     intro = Section(paragraphs=[measured] + ([first] if len(comparison.models) > 1 else []))
     sections = [intro]

@@ -138,6 +138,7 @@ def _divided(files: "Sequence[RatingsFile]", cold: float, seed: int) -> "Split":
 
 def _say_sizes(made: "Split", reason: str) -> None:
     users = {name: int(keep.sum()) for name, keep in made.strata().items()}
+    say(f"tested by: {made.protocol}")
     say(f"evaluated: {users['warm']:,} warm ({users['few']:,} with 1 to 3 ratings) and {users['cold']:,} cold users")
     if len(made.test) > users["all"]:
         say(f"test items: {len(made.test):,}, {len(made.test) / users['all']:.1f} per user")

@@ -17,6 +17,22 @@ Float64Array: TypeAlias = npt.NDArray[np.float64]
 FEWEST: Final = 3
 """Ratings a user needs to be evaluated: one to test, one to validate, one to train on."""
 
+ONE_AT_RANDOM: Final = "one rating of each user, at random"
+"""The protocol of a split that does not say otherwise."""
+
+
+def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
+    """Return what is tested by, in words.
+
+    >>> described(1, None, by_time=True), described(3, None, by_time=False)
+    ('the latest rating of each user', '3 ratings of each user, at random')
+    >>> described(1, 0.2, by_time=True)
+    "the latest 20 % of each user's ratings"
+    """
+    amount = "one rating" if test_items == 1 else f"{test_items} ratings"
+    tested = f"{amount} of each user" if ratio is None else f"{100 * ratio:g} % of each user's ratings"
+    return f"the latest {tested}".replace("latest one rating", "latest rating") if by_time else f"{tested}, at random"
+
 
 def items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray:
     """Return how many items of each evaluated user are tested by."""

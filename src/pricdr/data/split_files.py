@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
@@ -16,6 +17,7 @@ from pricdr.memory import memory_limit
 from pricdr.untrusted.opening import Folder
 
 _PARTS = ("validation", "test")
+_LONGEST_PROTOCOL = 200
 
 
 def save_split(split: Split, folder: Path) -> None:
@@ -38,6 +40,8 @@ def save_split(split: Split, folder: Path) -> None:
         "fingerprint": train.fingerprint(),
         "users": train.users,
         "items": train.items,
+        # Not for the protocol of old, so that its files stay what they were.
+        **({} if split.protocol == ONE_AT_RANDOM else {"protocol": split.protocol}),
     }
     (folder / "split.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -56,6 +60,9 @@ def load_split(folder: Path) -> Split:
             require_seed(seed=seed)
         if type(left_out) is not int or left_out < 0:
             raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
+        protocol = about.get("protocol", ONE_AT_RANDOM)
+        if type(protocol) is not str or len(protocol) > _LONGEST_PROTOCOL or not protocol.isprintable():
+            raise InputError(f"protocol is {protocol!r:.40}, a printable line is needed")
     except (InputError, ParameterError) as error:
         raise InputError(f"{folder / 'split.json'}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -65,7 +72,7 @@ def load_split(folder: Path) -> Split:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
     validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
     # Which users are cold is not stored: an evaluated user without ratings to train on is.
-    return Split(train, validation, test, cold_users(train, test), seed, left_out)
+    return Split(train, validation, test, cold_users(train, test), seed, left_out, protocol)
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:

@@ -12,11 +12,13 @@ import numpy as np
 from pricdr.data.given_parts import united
 from pricdr.data.hold_out_rules import (
     FEWEST,
+    ONE_AT_RANDOM,
     Float64Array,
     choose_at_random,
     choose_latest,
     choose_newcomers,
     choose_one_of_each,
+    described,
     items_to_test,
     require_times,
 )
@@ -91,6 +93,8 @@ class Split:
     """None for an official split."""
     not_evaluated: int = 0
     """Users without a test item; all of their ratings are trained on, or validated by."""
+    protocol: str = ONE_AT_RANDOM
+    """What is tested by, in words."""
 
     def __post_init__(self) -> None:
         if np.diff(self.train.matrix.indptr)[self.cold].any():
@@ -142,7 +146,8 @@ class Split:
         hidden = choose_newcomers(len(whole.users), candidates, cold, simulation)
         kept = _part_of(whole, trained & ~validated & ~hidden[rows_of(whole)])
         held_out = with_negatives(whole, validated, tested, simulation)
-        return cls(kept, *held_out, cold_users(kept, held_out[1]), seed, len(whole.users) - len(held_out[1].starts))
+        not_tested = len(whole.users) - len(held_out[1].starts)
+        return cls(kept, *held_out, cold_users(kept, held_out[1]), seed, not_tested, "ratings that were given apart")
 
     def __repr__(self) -> str:
         """Show sizes only: what was rated is private."""
@@ -240,7 +245,8 @@ def hold_out(
     keep = ~(np.repeat(hidden, counts) | to_test | to_validate)
     validation, test = with_negatives(ratings, to_validate, to_test, simulation)
     not_evaluated = int((counts < fewest).sum())
-    return Split(_part_of(ratings, keep), validation, test, hidden, seed, not_evaluated)
+    protocol = described(test_items, ratio, by_time=times is not None)
+    return Split(_part_of(ratings, keep), validation, test, hidden, seed, not_evaluated, protocol)
 
 
 def set_aside(

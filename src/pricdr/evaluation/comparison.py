@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ratings import Ids, IntArray
 from pricdr.data.splits import BoolArray, Split
 from pricdr.errors import InputError, ParameterError, printable
@@ -85,6 +86,8 @@ class Comparison:
     """The k of the metrics, ascending."""
     test_items: int | None = None
     """How many items are held out to test by, where a user may have several."""
+    protocol: str = ONE_AT_RANDOM
+    """What was tested by, in words."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -147,6 +150,7 @@ class Comparison:
         }
         layout = {
             "schema_version": _SCHEMA_VERSION,
+            "protocol": self.protocol,
             "users": len(self.users),
             "test_items": len(self.users) if self.test_items is None else self.test_items,
             "cutoffs": list(self.cutoffs),
@@ -194,7 +198,7 @@ class Comparison:
 
         Names are as given: whoever shows a line to people escapes what is not printable in it.
         """
-        lines = []
+        lines = [] if self.protocol == ONE_AT_RANDOM else [f"tested by {self.protocol}"]
         for ranking in self.rankings:
             lines.append(self.title(ranking))
             for model in self.models:
@@ -313,7 +317,7 @@ def compared(
 ) -> Comparison:
     """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`."""
     users = tuple(split.train.users[at] for at in split.test.evaluated)
-    return Comparison(users, split.strata(), values, require_cutoffs(cutoffs), len(split.test))
+    return Comparison(users, split.strata(), values, require_cutoffs(cutoffs), len(split.test), split.protocol)
 
 
 def measure(

@@ -1,7 +1,7 @@
 """``Comparison``: how good models are on one split, and whether the others beat the first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -11,6 +11,7 @@ from pricdr.errors import InputError, ParameterError, printable
 from pricdr.evaluation.metrics import NAMES, Float64Array, Metrics, per_user
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
+from pricdr.evaluation.verdict import Judgement, judged, trained_with_release, verdict_lines
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Comparison:
     """Masks over ``users``: ``all``, ``warm`` (with ratings to train on), ``few`` (1 to 3 of them), ``cold``."""
     values: Mapping[str, Mapping[Ranking, Metrics]]
     """Model → ranking → metric → one value per user."""
+    uses_release: Mapping[str, bool] = field(default_factory=dict)
+    """Model → whether it was trained with a release, or on the target alone; a model that does not say is missing."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -83,6 +86,11 @@ class Comparison:
         """Return the rankings that were measured."""
         return tuple(next(iter(self.values.values())))
 
+    @property
+    def compared_by(self) -> str:
+        """Return the metric that models are compared by."""
+        return _COMPARED
+
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
         """Return the difference in NDCG@10 between each further model and the first, per ranking and stratum."""
@@ -97,6 +105,11 @@ class Comparison:
             for stratum, keep in self.strata.items()
             if keep.any()
         )
+
+    @cached_property
+    def verdicts(self) -> tuple[Judgement, ...]:
+        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
+        return judged(self.differences, self.uses_release, metric=self.compared_by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as ``pricdr evaluate --json`` writes them.
@@ -156,7 +169,7 @@ class Comparison:
                     d = one.difference
                     interval = f"[{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
                     lines.append(f"  {one.model} − {one.baseline}, {one.stratum}: {_COMPARED} {d.mean:+.4f} {interval}")
-        return lines
+        return lines + verdict_lines(self.verdicts)
 
     def __str__(self) -> str:
         """Return the tables and comparisons as text, one line each whatever the models are called."""
@@ -212,7 +225,8 @@ def evaluate(
         InputError: A model has other users or items than the split, or was trained on what the split holds out.
     """
     rankings = chosen_rankings(ranking)
-    return compared({name: measure(name, model, split, rankings, progress) for name, model in models.items()}, split)
+    measured = {name: measure(name, model, split, rankings, progress) for name, model in models.items()}
+    return compared(measured, split, {name: trained_with_release(model) for name, model in models.items()})
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
@@ -227,9 +241,15 @@ def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
     return chosen
 
 
-def compared(values: Mapping[str, Mapping[Ranking, Metrics]], split: Split) -> Comparison:
-    """Return the comparison of models that were measured on ``split``, see :func:`measure`."""
-    return Comparison(tuple(split.train.users[at] for at in split.test.users), split.strata(), values)
+def compared(
+    values: Mapping[str, Mapping[Ranking, Metrics]], split: Split, uses_release: Mapping[str, bool | None] | None = None
+) -> Comparison:
+    """Return the comparison of models that were measured on ``split``, see :func:`measure`.
+
+    ``uses_release`` says which were trained with a release, see :func:`trained_with_release`.
+    """
+    known = {name: used for name, used in (uses_release or {}).items() if used is not None}
+    return Comparison(tuple(split.train.users[at] for at in split.test.users), split.strata(), values, known)
 
 
 def measure(

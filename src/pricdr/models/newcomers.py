@@ -21,9 +21,9 @@ from pricdr.randomness import Simulation
 
 FEWEST: Final = 10
 """Fewer cold users say little: of two, one in four is served better by chance."""
-_SHARE: Final = 0.1
-_MOST: Final = 1000
-"""Stand-ins: a share of the users with a history and a row, at most so many."""
+_SHARE: Final = 0.2
+_FEWEST_STAND_INS, _MOST_STAND_INS = 30, 1000
+"""Of the users with a history and a row. They cost little: only while something is chosen are their rows left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +67,8 @@ def shows_gain(own: Float64Array, popular: Float64Array) -> bool:
 
 
 def _picked(candidates: IntArray, simulation: Simulation) -> IntArray:
-    """Return a tenth of the candidates: ten at least, a thousand and half of them at most."""
-    wanted = min(max(round(_SHARE * len(candidates)), FEWEST), _MOST, len(candidates) // 2)
+    """Return a fifth of the candidates: thirty at least, a thousand and a third of them at most."""
+    wanted = min(max(round(_SHARE * len(candidates)), _FEWEST_STAND_INS), _MOST_STAND_INS, len(candidates) // 3)
     return np.sort(simulation.generator("stand-ins").permutation(candidates)[:wanted])
 
 

@@ -47,8 +47,9 @@ def evaluate(
 
     Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none.
 
-    With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value. A
-    sentence for warm, few and cold users says whether the release, or the model, helps, hurts, or cannot be told to.
+    With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
+    For warm, few and cold users a sentence then says that the release (or the model) helps, hurts, or that it cannot
+    be told.
 
     One run can mislead. --repeat N trains the models anew on N other splits of the same ratings, with their settings
     and other seeds, and gives the verdict over all N. It takes as long as N trainings of each model.

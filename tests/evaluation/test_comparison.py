@@ -118,6 +118,13 @@ def test_printing_shows_every_table_and_comparison(split, models):
             f"  good − guess, {stratum}: NDCG@10 {d.mean:+.4f} [{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
         )
     expected.append("one test item per user: Recall is HR, and MAP is MRR")
+    expected.append("good against guess, sampled ranking: does it help?")
+    for kind, one in zip(("warm users", "users with few ratings", "cold users"), differences[1:], strict=True):
+        d = one.difference
+        assert (d.low > 0) == (d.p_value <= 0.05)
+        words = "good helps over guess" if d.low > 0 else "it cannot be told whether good helps over guess"
+        interval = f"95 % interval {d.low:+.4f} to {d.high:+.4f}"
+        expected.append(f"  {kind}: {words} (NDCG@10 {d.mean:+.4f}, {interval})")
     assert str(comparison).split("\n") == expected
     assert repr(comparison) == str(comparison)
 

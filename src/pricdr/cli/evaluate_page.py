@@ -7,6 +7,7 @@ from pricdr.demo.page import Dot, FigureTable, Plot, Section, dot_plot, figure_t
 
 if TYPE_CHECKING:
     from pricdr.evaluation.comparison import Comparison, PairedDifference, Ranking
+    from pricdr.evaluation.verdict import Judgement
 
 _LONGEST_NAME: Final = 28
 """Characters of a model's name beside a plot, whose end tells two paths apart better than its beginning."""
@@ -38,6 +39,7 @@ def _ranking_sections(comparison: "Comparison", ranking: "Ranking") -> Iterator[
     heading = title[0].upper() + title[1:]
     if differences:
         yield Section(heading, plot=_plot(comparison, differences), table=_difference_table(comparison, differences))
+        yield Section(bullets=[_sentence(one) for one in comparison.verdicts if one.ranking == ranking])
         heading = ""
     for model in comparison.models:
         for names in comparison.tables():
@@ -67,6 +69,10 @@ def _plot(comparison: "Comparison", differences: Sequence["PairedDifference"]) -
     ]
     label = f"{comparison.compared_by}, difference to {_short(comparison.models[0])}"
     return dot_plot(dots, label=label, digits=4)
+
+
+def _sentence(one: "Judgement") -> str:
+    return f"{one.model}, {one.sentence}."
 
 
 def _short(name: str) -> str:

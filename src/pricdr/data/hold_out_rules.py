@@ -19,6 +19,7 @@ FEWEST: Final = 3
 
 ONE_AT_RANDOM: Final = "one rating of each user, at random"
 """The protocol of a split that does not say otherwise."""
+OFFICIAL: Final = "an official split"
 
 
 def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:

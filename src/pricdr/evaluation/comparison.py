@@ -1,7 +1,7 @@
 """``Comparison``: how good models are on one split, and whether the others beat the first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -21,6 +21,7 @@ from pricdr.evaluation.metrics import (
 )
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
+from pricdr.evaluation.verdict import Judgement, judged, trained_with_release, verdict_lines
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Comparison:
     """Masks over ``users``: ``all``, ``warm`` (with ratings to train on), ``few`` (1 to 3 of them), ``cold``."""
     values: Mapping[str, Mapping[Ranking, Metrics]]
     """Model → ranking → metric → one value per user."""
+    uses_release: Mapping[str, bool] = field(default_factory=dict)
+    """Model → whether it was trained with a release, or on the target alone; a model that does not say is missing."""
     cutoffs: tuple[int, ...] = CUTOFFS
     """The k of the metrics, ascending."""
     test_items: int | None = None
@@ -138,6 +141,11 @@ class Comparison:
             if keep.any()
         )
 
+    @cached_property
+    def verdicts(self) -> tuple[Judgement, ...]:
+        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
+        return judged(self.differences, self.uses_release, metric=self.compared_by)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all that ``pricdr evaluate`` shows, as ``--json`` writes it; the user guide lists the keys.
 
@@ -158,6 +166,7 @@ class Comparison:
             "models": figures,
             "compared_by": self.compared_by,
             "differences": [self._plain(one) for one in self.differences],
+            "verdicts": [one.to_dict() for one in self.verdicts],
         }
         before: dict[str, Any] = figures if len(figures) > 1 else figures[self.models[0]]
         return {**layout, **{name: value for name, value in before.items() if name not in layout}}
@@ -209,7 +218,7 @@ class Comparison:
                     interval = f"[{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
                     difference = f"{self.compared_by} {d.mean:+.4f} {interval}"
                     lines.append(f"  {one.model} − {one.baseline}, {one.stratum}: {difference}")
-        return [*lines, ONE_ITEM] if self.one_item_each else lines
+        return lines + ([ONE_ITEM] if self.one_item_each else []) + verdict_lines(self.verdicts)
 
     def title(self, ranking: Ranking) -> str:
         """Return what a ranking is called, and among which candidates it ranks."""
@@ -297,7 +306,8 @@ def evaluate(
     """
     rankings = chosen_rankings(ranking)
     values = {name: measure(name, model, split, rankings, progress, cutoffs=cutoffs) for name, model in models.items()}
-    return compared(values, split, cutoffs=cutoffs)
+    uses_release = {name: trained_with_release(model) for name, model in models.items()}
+    return compared(values, split, uses_release, cutoffs=cutoffs)
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
@@ -313,11 +323,20 @@ def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
 
 
 def compared(
-    values: Mapping[str, Mapping[Ranking, Metrics]], split: Split, *, cutoffs: Sequence[int] = CUTOFFS
+    values: Mapping[str, Mapping[Ranking, Metrics]],
+    split: Split,
+    uses_release: Mapping[str, bool | None] | None = None,
+    *,
+    cutoffs: Sequence[int] = CUTOFFS,
 ) -> Comparison:
-    """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`."""
+    """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`.
+
+    ``uses_release`` says which were trained with a release, see :func:`trained_with_release`.
+    """
     users = tuple(split.train.users[at] for at in split.test.evaluated)
-    return Comparison(users, split.strata(), values, require_cutoffs(cutoffs), len(split.test), split.protocol)
+    known = {name: used for name, used in (uses_release or {}).items() if used is not None}
+    shape = require_cutoffs(cutoffs), len(split.test), split.protocol
+    return Comparison(users, split.strata(), values, known, *shape)
 
 
 def measure(

@@ -23,7 +23,7 @@ from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
 from pricdr.privacy.strategies import Spectral, Strategy
-from pricdr.progress import Progress, silent
+from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
 from pricdr.release.certificate import (
@@ -68,7 +68,7 @@ def publish(
     allow_not_private_guide: bool = False,
     insecure_seed: int | None = None,
     insecure_no_noise: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = False,
 ) -> Release:
     """Publish ``ratings`` under ``guarantee``: one noisy row per user of the list.
 
@@ -85,7 +85,7 @@ def publish(
         allow_not_private_guide: take a guide that protects nobody on the other side; the certificate says so.
         insecure_seed: draw everything from this seed. For tests: the release is marked not private.
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
-        progress: called now and then with how far the work has come.
+        progress: True shows how far it has come; a function is called with it now and then.
 
     Returns:
         A release whose matrix is ``grid · (S + Z)``: S the strategy's sums in whole grid steps, Z independent discrete
@@ -117,19 +117,20 @@ def publish(
     )
     if strategy.dim is not None:  # what cannot be certified must not be paid for either
         issue(_terms(plan, declared, inputs, None, None, guide))
-    balance = None if ledger is None else _spend(plan, ledger)
-    entries = Entries.of(
-        selected, bounds, summed=strategy.learns, universe_declared=items is not None, unlisted=unlisted
-    )
     chosen = None
     with ExitStack() as lifetime:
+        report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
+        balance = None if ledger is None else _spend(plan, ledger)
+        entries = Entries.of(
+            selected, bounds, summed=strategy.learns, universe_declared=items is not None, unlisted=unlisted
+        )
         randomness: Randomness
         # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
         if strategy.dim is None:
             chosen = _choose_dim(entries, plan, randomness)
             plan = _with_dim(plan, chosen.dim)
-        run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=progress)
+        run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=report)
         matrix = plan.strategy.publish(entries, run)
     certificate = issue(_terms(plan, declared, inputs, balance, chosen, guide))
     return Release(matrix, selected.users, certificate)

@@ -9,6 +9,7 @@ from pricdr.errors import ParameterError
 from pricdr.models.base import Method, PlaintextMethod, ReleaseMethod, TargetMethod
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
+from pricdr.progress import Progress
 from pricdr.release import Release
 from pricdr.training.run_log import NO_LOG, RunLog
 
@@ -23,6 +24,7 @@ def transfer(
     chosen: Chosen | None = None,
     allow_not_private: bool = False,
     log: RunLog = NO_LOG,
+    progress: Progress | bool = False,
 ) -> FittedModel:
     """Fit any method to the target's ratings and to whatever else it may see.
 
@@ -39,20 +41,29 @@ def transfer(
         chosen: what an earlier training chose; it is followed, and nothing is set aside.
         allow_not_private: use a release that is marked NOT PRIVATE. For experiments.
         log: where the training reports to.
+        progress: True shows how far it has come; a function is called with it.
     """
     if release is not None and plaintext_source is not None:
         raise ParameterError("give a release or a plaintext source, not both")
     if plaintext_source is not None:
         if not isinstance(method, PlaintextMethod):
             raise ParameterError(f"{type(method).__name__} does not read the source's ratings")
-        return method.fit_plaintext(target, plaintext_source, validation=validation, chosen=chosen, log=log)
+        return method.fit_plaintext(
+            target, plaintext_source, validation=validation, chosen=chosen, log=log, progress=progress
+        )
     if release is not None:
         if not isinstance(method, ReleaseMethod):
             raise ParameterError(f"{type(method).__name__} takes no release")
         return method.fit(
-            target, release, validation=validation, chosen=chosen, allow_not_private=allow_not_private, log=log
+            target,
+            release,
+            validation=validation,
+            chosen=chosen,
+            allow_not_private=allow_not_private,
+            log=log,
+            progress=progress,
         )
     if not isinstance(method, TargetMethod):
         needs = " or ".join(access.value for access in method.data_access())
         raise ParameterError(f"{type(method).__name__} needs {needs}")
-    return method.fit(target, validation=validation, chosen=chosen, log=log)
+    return method.fit(target, validation=validation, chosen=chosen, log=log, progress=progress)

@@ -32,7 +32,7 @@ from pricdr.cli import (
     train,
     verify,
 )
-from pricdr.cli.console import fail, say
+from pricdr.cli.console import fail, log_lines, say
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
@@ -90,7 +90,8 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Return the exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
     try:
-        code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
+        with log_lines(" ".join(["pricdr", *arguments[:1]])):
+            code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
         return fail(_INTERRUPTED, code) if code == 130 else code
     except PriCDRError as error:

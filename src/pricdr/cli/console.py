@@ -6,12 +6,16 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from contextvars import ContextVar
+from typing import Final, TextIO
 
 from pricdr.errors import printable
+from pricdr.progress import PREPARING, Progress
+from pricdr.progress.displays import display, on_terminal
+from pricdr.progress.log_lines import LogLines
 
-if TYPE_CHECKING:
-    from pricdr.progress import Progress
+_LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
+"""Where the command that runs reports to; None on a terminal."""
 
 
 def say(*lines: str) -> None:
@@ -40,48 +44,36 @@ def heed_interrupts() -> None:
 
 
 @contextmanager
-def working(what: str) -> Iterator[None]:
-    """Yield a sign of life on a terminal for work that cannot say how far it is."""
-    if sys.stderr is None or not sys.stderr.isatty():
+def log_lines(command: str) -> Iterator[None]:
+    """Let the log have a line now and then while a command runs, where standard error is no terminal."""
+    if on_terminal():
         yield
         return
-
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status(Text(printable(what))):  # a Text: brackets in it are no markup
-        yield
+    with LogLines(command) as lines:
+        before = _LINES.set(lines)
+        try:
+            yield
+        finally:
+            _LINES.reset(before)
 
 
 @contextmanager
-def progress_bar() -> Iterator["Progress"]:
-    """Yield a bar with the time left on a terminal; silent where standard error is a file or a pipe."""
-    from pricdr.progress import silent
+def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
+    """Yield a bar with the time left on a terminal, and elsewhere the log lines of the command.
 
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield silent
-        return
+    Args:
+        what: what is shown until the first report.
+    """
+    lines = _LINES.get()
+    with display(what) if lines is None else lines.part(what) as progress:
+        yield progress
 
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description:<12}", markup=False),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        tasks = {}
-
-        def report(what: str, done: int, total: int, note: str = "") -> None:
-            what, note = printable(what), printable(note)
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total, note=note)
-            bar.update(tasks[what], completed=done, total=total, note=note)
-
-        yield report
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Yield a sign of life for work that cannot say how far it is."""
+    with progress_bar(what):
+        yield
 
 
 def _write(stream: TextIO | None, text: str) -> None:

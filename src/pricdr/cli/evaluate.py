@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
@@ -129,7 +129,8 @@ def _measure(
     from pricdr.evaluation.verdict import trained_with_release
     from pricdr.models.fitted import FittedModel
 
-    model = FittedModel.load(folder, public_key=public_key)
+    with working(f"reading {folder}"):
+        model = FittedModel.load(folder, public_key=public_key)
     trained_on = None if model.origin is None else model.origin.trained_on
     if trained_on is None:
         raise InputError(f"{folder} was exported: it no longer records which split it was trained on")

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, say
+from pricdr.cli.console import heed_interrupts, say, working
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
@@ -44,7 +44,8 @@ def prepare(
             say(*file.summary().split("\n"))
         left, right = (file.ratings for file in files)
         say(overlap(left.users, right.users).summary())
-        whole = prepare_pair(left, right, threshold=limit, core=core)
+        with working("filtering"):
+            whole = prepare_pair(left, right, threshold=limit, core=core)
         drop = drop_duplicates or drop_twins
         pair = whole.without_duplicates() if drop else whole
         save_pair(pair, staging)

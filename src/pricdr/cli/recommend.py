@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import say, warn
+from pricdr.cli.console import say, warn, working
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
@@ -55,7 +55,8 @@ def recommend(
     for created in (out, export):
         if created is not None:
             require_absent(created)
-    fitted = FittedModel.load(model, public_key=public_key)
+    with working(f"reading {model}"):
+        fitted = FittedModel.load(model, public_key=public_key)
     if export is not None:
         fitted.without_histories().save(export)
         say(f"{fitted!r} without its training ratings written to {export}")
@@ -63,7 +64,8 @@ def recommend(
     assert out is not None
     wanted = fitted.users if users is None else read_ids(users)
     histories = None if seen is None else reading.read(seen, threshold).ratings
-    recommended = fitted.recommend(wanted, k, seen=histories)
+    with working(f"recommending for {len(wanted):,} users"):
+        recommended = fitted.recommend(wanted, k, seen=histories)
     _write(out, recommended)
     if unknown := recommended.unknown_users:
         warn(f"{len(unknown):,} of {len(wanted):,} users are unknown to the model: they get what is popular")

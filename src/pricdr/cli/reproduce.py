@@ -34,7 +34,7 @@ def reproduce(
     read = [read_spec(path, path.parent / "tuned") for path in specs]
     for spec in read:
         say(f"{spec.title}: {len(spec.arms)} arms, {len(spec.seeds)} seeds")
-        with progress_bar() as progress:
+        with progress_bar(spec.name) as progress:
             results = run(spec, out / f"{spec.name}.jsonl", context, progress=progress)
         text = markdown_report(spec, results)
         replace_file(out / f"{spec.name}.md", text.encode())

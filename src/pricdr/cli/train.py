@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, read_measured
 from pricdr.cli.options import DeviceName, PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
@@ -79,7 +79,8 @@ def train(
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
-    from pricdr._transfer import transfer
+    with working("starting"):  # torch takes its time to load
+        from pricdr._transfer import transfer
     from pricdr.files import new_folder, require_absent
     from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog
@@ -210,7 +211,8 @@ def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) 
             "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "
             "remove one of the two"
         )
-    return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
+    with working(f"reading {folder}"):
+        return Release.load(folder, public_key=public_key, allow_unverified=allow_unverified)
 
 
 def _say_coverage(ratings: "Ratings", release: "Release") -> None:
@@ -230,7 +232,8 @@ def _data(path: Path, reading: ReadingOptions, threshold: float | None) -> "tupl
     if not path.exists():
         raise InputError(f"there is no {path}: give a split folder or a file of ratings")
     if path.is_dir():
-        split = load_split(path)
+        with working(f"reading {path}"):
+            split = load_split(path)
         return split.train, split.validation
     return reading.read_some(path, threshold).ratings.positives(), None
 

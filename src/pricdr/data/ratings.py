@@ -233,6 +233,23 @@ class Ratings:
         """Show sizes only: ratings are private."""
         return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
+    def _repr_html_(self) -> str:
+        """Show a notebook sizes and what was declared: ratings are private."""
+        from pricdr.notebook import summary_html
+
+        pairs = len(self.users) * len(self.items)
+        facts = {
+            "users": f"{len(self.users):,}",
+            "items": f"{len(self.items):,}",
+            "rated": f"{len(self):,}" + (f" ({len(self) / pairs:.2%} of all pairs)" if pairs else ""),
+            "values": "ratings" if self.has_values else "each rated pair counts as 1",
+        }
+        if self.threshold is not None:
+            facts["kept"] = f"pairs rated at least {self.threshold:g}"
+        if self.filtered_by is not None:
+            facts["filtered by"] = self.filtered_by
+        return summary_html("Ratings", facts)
+
     def at_least(self, threshold: float) -> "Ratings":
         """Keep the pairs rated at least ``threshold``; all users and items stay, so nothing is filtered by counts."""
         if not self.has_values:

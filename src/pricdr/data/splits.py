@@ -155,6 +155,17 @@ class Split:
         evaluated = f"{len(self.test.starts)} users evaluated, {int(self.cold.sum())} of them cold"
         return f"Split({len(self.train)} ratings to train on, {evaluated})"
 
+    def _repr_html_(self) -> str:
+        """Show a notebook sizes only: what was rated is private."""
+        from pricdr.notebook import summary_html
+
+        facts = {"ratings to train on": f"{len(self.train):,}", "items": f"{len(self.train.items):,}"}
+        for stratum, keep in self.strata().items():
+            facts[f"test users, {stratum}"] = f"{int(keep.sum()):,}"
+        facts["users not evaluated"] = f"{self.not_evaluated:,}"
+        facts["seed"] = "none: an official split" if self.seed is None else str(self.seed)
+        return summary_html("Split", facts)
+
     def strata(self) -> dict[str, BoolArray]:
         """Return which users count for each kind of user, as masks over ``test.evaluated``.
 

@@ -298,7 +298,7 @@ def _run_log(name: str, folder: Path, screen: Screen) -> Iterator[RunLog]:
     started = time.perf_counter()
     with screen.progress() as bar:
 
-        def show_under_its_name(what: str, done: int, total: int, note: str = "") -> None:
+        def show_under_its_name(what: str, done: float, total: int, note: str = "") -> None:
             bar(name, done, total, note)
 
         yield RunLog(file=log, progress=show_under_its_name)

@@ -22,7 +22,7 @@ from pricdr.evaluation.metrics import (
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
 from pricdr.evaluation.verdict import Judgement, judged, trained_with_release, verdict_lines
-from pricdr.progress import Progress, silent
+from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
     import polars as pl
@@ -243,6 +243,12 @@ class Comparison:
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        """Return the tables for a notebook."""
+        from pricdr.evaluation.comparison_html import comparison_html
+
+        return comparison_html(self)
+
     def _cells(self) -> Iterator[tuple[str, Ranking, str, BoolArray]]:
         for model, rankings in self.values.items():
             for ranking in rankings:
@@ -287,7 +293,7 @@ def evaluate(
     *,
     ranking: Literal["both", "sampled", "full"] = "both",
     cutoffs: Sequence[int] = CUTOFFS,
-    progress: Progress = silent,
+    progress: Progress | bool = False,
 ) -> Comparison:
     """Rank every user's held-out test items under each model and compare the models, user by user.
 
@@ -296,7 +302,7 @@ def evaluate(
         split: What :func:`pricdr.split` held out.
         ranking: Among the 99 stored negatives (sampled), among all items the user has not rated (full), or both.
         cutoffs: The values of k, at which HR, NDCG, MRR, Recall and MAP are measured.
-        progress: Called while users are ranked.
+        progress: True shows how far it has come; a function is called while users are ranked.
 
     Returns:
         The figures; ``print`` shows them as tables, ``to_frame`` gives a data frame.
@@ -305,7 +311,8 @@ def evaluate(
         InputError: A model has other users or items than the split, or was trained on what the split holds out.
     """
     rankings = chosen_rankings(ranking)
-    values = {name: measure(name, model, split, rankings, progress, cutoffs=cutoffs) for name, model in models.items()}
+    with shown(progress) as report:
+        values = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
     uses_release = {name: trained_with_release(model) for name, model in models.items()}
     return compared(values, split, uses_release, cutoffs=cutoffs)
 

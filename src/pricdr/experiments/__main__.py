@@ -30,7 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     context = RunContext(given.prepared, given.prepared, given.device, given.jobs)
 
-    def tell(what: str, done: int, total: int, note: str = "") -> None:
+    def tell(what: str, done: float, total: int, note: str = "") -> None:
         sys.stderr.write(printable(f"{what} {done}/{total} {note}") + "\n")
 
     for path in given.specs:

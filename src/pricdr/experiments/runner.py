@@ -70,9 +70,9 @@ def fit(
         device_used = method.options.torch_device().type if method.options is not None else "cpu"
     epochs = 0
 
-    def count(what: str, done: int, total: int, note: str = "") -> None:
+    def count(what: str, done: float, total: int, note: str = "") -> None:
         nonlocal epochs
-        epochs = max(epochs, done)
+        epochs = max(epochs, int(done))
 
     release = None
     if arm.release is not None:

@@ -20,6 +20,7 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.inputs import ReleaseRows
+from pricdr.progress import Progress
 from pricdr.release import Release
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
@@ -28,6 +29,8 @@ SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
 """The values of each setting that a search tries."""
 Trained: TypeAlias = tuple[FittedModel, Chosen]
 
+CHOOSING: Final = "choosing"
+"""The phase of a training by which something is chosen, before everything is trained on."""
 _COLD_SHARE: Final = 0.1
 """Share of users who lose their history while it is chosen how far a source is trusted for cold users."""
 
@@ -89,6 +92,7 @@ class TargetMethod(Method):
         validation: HeldOut | None = None,
         chosen: Chosen | None = None,
         log: RunLog = NO_LOG,
+        progress: Progress | bool = False,
     ) -> FittedModel:
         """Fit to the target's ratings.
 
@@ -98,14 +102,16 @@ class TargetMethod(Method):
                 set aside to choose by, and then everything is trained on.
             chosen: what an earlier training chose; it is followed, and nothing is set aside.
             log: where the training reports to.
+            progress: True shows how far it has come; a function is called with it.
         """
         target = Ratings.of(target)
 
         def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             return self._train(ratings, validation=validation, chosen=chosen, log=log)
 
-        selection = _Selection(chooses=self.options is not None, seed=_seed(self.options))
-        model, settled = selection.choose_then_train(train, target, validation, chosen, log)
+        selection = _Selection(method=self.name, chooses=self.options is not None, seed=_seed(self.options))
+        with log.shown(progress) as shown:
+            model, settled = selection.choose_then_train(train, target, validation, chosen, shown)
         return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint()))
 
     @abstractmethod
@@ -125,6 +131,7 @@ class ReleaseMethod(Method):
         chosen: Chosen | None = None,
         allow_not_private: bool = False,
         log: RunLog = NO_LOG,
+        progress: Progress | bool = False,
     ) -> FittedModel:
         """Fit to the target's ratings and a release; users of either are served.
 
@@ -136,6 +143,7 @@ class ReleaseMethod(Method):
             chosen: what an earlier training chose; it is followed, and nothing is set aside.
             allow_not_private: use a release that is marked NOT PRIVATE. For experiments: it should never have arrived.
             log: where the training reports to.
+            progress: True shows how far it has come; a function is called with it.
         """
         if not release.certificate.private and not allow_not_private:
             raise InputError(
@@ -150,8 +158,9 @@ class ReleaseMethod(Method):
         def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
             return self._train(ratings, release, validation=validation, chosen=chosen, log=log)
 
-        selection = _Selection(chooses=True, seed=_seed(self.options), known=known)
-        model, settled = selection.choose_then_train(train, target, validation, chosen, log)
+        selection = _Selection(method=self.name, chooses=True, seed=_seed(self.options), known=known)
+        with log.shown(progress) as shown:
+            model, settled = selection.choose_then_train(train, target, validation, chosen, shown)
         # Only a signature that was checked says anything about who made the release.
         signed_by = release.certificate.signed_by if release.verified else None
         origin = Origin(self.settings(), target.fingerprint(), release=release.sha256(), release_signed_by=signed_by)
@@ -175,6 +184,7 @@ class PlaintextMethod(Method):
         validation: HeldOut | None = None,
         chosen: Chosen | None = None,
         log: RunLog = NO_LOG,
+        progress: Progress | bool = False,
     ) -> FittedModel:
         """NOT PRIVATE: fit to both parties' ratings. For experiments, by someone who holds both files.
 
@@ -186,6 +196,7 @@ class PlaintextMethod(Method):
             validation: items of the target to choose by; see :meth:`TargetMethod.fit`.
             chosen: what an earlier training chose; it is followed, and nothing is set aside.
             log: where the training reports to.
+            progress: True shows how far it has come; a function is called with it.
         """
         target, source = Ratings.of(target), Ratings.of(source)
         own = set(target.users)
@@ -203,8 +214,13 @@ class PlaintextMethod(Method):
             return self._train_plaintext(pair, validation=validation, chosen=chosen, log=log)
 
         known = np.diff(known_source.matrix.indptr) > 0
-        selection = _Selection(chooses=self.options is not None, seed=_seed(self.options), known=known)
-        model, settled = selection.choose_then_train(train, target.select(users=everyone), validation, chosen, log)
+        selection = _Selection(
+            method=self.name, chooses=self.options is not None, seed=_seed(self.options), known=known
+        )
+        with log.shown(progress) as shown:
+            model, settled = selection.choose_then_train(
+                train, target.select(users=everyone), validation, chosen, shown
+            )
         origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True)
         return replace(model, chosen=settled, origin=origin)
 
@@ -217,6 +233,7 @@ class PlaintextMethod(Method):
 class _Selection:
     """Whether something has to be chosen before everything is trained on, and who can stand in for cold users."""
 
+    method: str
     chooses: bool
     seed: int
     known: BoolArray | None = None
@@ -236,14 +253,17 @@ class _Selection:
         """
         if validation is not None and chosen is not None:
             raise ParameterError("give validation to choose by, or what was chosen before, not both")
+        sizes = f"{len(target.users):,} users x {len(target.items):,} items"
         if validation is None and chosen is None and self.chooses:
+            log.working(f"{CHOOSING} {self.method}", sizes)
             cold = 0.0 if self.known is None else _COLD_SHARE
             try:
                 kept, held_out = set_aside(target, seed=self.seed, cold=cold, among=self.known)
             except InputError as error:
                 chosen = Chosen(not_chosen=str(error))
             else:
-                _, chosen = train(kept, held_out, NOTHING_CHOSEN, log.in_phase("choosing"))
+                _, chosen = train(kept, held_out, NOTHING_CHOSEN, log.in_phase(CHOOSING))
+        log.working(f"fitting {self.method}", sizes)
         return train(target, validation, chosen or NOTHING_CHOSEN, log)
 
 

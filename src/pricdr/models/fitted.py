@@ -125,6 +125,12 @@ class FittedModel:
         has_history = self._has_history()
         return int((self.in_release & has_history).sum()), int(has_history.sum())
 
+    def _repr_html_(self) -> str:
+        """Show a notebook sizes and how the model was made, never who rated what."""
+        from pricdr.models.fitted_html import fitted_html
+
+        return fitted_html(self)
+
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a model folder, whole or not at all. It holds the training ratings: protect it like them."""
         from pricdr.files import new_folder

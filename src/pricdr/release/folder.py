@@ -73,6 +73,23 @@ class Release:
         promise = f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}" if c.private else "NOT PRIVATE"
         return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {promise})"
 
+    def _repr_html_(self) -> str:
+        """Show a notebook sizes and the promise."""
+        from pricdr.notebook import summary_html
+
+        c = self.certificate
+        facts = {
+            "users": f"{len(self.users):,}",
+            "numbers per user": f"{c.dim:,}",
+            "strategy": c.strategy.name,
+            "promise": "none" if not c.private else f"epsilon {c.epsilon:g}, delta {c.delta:g} per {c.unit}",
+            "noise": f"standard deviation {c.sigma:g}" if c.sigma else "none",
+            # A signature that nobody checked says nothing about who made the release.
+            "checks": f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified",
+        }
+        warning = "" if c.private else "NOT PRIVATE: it must not leave the source"
+        return summary_html("Release", facts, notes=c.warnings, warning=warning)
+
     def save(
         self,
         folder: str | os.PathLike[str],

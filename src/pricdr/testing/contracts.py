@@ -185,7 +185,7 @@ class TrainedContract(RecommenderContract):
         """Stop after four epochs as a kill would, resume, and compare with a run that was never interrupted."""
         checkpoints = CheckpointFiles(tmp_path_factory.mktemp("run") / "checkpoint")
 
-        def die(what: str, done: int, total: int, note: str = "") -> None:
+        def die(what: str, done: float, total: int, note: str = "") -> None:
             if done == 4:
                 raise KilledError
 

@@ -58,7 +58,7 @@ def train(
         while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
             torch.manual_seed(_epoch_seed(options.seed, state.epoch))
-            loss = _run_epoch(network, step, examples, options, optimizer, state.epoch)
+            loss = _run_epoch(network, step, examples, options, optimizer, state.epoch, log)
             metric = None if validate is None else _validated(network, validate)
             state = state.after(network, metric)
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
@@ -93,11 +93,12 @@ def _run_epoch(
     options: TrainingOptions,
     optimizer: torch.optim.Optimizer,
     epoch: int,
+    log: RunLog,
 ) -> float:
     network.train()
     order = examples[torch.randperm(len(examples), device=examples.device)]
     losses = []
-    for start in range(0, len(order), options.batch):
+    for start in log.batches(range(0, len(order), options.batch), epoch, options.epochs):
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.device.type == "cuda"):
             loss = step(order[start : start + options.batch])

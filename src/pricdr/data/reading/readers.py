@@ -18,6 +18,7 @@ from pricdr.data.reading.raw_ratings import EncodedRatings, Floats, RawRatings, 
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.text_files import read_text, refusal, require_encoding, shorten
 from pricdr.errors import ParameterError, printable
+from pricdr.progress import Progress, shown
 
 __all__ = [
     "AMAZON_2014",
@@ -193,8 +194,11 @@ def read_ratings(
     encoding: str = "utf-8",
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
+    progress: Progress | bool = False,
 ) -> Ratings:
     r"""Return the ratings in a file, see :func:`read_ratings_file` for what it may hold and what the arguments mean.
+
+    ``progress=True`` shows that it goes on.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -203,15 +207,16 @@ def read_ratings(
     ...     read_ratings(file, delimiter=";").users
     ('007',)
     """
-    return read_ratings_file(
-        path,
-        columns=columns,
-        threshold=threshold,
-        delimiter=delimiter,
-        encoding=encoding,
-        skip_bad_rows=skip_bad_rows,
-        most_bad_rows=most_bad_rows,
-    ).ratings
+    with shown(progress, f"reading {path}"):
+        return read_ratings_file(
+            path,
+            columns=columns,
+            threshold=threshold,
+            delimiter=delimiter,
+            encoding=encoding,
+            skip_bad_rows=skip_bad_rows,
+            most_bad_rows=most_bad_rows,
+        ).ratings
 
 
 def read_ids(path: AnyPath) -> tuple[str, ...]:

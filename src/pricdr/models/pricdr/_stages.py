@@ -69,6 +69,7 @@ class TwoStageMethod(ReleaseMethod):
         assert inputs.source is not None
         # Now, and not when the target stage has been trained: the encoder's wide layer, and the decoder's.
         require_trainable(2 * inputs.source.shape[1] * self.config.hidden)
+        log.working("evidence test")
         refused = is_refused(inputs, validation, chosen, require_evidence=require_evidence)
 
         target_stage = self.target_stage(target)
@@ -83,6 +84,7 @@ class TwoStageMethod(ReleaseMethod):
         source_epoch = source_stage.train(
             validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK), shown_by
         )
+        log.working("trust in the source")
         trust = chosen.trust if shown_by is None else choose_trust(source_stage, validation, shown_by)
         assert trust is not None  # what is followed was settled
         epochs = (

@@ -1,0 +1,51 @@
+"""What a notebook shows of a ``Comparison``: its tables, whatever metrics and kinds of users they have."""
+
+from typing import TYPE_CHECKING, Any
+
+from pricdr.notebook import Table, summary_html
+
+if TYPE_CHECKING:
+    from pricdr.evaluation.comparison import Comparison, Ranking
+
+
+def comparison_html(comparison: "Comparison") -> str:
+    """Return the figures of every model, and the differences from the first one, as HTML."""
+    tables = []
+    for ranking in comparison.rankings:
+        tables.append(_figures(comparison, ranking))
+        if len(comparison.models) > 1:
+            tables.append(_differences(comparison, ranking))
+    facts = {"models": f"{len(comparison.models):,}", "users": f"{len(comparison.users):,}"}
+    note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
+    return summary_html("Comparison", facts, tables=tables, notes=(note,))
+
+
+def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
+    """Return one row per model and kind of users, one column per metric."""
+    rows: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in comparison.to_frame().iter_rows(named=True):
+        if row["ranking"] == ranking:
+            name = (row["model"], row["stratum"], f"{row['users']:,}")
+            rows.setdefault(name, {})[row["metric"]] = _figure(row)
+    metrics = list(dict.fromkeys(metric for figures in rows.values() for metric in figures))
+    cells = [(*name, *(figures.get(metric, "–") for metric in metrics)) for name, figures in rows.items()]
+    return Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2)
+
+
+def _figure(row: dict[str, Any]) -> str:
+    if row["value"] is None:
+        return "–"
+    error = row["standard_error"]
+    return f"{row['value']:.4f}" if error is None else f"{row['value']:.4f} ± {error:.4f}"
+
+
+def _differences(comparison: "Comparison", ranking: "Ranking") -> Table:
+    """Return one row per further model and kind of users: how much better it is than the first."""
+    cells = [
+        (one.model, one.stratum, f"{d.mean:+.4f}", f"[{d.low:+.4f}, {d.high:+.4f}]", f"{d.p_value:.4f}")
+        for one in comparison.differences
+        for d in (one.difference,)
+        if one.ranking == ranking
+    ]
+    caption = f"{ranking} ranking, difference from {comparison.models[0]}"
+    return Table(caption, ("model", "kind", comparison.compared_by, "95 % interval", "p-value"), cells, names=2)

@@ -1,0 +1,207 @@
+"""Where somebody watches: a terminal, a notebook; and one place that decides which."""
+
+import io
+import sys
+import time
+from contextlib import redirect_stderr
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+
+import pricdr
+from pricdr.data.splits import leave_one_out
+from pricdr.errors import ParameterError
+from pricdr.models import DMF, EASE, TrainingOptions
+from pricdr.models.pricdr._target_stage import TargetStageConfig
+from pricdr.progress import shown, silent
+from pricdr.progress.displays import NotebookBars, display, in_notebook, on_terminal
+from pricdr.progress.log_lines import LogLines
+from pricdr.testing.contracts import Planted
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch) -> Terminal:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    return Terminal()
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return Planted.pair()
+
+
+def wait_for(words: str, terminal: Terminal, start: int = 0) -> None:
+    """Wait until the terminal shows ``words``: it is drawn ten times a second, on a quiet machine."""
+    deadline = time.monotonic() + 20
+    while words not in terminal.getvalue()[start:]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_progress_is_nobody_the_watcher_or_what_the_caller_brought():
+    def own(what, done, total, note=""): ...
+
+    with shown(False) as report:
+        assert report is silent
+    with shown(own) as report:
+        assert report is own
+    with redirect_stderr(io.StringIO()), shown(True) as report:
+        assert isinstance(report, LogLines)
+    with pytest.raises(ParameterError, match="progress must be True, False or a function that is called, got 'yes'"):
+        shown("yes").__enter__()
+
+
+def test_the_display_suits_the_place(kernel, terminal, monkeypatch):
+    assert isinstance(display("a"), NotebookBars)
+    monkeypatch.delitem(sys.modules, "IPython")
+    with redirect_stderr(io.StringIO()):
+        assert isinstance(display("a"), LogLines)
+    with redirect_stderr(terminal):
+        assert not isinstance(display("a"), NotebookBars | LogLines)
+        monkeypatch.setenv("TERM", "dumb")
+        assert isinstance(display("a"), LogLines)
+        assert not on_terminal()
+
+
+def test_ipython_on_a_terminal_is_no_notebook(monkeypatch):
+    ipython = ModuleType("IPython")
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    for shell in (None, SimpleNamespace(prompts=None)):
+        ipython.get_ipython = lambda shell=shell: shell
+        assert not in_notebook()
+
+
+def test_a_terminal_shows_something_before_the_first_report(terminal):
+    with redirect_stderr(terminal), shown(True):
+        pass
+    assert "preparing" in terminal.getvalue()
+
+
+def test_work_that_cannot_say_how_far_it_is_leaves_when_something_else_begins(terminal):
+    with redirect_stderr(terminal), shown(True) as report:
+        report("evidence test", 0, 0)
+        wait_for("evidence test", terminal)
+        before = len(terminal.getvalue())
+        report("target", 0.5, 4, "epoch 1, batch 5 of 10")
+        wait_for("epoch 1, batch 5 of 10", terminal, before)
+        text = terminal.getvalue()
+    last = text[text.rindex("target") :]
+    assert "evidence test" not in last
+    assert "preparing" not in last
+
+
+def test_a_notebook_shows_something_at_once_and_keeps_the_bars(kernel):
+    with shown(True, "reading r.csv"):
+        assert "reading r.csv" in kernel.html[0]
+        assert kernel.html[0].count("<progress></progress>") == 1
+    with shown(True) as report:
+        report("target", 2.5, 5, "loss 0.3")
+        report("source", 4, 4)
+    last = kernel.html[-1]
+    assert '<progress value="2.5" max="5">' in last
+    assert "2 of 5" in last
+    assert "loss 0.3" in last
+    assert '<progress value="4" max="4">' in last
+    assert "preparing" not in last
+    assert kernel.sent[-1]["text/plain"].startswith("target: 2 of 5, loss 0.3\nsource: 4 of 4\n0:00:0")
+
+
+def test_a_notebook_is_drawn_while_the_work_is_inside_one_call_and_nothing_moves_afterwards(kernel):
+    with NotebookBars("solving", seconds=0.01):
+        deadline = time.monotonic() + 20
+        while len(kernel.sent) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert "<progress></progress>" in kernel.html[-2]
+    assert "solving" in kernel.html[-1]
+    assert "<progress" not in kernel.html[-1]
+    drawn = len(kernel.sent)
+    time.sleep(0.05)
+    assert len(kernel.sent) == drawn
+
+
+def test_a_notebook_shows_hostile_names_as_they_are(kernel):
+    with shown(True) as report:
+        report("<script>alert(1)</script>", 1, 2, "\x1b[31m</div>")
+    assert "&lt;script&gt;alert(1)" in kernel.html[-1]
+    assert "<script" not in kernel.html[-1]
+    assert "\\u001b[31m&lt;/div&gt;" in kernel.html[-1]
+
+
+def test_a_notebook_that_cannot_draw_does_no_harm(kernel, monkeypatch):
+    with NotebookBars("a", seconds=0.01):
+        monkeypatch.setattr(kernel, "sent", None)
+        time.sleep(0.05)
+
+
+def test_an_error_passes_through_every_display(kernel, terminal, monkeypatch):
+    for _ in range(2):
+        with redirect_stderr(terminal), pytest.raises(KeyboardInterrupt), shown(True):
+            raise KeyboardInterrupt
+        monkeypatch.delitem(sys.modules, "IPython", raising=False)
+
+
+def test_publish_read_and_evaluate_show_themselves(kernel, tmp_path, planted):
+    pricdr.publish(planted.source, pricdr.Guarantee(epsilon=4, delta=1e-6), progress=True)
+    assert "rows of round 1" in kernel.html[-1]
+    file = tmp_path / "r.csv"
+    file.write_text("user,item\na,x\n")
+    assert pricdr.read_ratings(file, progress=True).users == ("a",)
+    assert "reading " in kernel.html[-1]
+    ratings = planted.target.select(items=tuple(f"i{at:02d}" for at in range(300)))
+    split = leave_one_out(ratings, seed=0)
+    model = EASE().fit(split.train, progress=True)
+    assert "fitting ease" in kernel.html[-1]
+    assert "60 users x 300 items" in kernel.html[-1]
+    pricdr.evaluate({"ease": model}, split, progress=True)
+    assert "ranking" in kernel.html[-1]
+
+
+def test_training_shows_itself_and_trains_the_same_model(kernel, planted):
+    small = TargetStageConfig(hidden=16, width=8)
+    method = DMF(config=small, options=TrainingOptions(epochs=2, batch=8, device="cpu"))
+    unseen = method.fit(planted.target, validation=planted.validation)
+    assert not kernel.sent
+    for fit in (
+        lambda: method.fit(planted.target, validation=planted.validation, progress=True),
+        lambda: pricdr.transfer(planted.target, method=method, validation=planted.validation, progress=True),
+    ):
+        seen = fit()
+        assert "2 of 2" in kernel.html[-1]
+        assert "validation" in kernel.html[-1]
+        np.testing.assert_array_equal(seen.user_vectors, unseen.user_vectors)
+
+
+def test_a_function_is_called_while_a_method_is_fitted_to_a_release_and_to_plaintext(planted):
+    method = pricdr.HeteroCDR(options=TrainingOptions(epochs=1, device="cpu"))
+    for fit in (
+        lambda report: method.fit(planted.target, planted.release, validation=planted.validation, progress=report),
+        lambda report: method.fit_plaintext(
+            planted.target, planted.source, validation=planted.validation, progress=report
+        ),
+    ):
+        reported = []
+        fit(lambda what, done, total, note="", reported=reported: reported.append((what, done, total)))
+        assert reported[0] == ("fitting hetero", 0, 0)
+        assert ("target", 0.0, 1) in reported
+        assert ("target", 1, 1) in reported
+
+
+def test_a_display_that_cannot_be_opened_costs_no_budget(monkeypatch, tmp_path, planted):
+    def broken(what):
+        raise OSError("no display")
+
+    monkeypatch.setattr("pricdr.progress.displays.display", broken)
+    ledger = pricdr.Ledger.create(tmp_path / "ledger.jsonl", pricdr.Guarantee(epsilon=8, delta=1e-6))
+    with pytest.raises(OSError, match="no display"):
+        pricdr.publish(planted.source, pricdr.Guarantee(epsilon=4, delta=1e-6), ledger=ledger, progress=True)
+    assert not ledger.read().spends

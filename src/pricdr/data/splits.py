@@ -23,7 +23,8 @@ from pricdr.data.hold_out_rules import (
     require_times,
 )
 from pricdr.data.hold_out_rules import BoolArray as BoolArray
-from pricdr.data.negatives import NEGATIVES, draw_negatives, pair_codes, require_negatives, rows_of
+from pricdr.data.negatives import NEGATIVES as NEGATIVES
+from pricdr.data.negatives import draw_negatives, pair_codes, require_negatives, rows_of
 from pricdr.data.ratings import IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, require_count, require_seed, require_share
 from pricdr.randomness import Simulation

@@ -344,7 +344,7 @@ def test_extreme_epsilons_are_certified_or_refused_before_the_spend(tmp_path, ep
         (lambda: Ratings.from_triples(["a"], ["x"]).positives(threshold=3), {}, "no rating column"),
         (lambda: Ratings.from_triples(["a"], ["x"], [4]).positives(threshold=np.nan), {}, "from -1e15 to 1e15"),
         (lambda: Ratings.from_triples(["a"], ["x"], [np.nan]), {}, "finite"),
-        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", 7]}, "must be text"),
+        (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", 7.0]}, "must be text"),
         (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", "\ud800"]}, "UTF-8"),
         (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", ""]}, "empty"),
         (lambda: Ratings.from_triples(["a"], ["x"]), {"users": ["a", "b\n"]}, "line break"),

@@ -145,7 +145,8 @@ def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
         raise refusal(_FRAME, "it has columns and no rows")
     for role in ("user", "item"):
         columns[role] = columns[role].cast(pl.String)  # codes of categories must not become ids
-    loaders = {role: in_memory(column) for role, column in columns.items()}
+    # By another name: polars would take ^user$ for a pattern.
+    loaders = {role: in_memory(column.alias(role)) for role, column in columns.items()}
     raw = RawRatings(_FRAME, rows, loaders, time_asked=time_asked)
     return to_ratings(encode(raw), raw)
 

@@ -48,7 +48,7 @@ def as_ids(what: str, ids: IdsLike) -> Ids:
     """
     if isinstance(ids, str | bytes):
         raise ParameterError(f"{what} must be a list of ids, got the text {shorten(ids)}; read_ids reads a file")
-    if hasattr(ids, "columns") or hasattr(ids, "collect_schema"):
+    if hasattr(ids, "collect_schema") or hasattr(ids, "columns"):
         raise ParameterError(f"{what} must be one column of ids, got a data frame: name the column")
     # Each library has its own word for "as Python values"; without them numbers would come as numpy's or Arrow's own.
     convert = next((getattr(ids, name) for name in ("to_pylist", "to_list", "tolist") if hasattr(ids, name)), None)

@@ -163,7 +163,13 @@ class ReleaseMethod(Method):
             model, settled = selection.choose_then_train(train, target, validation, chosen, shown)
         # Only a signature that was checked says anything about who made the release.
         signed_by = release.certificate.signed_by if release.verified else None
-        origin = Origin(self.settings(), target.fingerprint(), release=release.sha256(), release_signed_by=signed_by)
+        origin = Origin(
+            self.settings(),
+            target.fingerprint(),
+            release=release.sha256(),
+            release_signed_by=signed_by,
+            release_covers=(int(known.sum()), len(known)),
+        )
         return replace(model, chosen=settled, origin=origin)
 
     @abstractmethod

@@ -7,7 +7,7 @@ need numpy alone, and torch where there is an interaction.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -53,6 +53,8 @@ class Origin:
     """The public key, in base64, whose signature of the release was checked."""
     plaintext_source: bool = False
     """NOT PRIVATE: the source's ratings were read as they are."""
+    release_covers: tuple[int, int] | None = field(default=None, compare=False)
+    """How many of the target's users the release lists, and how many there are; known after ``fit``, not stored."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,16 +116,9 @@ class FittedModel:
     def __repr__(self) -> str:
         """Return the sizes only: a repr ends up in logs, and who rated what must not."""
         sizes = f"{len(self.users)} users x {len(self.items)} items"
-        if not self.in_release.any():
-            return f"FittedModel({printable(self.method)}, {sizes})"
-        source = "source" if self.origin is not None and self.origin.plaintext_source else "release"
-        covered = "the {} covers {} of {} users with a history".format(source, *self.coverage())
-        return f"FittedModel({printable(self.method)}, {sizes}, {covered})"
-
-    def coverage(self) -> tuple[int, int]:
-        """Return how many users with a history have a row of the source, and how many users have a history."""
-        has_history = self._has_history()
-        return int((self.in_release & has_history).sum()), int(has_history.sum())
+        covers = None if self.origin is None else self.origin.release_covers
+        covered = "" if covers is None else ", the release covers {:,} of {:,} users".format(*covers)
+        return f"FittedModel({printable(self.method)}, {sizes}{covered})"
 
     def _repr_html_(self) -> str:
         """Show a notebook sizes and how the model was made, never who rated what."""

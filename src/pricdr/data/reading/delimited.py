@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from pricdr.data.ratings import IntArray
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import ColumnPositions, Columns, find_named, find_placed
 from pricdr.data.reading.field_counts import FieldCounts, count_fields
@@ -93,6 +94,11 @@ def read_delimited(
     return raw
 
 
+def _before_cuts(number: int, cut: IntArray) -> int:
+    """Return the number that a row or line had before those with the numbers in ``cut`` were taken out."""
+    return number + int(np.searchsorted(cut - np.arange(len(cut)), number, side="right"))
+
+
 def _single_byte_separated(file: Path, content: bytes, separator: str) -> bytes:
     """Replace a longer separator by one byte that text does not use, since parsers know single bytes only."""
     if _UNIT_SEPARATOR in content:
@@ -138,6 +144,8 @@ class _Parser:
         uneven = counts is not None and counts.uneven is not None
         if counts is not None and uneven and self.bad_rows is None:
             raise self._uneven(counts, width, headers)
+        if counts is not None and uneven and self.bad_rows is not None and counts.one_line_each:
+            return self._without_uneven(counts, positions, width, headers, self.bad_rows)
         frame = None if counts is None or uneven else self._parse_fast(places, counts, headers)
         blank_lines, line = 0 if counts is None else len(counts.blanks), self._line_of(counts, headers)
         number: Callable[[int], int] = int
@@ -169,6 +177,24 @@ class _Parser:
         row = record - headers - int(np.searchsorted(counts.blanks, record)) + 1
         line = f" (line {record + 1 + self.skipped})" if counts.one_line_each else ""
         return refusal(self.file, f"row {row}{line} {wrong_width(fields, width, headers)}")
+
+    def _without_uneven(
+        self, counts: FieldCounts, positions: ColumnPositions, width: int, headers: int, bad_rows: BadRows
+    ) -> RawRatings:
+        """Cut out the rows of another width, which are whole lines here, and parse the rest as if they never were."""
+        records, fields, starts, stops = counts.all_uneven.T
+        rows = records - headers - np.searchsorted(counts.blanks, records)
+        lines = records + 1 + self.skipped
+        for row, line, found in zip(rows.tolist(), lines.tolist(), fields.tolist(), strict=True):
+            bad_rows.add(row, f"{place(row, line)} {wrong_width(found, width, headers)}")
+            bad_rows.require_few(self.file, counts.records)
+        pieces = zip([0, *stops.tolist()], [*starts.tolist(), len(self.content)], strict=True)
+        content = b"".join(self.content[start:stop] for start, stop in pieces)
+        raw = replace(self, content=content).raw_ratings(positions, width, headers)
+        number_of, line_of = raw.number, raw.line
+        raw.number = lambda row: _before_cuts(number_of(row), rows)
+        raw.line = lambda row: None if (line := line_of(row)) is None else _before_cuts(line, lines)
+        return raw
 
     def _parse_fast(self, places: list[int], counts: FieldCounts, headers: int) -> pl.DataFrame | None:
         try:
@@ -215,7 +241,8 @@ class _Parser:
         """Parse row by row, and skip what is no row of this width.
 
         A quote that is never closed would swallow the rows after it. So of a bad row that runs over several lines only
-        the first line is given up, and the next one is read as the start of a row.
+        the first line is given up, and the next one is read as the start of a row. That takes two passes at most: an
+        open quote reaches no further than the next line with an odd number of quotes.
         """
         lines = ReturnableLines(decoded_lines(self.content), self.skipped)
         records = self._reader(lines)
@@ -225,7 +252,8 @@ class _Parser:
             try:
                 lines.begin()
                 fields = next(records, None)
-                fault = None if fields is None else self._fault(fields, places, width, headers)
+                fits = fields is None or len(fields) == width
+                fault = None if fits else wrong_width(len(fields or ()), width, headers)
             except csv.Error as error:
                 fields, fault = [""], f"is not valid: {reason_of(error)}"
             if fields is None:
@@ -240,13 +268,6 @@ class _Parser:
                 bad_rows.require_few(self.file, most)
                 lines.give_back()
             row += 1
-
-    def _fault(self, fields: list[str], places: list[int], width: int, headers: int) -> str | None:
-        if len(fields) != width:
-            return wrong_width(len(fields), width, headers)
-        if any("\n" in fields[at] for at in places):  # no id and no number does: a quote was opened and not meant
-            return "is not valid: a field that is read holds a line break"
-        return None
 
     def _records(self, content: bytes) -> Iterator[list[str]]:
         return self._reader(decoded_lines(content))

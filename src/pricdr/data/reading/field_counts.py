@@ -24,6 +24,8 @@ class FieldCounts:
     """The first record of another width, and its width."""
     one_line_each: bool
     """Whether no field holds a line break, so that records and lines are the same."""
+    all_uneven: IntArray
+    """Every record of another width: its number, its width, and where it begins and ends in the file."""
 
 
 def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -> FieldCounts | None:
@@ -40,9 +42,9 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
     (4, [2], (3, 1), False)
     """
     data = np.frombuffer(content, dtype=np.uint8)
-    counts = FieldCounts(0, np.zeros(0, dtype=np.int64), None, True)
+    counts = FieldCounts(0, np.zeros(0, dtype=np.int64), None, True, np.zeros((0, 4), dtype=np.int64))
     reader = _MarkReader(data, separator, quoting, returns=b"\r" in content)
-    pending, blanks = 0, [counts.blanks]
+    pending, begin, blanks, uneven = 0, 0, [counts.blanks], [counts.all_uneven]
     for start in range(0, len(data), _BLOCK):
         marks = reader.marks(start, start + _BLOCK)
         if marks is None:
@@ -55,17 +57,23 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
         odd = np.flatnonzero(fields != width)
         blank = _blank(data, marks[ends[odd]])
         blanks.append(odd[blank] + counts.records)
-        if not blank.all() and counts.uneven is None:
-            first = int(odd[~blank][0])
-            counts.uneven = (counts.records + first, int(fields[first]))
+        if not blank.all():
+            wrong = odd[~blank]
+            stops = marks[ends] + 1
+            starts = np.append(begin, stops[:-1])
+            uneven.append(np.stack([wrong + counts.records, fields[wrong], starts[wrong], stops[wrong]], axis=1))
+        begin = int(marks[ends[-1]]) + 1 if len(ends) else begin
         counts.records += len(ends)
     if reader.inside:
         return None
     if content and not content.endswith(b"\n"):
-        if pending + 1 != width and counts.uneven is None:
-            counts.uneven = (counts.records, pending + 1)
+        if pending + 1 != width:
+            uneven.append(np.array([[counts.records, pending + 1, begin, len(data)]]))
         counts.records += 1
-    counts.blanks, counts.one_line_each = np.concatenate(blanks), reader.one_line_each
+    counts.blanks, counts.all_uneven = np.concatenate(blanks), np.concatenate(uneven)
+    counts.one_line_each = reader.one_line_each
+    if len(counts.all_uneven):
+        counts.uneven = (int(counts.all_uneven[0, 0]), int(counts.all_uneven[0, 1]))
     return counts
 
 

@@ -12,8 +12,6 @@ import polars as pl
 from pricdr.data.reading.text_files import shorten
 
 _CHUNK: Final = 1 << 16
-_MOST_LINES: Final = 1000
-"""Lines of one row where bad rows are skipped: of many quotes that are never closed each would cost the whole rest."""
 
 
 class KeptRows:
@@ -78,8 +76,6 @@ class ReturnableLines:
         return self
 
     def __next__(self) -> str:
-        if len(self._taken) == _MOST_LINES:
-            raise csv.Error("unexpected end of data")
         line = self._waiting.popleft() if self._waiting else next(self._lines)
         self._taken.append(line)
         self._number += 1

@@ -1,0 +1,63 @@
+"""Ids come in lists, arrays and columns; whole numbers are their decimal text, wherever they come from."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from pricdr import Ratings
+from pricdr.data.ids import as_ids
+from pricdr.errors import ParameterError
+
+NUMBERS = {
+    "list": [1, 20],
+    "tuple": (1, 20),
+    "numpy": np.array([1, 20]),
+    "numpy scalars": [np.int64(1), np.uint8(20)],
+    "pandas": pd.Series([1, 20]),
+    "pandas nullable": pd.Series([1, 20], dtype="Int64"),
+    "pandas arrow": pd.Series([1, 20], dtype="int64[pyarrow]"),
+    "index": pd.Index([1, 20]),
+    "polars": pl.Series([1, 20], dtype=pl.UInt32),
+    "arrow": pa.array([1, 20]),
+    "arrow chunks": pa.chunked_array([[1], [20]]),
+    "generator": (number for number in (1, 20)),
+    "text": ["1", "20"],
+    "numpy text": np.array(["1", "20"]),
+    "categories": pd.Series(pd.Categorical(["1", "20"])),
+    "mixed": [1, "20"],
+}
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_every_kind_of_list_gives_text(kind):
+    ids = as_ids("users", NUMBERS[kind])
+    assert ids == ("1", "20")
+    assert {type(one) for one in ids} == {str}
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"),
+    [
+        ("12", "users must be a list of ids, got the text '12'"),
+        (b"12", "users must be a list of ids, got the text b'12'"),
+        ([1.0], "users must be text or whole numbers, got 1.0 at position 1 (cast a column of floats)"),
+        (np.array([1.0, 2.0]), "got 1.0 at position 1 (cast"),
+        (pd.Series([1, None]), "got 1.0 at position 1 (cast"),
+        (["a", None], "got None at position 2"),
+        ([True], "got True at position 1"),
+        (7, "users must be a list of ids, got 7"),
+        (pd.DataFrame({"user": [1]}), "one column of ids, got a data frame"),
+        (pl.DataFrame({"user": [1]}), "one column of ids, got a data frame"),
+        (pl.LazyFrame({"user": [1]}), "one column of ids, got a data frame"),
+        (pa.table({"user": [1]}), "one column of ids, got a data frame"),
+    ],
+)
+def test_what_is_no_list_of_ids_is_one_clear_line(refused, ids, says):
+    assert says in refused(lambda: as_ids("users", ids), ParameterError)
+
+
+def test_triples_take_whole_numbers():
+    ratings = Ratings.from_triples(np.array([2, 10]), pd.Series([7, 7]), [1, 2])
+    assert (ratings.users, ratings.items) == (("10", "2"), ("7",))

@@ -1,0 +1,169 @@
+"""A repeated (user, item) pair: the latest row counts where there is a time, and one row changes one entry."""
+
+import csv
+import io
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import Bounds, Ratings, Unit
+from pricdr.data.reading import raw_ratings
+from pricdr.data.reading.readers import AMAZON_2014, Columns
+from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.repeats import merge
+from pricdr.data.reading.times import to_seconds
+
+NAMES = ("user", "item", "rating", "timestamp")
+TIMES = st.sampled_from(
+    ["5", "7.5", "-3", "1e3", "2024-05-31", "2024-05-31T12:00:00Z", "1970-01-01 00:00:06", "", "soon"]
+)
+ROWS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(1, 5), TIMES), min_size=1, max_size=15
+)
+
+
+def text_of(rows, names=NAMES) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows([names, *rows])
+    return text.getvalue().encode()
+
+
+def cells(ratings: Ratings) -> dict[tuple[str, str], float]:
+    return {(user, item): value for user, item, value in ratings.to_polars().rows()}
+
+
+def naive(rows) -> dict[tuple[str, str], float]:
+    """The last of each group after sorting by time and then by value; what is no time comes first."""
+    frame = pd.DataFrame(rows, columns=list(NAMES))
+    numbers = pd.to_numeric(frame["timestamp"], errors="coerce")
+    dates = frame["timestamp"].map(lambda text: pd.to_datetime(text, utc=True, errors="coerce", format="ISO8601"))
+    frame["at"] = numbers.fillna((pd.to_datetime(dates, utc=True) - pd.Timestamp(0, tz="UTC")).dt.total_seconds())
+    frame["at"] = frame["at"].fillna(-np.inf)
+    last = frame.sort_values(["at", "rating"]).groupby(["user", "item"])["rating"].last()
+    return {pair: float(value) for pair, value in last.items()}
+
+
+@settings(max_examples=15, deadline=None)
+@given(rows=ROWS)
+def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("csv") / "r.csv"
+    path.write_bytes(text_of(rows))
+    reading = read(path, with_times=True)
+    assert cells(reading.ratings) == naive(rows)
+    assert reading.duplicates == len(rows) - len({row[:2] for row in rows})
+    frame = pl.DataFrame(rows, schema=list(NAMES), orient="row")
+    for taken in (frame, frame.to_pandas(), frame.to_arrow(), frame.lazy()):
+        assert cells(Ratings.of(taken)) == naive(rows)
+    # The times that come with the ratings are those of the rows that count.
+    assert reading.times is not None
+    of_row = dict(zip([row[3] for row in rows], to_seconds(pl.Series([row[3] for row in rows])).to_list(), strict=True))
+    for (user, item, value), time in zip(reading.ratings.to_polars().rows(), reading.times, strict=True):
+        known = [of_row[row[3]] for row in rows if row[:3] == (user, item, value)]
+        assert (None if np.isnan(time) else time) in known
+
+
+def changed_cells(before: Ratings, after: Ratings, bounds: Bounds) -> list[float]:
+    users, items = (
+        tuple(sorted({*one, *other})) for one, other in ((before.users, after.users), (before.items, after.items))
+    )
+    old, new = (
+        bounds.entries(ratings.select(users, items)).toarray() * bounds.rating_step for ratings in (before, after)
+    )
+    return [float(change) for change in np.abs(old - new).ravel() if change]
+
+
+def frame_of(rows) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=list(NAMES), orient="row")
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows=ROWS, more=ROWS)
+def test_one_row_more_changes_one_entry_by_at_most_the_bound(rows, more):
+    """What the sensitivity of the unit rating rests on: mathematics.md, section 8."""
+    bounds = Bounds(rating_bound=5, rating_step=1)
+    before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, more[0]]))
+    changes = changed_cells(before, after, bounds)
+    assert len(changes) <= 1
+    assert max(changes, default=0.0) <= bounds.sensitivity(Unit.RATING)
+
+
+def test_the_check_notices_a_rule_that_one_row_decides_for_everybody(monkeypatch):
+    """If one unreadable time made the largest value count everywhere, one row would change several entries."""
+
+    def flawed(rows, columns, values, times, n_items):
+        usable = times is not None and not to_seconds(times).is_null().any()
+        return merge(rows, columns, values, times if usable else None, n_items)
+
+    rows = [(user, "x", value, str(time)) for user in "ab" for value, time in ((5, 1), (1, 2))]
+    bounds = Bounds(rating_bound=5, rating_step=1)
+    monkeypatch.setattr(raw_ratings, "merge", flawed)
+    before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
+    assert len(changed_cells(before, after, bounds)) == 3
+    monkeypatch.undo()
+    before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
+    assert len(changed_cells(before, after, bounds)) == 1
+
+
+@pytest.mark.parametrize("name", ["timestamp", "Time", "date", "unixReviewTime", "date_time", "created_at"])
+def test_a_time_column_is_found_by_its_name(write, name):
+    reading = read(write("r.csv", f"user,item,rating,{name}\na,x,5,1\na,x,2,3\na,x,4,2\n"))
+    assert cells(reading.ratings) == {("a", "x"): 2.0}
+    assert "2 rows repeat a (user, item) pair; the latest counts, by the time column" in reading.summary()
+
+
+def test_without_a_time_the_largest_counts_and_that_is_said(write):
+    reading = read(write("r.csv", "user,item,rating\na,x,5\na,x,2\n"))
+    assert cells(reading.ratings) == {("a", "x"): 5.0}
+    assert "the largest value counts (there is no time column)" in reading.summary()
+
+
+def test_times_that_cannot_be_read_count_as_the_earliest_unless_the_column_was_named(write, refused):
+    path = write("r.csv", "user,item,rating,when\na,x,5,soon\na,x,2,2020-01-01\nb,x,3,\nb,x,4,\n")
+    path_named = write("n.csv", path.read_text().replace("when", "date"))
+    reading = read(path_named)
+    assert cells(reading.ratings) == {("a", "x"): 2.0, ("b", "x"): 4.0}
+    assert "3 without a readable time count as the earliest" in reading.summary()
+    columns = Columns.parse("user=user,item=item,rating=rating,time=when")
+    assert "row 1 (line 2): the time 'soon' is no time" in refused(lambda: read(path, columns=columns))
+
+
+def test_positions_presets_and_movielens_know_where_the_time_is(write):
+    rows = "A,B,5.0,1400000002\nA,B,2.0,1400000003\n"
+    assert cells(read(write("r.csv", rows), columns=AMAZON_2014).ratings) == {("A", "B"): 2.0}
+    assert cells(read(write("p.csv", rows), columns="user=1,item=2,rating=3,time=4").ratings) == {("A", "B"): 2.0}
+    assert cells(read(write("r.dat", rows.replace(",", "::"))).ratings) == {("A", "B"): 2.0}
+
+
+def test_every_kind_of_time_in_parquet_and_json(tmp_path, write, refused):
+    days = [date(2024, 1, 2), date(2024, 1, 1)]
+    for at, times in enumerate(
+        [
+            days,
+            [datetime(2024, 1, 2, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)],
+            [2, 1],
+            [2.5, None],
+            ["2024-01-02", "2024-01-01T05:00"],
+        ]
+    ):
+        frame = pl.DataFrame({"user": ["a", "a"], "item": [1, 1], "rating": [1, 5], "time": times})
+        frame.write_parquet(tmp_path / f"{at}.parquet")
+        assert cells(read(tmp_path / f"{at}.parquet").ratings) == {("a", "1"): 1.0}
+        assert cells(Ratings.of(frame.to_pandas())) == cells(Ratings.of(frame)) == {("a", "1"): 1.0}
+    odd = pl.DataFrame({"user": ["a", "a"], "item": [1, 1], "rating": [1, 5], "time": [[2], [1]]})
+    odd.write_parquet(tmp_path / "odd.parquet")
+    assert cells(read(tmp_path / "odd.parquet").ratings) == cells(Ratings.of(odd)) == {("a", "1"): 5.0}
+    named = Columns("user", "item", "rating", "time")
+    assert "times must be dates" in refused(lambda: read(tmp_path / "odd.parquet", columns=named))
+    lines = '{"user": 1, "item": 2, "rating": 5}\n{"user": 1, "item": 2, "rating": 1, "unixReviewTime": 9}\n'
+    first = '{"user": 1, "item": 2, "rating": 3, "unixReviewTime": 4, "reviewTime": "05 6, 2010"}\n'
+    assert cells(read(write("r.jsonl", first + lines)).ratings) == {("1", "2"): 1.0}
+
+
+def test_a_date_may_not_stand_for_a_rating(tmp_path, refused):
+    pl.DataFrame({"user": ["a"], "item": ["x"], "rating": [date(2024, 1, 1)]}).write_parquet(tmp_path / "r.parquet")
+    assert "ratings must be numbers" in refused(lambda: read(tmp_path / "r.parquet"))

@@ -1,0 +1,135 @@
+"""Data frames go in wherever ratings do, and recommendations come out as frames."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from pricdr import Guarantee, Ratings, prepare, publish, split, transfer
+from pricdr.errors import InputError, ParameterError
+from pricdr.models import EASE, Popularity, RidgeRelease
+from pricdr.models.coverage import Coverage
+from pricdr.models.fitted import Basis
+
+RNG = np.random.default_rng(5)
+PAIRS = sorted({(int(u), int(i)) for u, i in zip(RNG.integers(0, 40, 900), RNG.integers(0, 260, 900), strict=True)})
+FRAME = pl.DataFrame(PAIRS, schema={"user_id": pl.Int64, "item_id": pl.Int64}, orient="row")
+RATINGS = Ratings.from_polars(FRAME)
+KINDS = {
+    "polars": FRAME,
+    "lazy": FRAME.lazy(),
+    "pandas": FRAME.to_pandas(),
+    "arrow": FRAME.to_arrow(),
+    "ratings": RATINGS,
+}
+
+
+@pytest.fixture(params=KINDS)
+def given(request):
+    return KINDS[request.param]
+
+
+def test_ratings_of_anything(given):
+    assert Ratings.of(given).fingerprint() == RATINGS.fingerprint()
+
+
+def test_publish_takes_frames_and_columns_of_ids(given):
+    users = np.arange(40)
+    release = publish(given, Guarantee(epsilon=4, delta=1e-6), users=users, insecure_seed=1)
+    again = publish(RATINGS, Guarantee(epsilon=4, delta=1e-6), users=[str(user) for user in users], insecure_seed=1)
+    assert release.users == again.users == tuple(map(str, range(40)))
+    assert np.array_equal(release.matrix, again.matrix)
+
+
+def test_split_prepare_fit_transfer_and_seen_take_frames(given):
+    assert split(given, seed=3).train.fingerprint() == split(RATINGS, seed=3).train.fingerprint()
+    assert (
+        prepare(given, given, threshold=None, core=2).users == prepare(RATINGS, RATINGS, threshold=None, core=2).users
+    )
+    model = EASE().fit(given)
+    assert model.origin.trained_on == RATINGS.fingerprint()
+    assert transfer(given, method=Popularity()).users == RATINGS.users
+    seen = {r.item for r in model.recommend(["new"], k=260, seen=Ratings.of(given).select(users=("3",)))}
+    newcomer = pd.DataFrame({"user": ["new"] * 3, "item": [1, 2, 3]})
+    assert {r.item for r in model.recommend(["new"], k=260, seen=newcomer)} == seen - {"1", "2", "3"}
+
+
+@pytest.mark.parametrize("bad", ["ratings.csv", None, [("a", "x")], 7])
+def test_what_is_neither_ratings_nor_a_frame_is_refused(bad):
+    with pytest.raises(InputError, match="must be Ratings or a data frame"):
+        split(bad)
+    with pytest.raises(InputError, match="must be Ratings or a data frame"):
+        publish(bad, Guarantee(epsilon=1, delta=1e-6))
+
+
+def test_a_lazy_frame_computes_what_is_read_and_its_errors_are_one_line():
+    lazy = FRAME.lazy().with_columns((pl.col("user_id") // 0).cast(pl.Int8).alias("unread"))
+    assert Ratings.of(lazy).users == RATINGS.users
+    broken = FRAME.lazy().with_columns(pl.col("item_id").cast(pl.String).str.to_date("%Y", strict=True))
+    with pytest.raises(InputError, match="the data frame: cannot be computed"):
+        Ratings.of(broken)
+    pattern = pl.LazyFrame({"^u.*$": ["x"], "user": ["a"], "item": ["i"]})
+    assert Ratings.of(pattern, user="^u.*$").users == ("x",)
+
+
+@pytest.mark.parametrize("as_kind", [list, np.array, pd.Series, pd.Index, pl.Series, pa.array])
+def test_whole_numbers_are_the_users_they_name(as_kind):
+    model = EASE().fit(RATINGS)
+    by_text = model.recommend(["1", "2"], k=4)
+    by_number = model.recommend(as_kind([1, 2]), k=4)
+    assert by_number == by_text
+    assert {r.basis for r in by_number} == {Basis.HISTORY}
+    assert by_number.unknown_users == ()
+
+
+def test_text_and_fractions_are_no_lists_of_users():
+    model = EASE().fit(RATINGS)
+    for users in ("12", [1.0, 2.0], pd.Series([1.0, None])):
+        with pytest.raises(ParameterError, match="users must be"):
+            model.recommend(users)
+
+
+def test_unknown_users_get_what_is_popular_and_are_named():
+    found = EASE().fit(RATINGS).recommend(["1", "nobody", 999, "nobody"], k=2)
+    assert found.unknown_users == ("nobody", "999")
+    assert repr(found) == "Recommendations(8 items for 3 users, 2 of them unknown)"
+    assert {r.basis for r in found if r.user == "999"} == {Basis.POPULARITY}
+
+
+def test_recommendations_leave_as_frames():
+    found = EASE().fit(RATINGS).recommend([1, 2], k=3)
+    frame = found.to_polars()
+    assert frame.columns == ["user", "item", "score", "rank", "basis"]
+    assert frame.rows() == [(*one[:4], one.basis.value) for one in found]
+    assert found.to_pandas().to_dict("list") == frame.to_dict(as_series=False)
+    assert found.to_arrow().to_pylist() == frame.to_dicts()
+    assert EASE().fit(RATINGS).recommend([], k=3).to_polars().schema == frame.schema
+
+
+@pytest.mark.parametrize("take", [Ratings.from_polars, Ratings.from_pandas, Ratings.from_arrow])
+def test_truth_values_are_no_ratings_in_any_kind_of_frame(take):
+    frame = pl.DataFrame({"user": ["a"], "item": ["x"], "rating": [True]})
+    given = {Ratings.from_pandas: frame.to_pandas(), Ratings.from_arrow: frame.to_arrow()}.get(take, frame)
+    with pytest.raises(InputError, match="the rating column holds Boolean; ratings must be numbers"):
+        take(given)
+
+
+def test_a_model_says_how_many_users_its_release_covers():
+    listed = [*range(10), *(f"other {n}" for n in range(30))]
+    release = publish(RATINGS, Guarantee(epsilon=8, delta=1e-6), users=listed)
+    model = RidgeRelease().fit(FRAME, release)
+    assert model.origin.release_covers == (10, 40)
+    assert repr(model).endswith("the release covers 10 of 40 users)")
+    assert "covers" not in repr(EASE().fit(RATINGS))
+    with pytest.raises(InputError, match="only in the target: '0', '1', '10'; only in the release: 'x'"):
+        RidgeRelease().fit(RATINGS, publish(RATINGS, Guarantee(epsilon=8, delta=1e-6), users=["x"]))
+
+
+def test_coverage_shows_a_few_ids_of_either_side():
+    coverage = Coverage.of(("a", "b\x1b[31m", *map(str, range(8))), ("a", "U1", "x" * 500, "U3", "U4"))
+    assert (coverage.covered, coverage.users, coverage.is_low) == (1, 10, True)
+    assert coverage.sentence() == "the release covers 1 of 10 users"
+    assert coverage.examples().isprintable()
+    assert "only in the target: 'b\\\\u001b[31m', '0', '1'; only in the release: 'U1', 'xxxxxx" in coverage.examples()
+    assert not Coverage.of(("a", "b", "c", "d", "e"), ("a",)).is_low

@@ -73,7 +73,7 @@ class RepeatOptions:
         )
 
     def _whole(self, split: "Split") -> "Ratings":
-        from pricdr.experiments.repeat import whole_of
+        from pricdr._repeat import whole_of
 
         if self.target is None:
             try:
@@ -113,7 +113,7 @@ class Repetition:
 
     def run(self, rankings: "Sequence[Ranking]") -> "RepeatedComparison":
         """Train and compare, with a progress bar."""
-        from pricdr.experiments.repeat import repeat
+        from pricdr._repeat import repeat
 
         with progress_bar() as progress:
             return repeat(

@@ -11,7 +11,6 @@ from pricdr import JLT, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
-from pricdr.experiments.networks import SharedNetworks
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
 from pricdr.models.evidence import has_evidence
 from pricdr.models.inputs import Inputs
@@ -19,6 +18,7 @@ from pricdr.release.signing import create_keys
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.finished_networks import FinishedNetworks
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
 METHOD = HeteroCDR(options=OPTIONS)
@@ -125,7 +125,7 @@ def test_a_finished_network_tells_its_epoch_and_is_not_trained_again(pair, tmp_p
         if done and done == int(done):  # the end of an epoch, not a batch inside one
             parts.append(what)
 
-    log = RunLog(checkpoints=SharedNetworks(tmp_path), progress=count)
+    log = RunLog(checkpoints=FinishedNetworks(tmp_path), progress=count)
     first, again = (DMF(options=OPTIONS).fit(pair.target, log=log) for _ in range(2))
     assert parts.count("training") == first.chosen.epochs["training"] < 12
     assert again.chosen == first.chosen

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pricdr import models as models
     from pricdr import strategies as strategies
     from pricdr._publish import publish as publish
+    from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
     from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.feature_files import read_features as read_features
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from pricdr.evaluation.repeated import RepeatedDifference as RepeatedDifference
     from pricdr.evaluation.verdict import Judgement as Judgement
     from pricdr.evaluation.verdict import Verdict as Verdict
-    from pricdr.experiments.repeat import repeat as repeat
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.bounds import Bounds as Bounds
@@ -106,7 +106,7 @@ _HOME = {
     "read_features": "pricdr.data.feature_files",
     "read_ids": "pricdr.data.reading.readers",
     "read_ratings": "pricdr.data.reading.readers",
-    "repeat": "pricdr.experiments.repeat",
+    "repeat": "pricdr._repeat",
     "split": "pricdr.data.splits",
     "synthetic_pair": "pricdr.data.synthetic",
     "transfer": "pricdr._transfer",

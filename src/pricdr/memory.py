@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -31,7 +32,7 @@ def require_memory(need: int, what: str) -> None:
 
 
 def memory_limit(container: Sequence[Path] = CONTAINER_LIMITS) -> int:
-    """Return the limit in bytes: what the environment says, or half of the machine's or the container's memory."""
+    """Return the limit in bytes: what the environment says, or half of what the machine, container or process has."""
     given = os.environ.get(VARIABLE)
     if not given:
         return int(_SHARE * min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_stated_limits(container)]))
@@ -42,8 +43,12 @@ def memory_limit(container: Sequence[Path] = CONTAINER_LIMITS) -> int:
 
 
 def _stated_limits(files: Sequence[Path]) -> list[int]:
-    """Return what a container may use, where this is one and says so; most know of no limit of their own."""
-    limits = []
+    """Return what the process may use (``ulimit -v``), and a container, where it says so; most know of no limit."""
+    limits = [
+        soft
+        for soft, _ in (resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+        if soft != resource.RLIM_INFINITY
+    ]
     for path in files:
         with suppress(OSError, ValueError):  # "max" where there is no limit
             limits.append(int(path.read_text(encoding="ascii")))

@@ -3,12 +3,13 @@ import pytest
 import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError
 from pricdr.models.inputs import Inputs
-from pricdr.models.linear import closed_form
+from pricdr.models.linear import closed_form, low_rank
 from pricdr.models.linear.closed_form import Side, popularity_tie_break, solve_ease
 
 USERS, ITEMS, OTHERS = 30, 20, 25
+EXACT = (Side.COLUMNS, Side.USERS)
 
 
 def inputs(kind, seed=0):
@@ -45,7 +46,7 @@ def regressions(X, regularisation):
 
 
 @pytest.mark.parametrize("block", [7, 1024])
-@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("side", EXACT)
 @pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
 def test_it_is_one_ridge_regression_per_item(kind, side, block):
     given = inputs(kind)
@@ -60,7 +61,7 @@ def test_it_is_one_ridge_regression_per_item(kind, side, block):
 def test_both_sides_agree(kind, regularisation):
     primal, dual = (
         solve_ease("ease", inputs(kind), regularisation=regularisation, weight=0.7, side=side).score(np.arange(USERS))
-        for side in Side
+        for side in EXACT
     )
     assert np.abs(primal).max() > 1e-3
     np.testing.assert_allclose(primal, dual, atol=1e-4 * np.abs(primal).max())
@@ -150,3 +151,46 @@ def test_a_hopeless_regularisation_is_refused(regularisation):
     twins = Inputs(("a", "b"), ("x", "y"), sp.csr_array(np.ones((2, 2))), None, np.zeros(2, dtype=bool))
     with pytest.raises(ParameterError, match="too small"):
         solve_ease("ease", twins, regularisation=regularisation)
+
+
+@pytest.mark.parametrize("kind", ["nothing", "plaintext", "release"])
+def test_with_every_direction_low_rank_is_ease_itself(kind):
+    exact, found = (
+        solve_ease("ease", inputs(kind), regularisation=2.0, weight=0.4, side=side)
+        for side in (Side.COLUMNS, Side.LOW_RANK)
+    )
+    unrated = exact.seen.toarray() == 0
+    left, right = (model.score(np.arange(USERS))[unrated] for model in (exact, found))
+    np.testing.assert_allclose(left, right, atol=2e-5)
+
+
+def test_low_rank_takes_the_directions_that_explain_most(monkeypatch):
+    monkeypatch.setattr(closed_form, "RANK", 3)
+    monkeypatch.setattr(low_rank, "_ROUNDS", 500)  # random ratings have no leading directions to speak of
+    given = inputs("plaintext")
+    found = solve_ease("ease", given, regularisation=2.0, weight=0.4, side=Side.LOW_RANK)
+    X = stacked(given, 0.4)
+    _, s, directions = np.linalg.svd(X, full_matrices=False)
+    gram = directions[:3].T * s[:3] ** 2 @ directions[:3]
+    P = np.linalg.inv(gram + 2.0 * np.eye(len(gram)))
+    expected = -(X @ P)[:, :ITEMS] / np.diag(P)[:ITEMS]
+    unrated = found.seen.toarray() == 0
+    np.testing.assert_allclose((found.score(np.arange(USERS)) - found.item_bias)[unrated], expected[unrated], atol=1e-3)
+
+
+def test_a_matrix_that_takes_hours_to_invert_is_not_inverted(monkeypatch):
+    monkeypatch.setattr(closed_form, "LARGEST_INVERTED", ITEMS - 1)
+    monkeypatch.setattr(closed_form, "invert", lambda *_: pytest.fail("inverted"))
+    assert solve_ease("ease", inputs("nothing"), regularisation=2.0).user_vectors.shape[1] == ITEMS
+    monkeypatch.setattr(closed_form, "LARGEST_INVERTED", ITEMS)
+    with pytest.raises(pytest.fail.Exception):
+        solve_ease("ease", inputs("nothing"), regularisation=2.0)
+
+
+def test_low_rank_says_what_it_needs_before_it_starts(monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "1MB")
+    monkeypatch.setattr(closed_form, "RANK", 10**6)
+    given = inputs("nothing")
+    wide = Inputs(given.users, given.items, given.ratings, np.zeros((USERS, 9000), np.float32), given.present)
+    with pytest.raises(InputError, match=r"EASE of rank 1,000,000 on 30 users and 9,020 columns needs about .* MB"):
+        solve_ease("ease", wide, regularisation=2.0, side=Side.LOW_RANK)

@@ -6,7 +6,6 @@ import torch
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import InputError, ParameterError
-from pricdr.experiments.networks import SharedNetworks
 from pricdr.models import SourceStageConfig, TargetStageConfig
 from pricdr.models.chosen import Trust
 from pricdr.models.fitted import Basis, FittedModel
@@ -19,6 +18,7 @@ from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.testing.contracts import Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
@@ -267,7 +267,7 @@ def test_a_killed_run_resumes_to_the_same_model(planted, tmp_path, dying):
 
 def test_a_finished_network_is_found_again_and_only_by_the_same_training(planted, tmp_path):
     parts = []
-    shared = SharedNetworks(tmp_path)
+    shared = FinishedNetworks(tmp_path)
     log = RunLog(checkpoints=shared, progress=lambda what, done, *_: parts.append(what) if done else None)
     first = HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
     assert set(parts) == {"target", "source"}

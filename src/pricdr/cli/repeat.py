@@ -75,7 +75,7 @@ class RepeatOptions:
         )
 
     def _whole(self, split: "Split") -> "Ratings":
-        from pricdr.experiments.repeat import whole_of
+        from pricdr._repeat import whole_of
 
         if self.target is None:
             try:
@@ -115,7 +115,7 @@ class Repetition:
 
     def run(self, rankings: "Sequence[Ranking]", cutoffs: Sequence[int]) -> "RepeatedComparison":
         """Train and compare, with a progress bar."""
-        from pricdr.experiments.repeat import repeat
+        from pricdr._repeat import repeat
 
         with progress_bar() as progress:
             return repeat(

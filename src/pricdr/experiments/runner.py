@@ -9,7 +9,6 @@ from pricdr._transfer import transfer
 from pricdr.data.splits import Split
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
-from pricdr.experiments.networks import SharedNetworks
 from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, append, read
 from pricdr.experiments.spec import Arm, Spec
@@ -18,6 +17,7 @@ from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
+from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.run_log import RunLog
 
 
@@ -28,7 +28,7 @@ def run(spec: Spec, results: Path, context: RunContext, *, progress: Progress = 
     missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
     done = len(wanted) - len(missing)
     with TemporaryDirectory() as folder:  # arms with the same target network train it once
-        plans = [(spec, arm, seed, SharedNetworks(Path(folder))) for arm, seed in missing]
+        plans = [(spec, arm, seed, FinishedNetworks(Path(folder))) for arm, seed in missing]
         for result in spread(run_arm, spec.data, context, plans):
             append(results, result)
             known[(result.key, result.seed)] = result
@@ -37,7 +37,9 @@ def run(spec: Spec, results: Path, context: RunContext, *, progress: Progress = 
     return [known[(spec.key(arm), seed)] for arm, seed in wanted]
 
 
-def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: SharedNetworks | None = None) -> Result:
+def run_arm(
+    task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: FinishedNetworks | None = None
+) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
     split = task.split(seed)
@@ -60,7 +62,7 @@ def run_arm(task: Task, device: str, spec: Spec, arm: Arm, seed: int, networks: 
 
 
 def fit(
-    task: Task, split: Split, arm: Arm, seed: int, device: str, networks: SharedNetworks | None = None
+    task: Task, split: Split, arm: Arm, seed: int, device: str, networks: FinishedNetworks | None = None
 ) -> tuple[FittedModel, int, str]:
     """Return the fitted model, how many epochs were run for it, and on what kind of device."""
     method = configure(arm.method_name, arm.settings)

@@ -59,11 +59,12 @@ class Checkpoint:
         """Do nothing: the last epoch was saved like the others."""
 
     def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-        """Write the run; without ``optimizer`` it can be loaded, but has no epoch to follow."""
-        tensors = {f"network/{name}": value for name, value in network.state_dict().items()}
-        tensors |= {f"best/{name}": value for name, value in state.best.items()}
-        for index, slots in ({} if optimizer is None else optimizer.state_dict()["state"]).items():
-            tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
+        """Write the run; without ``optimizer`` no epoch can follow, and the best weights are all that is written."""
+        tensors = {f"best/{name}": value for name, value in state.best.items()}
+        if optimizer is not None:
+            tensors |= {f"network/{name}": value for name, value in network.state_dict().items()}
+            for index, slots in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
         # Numbers as tensors too: floats in text would lose bits.
         tensors["run"] = torch.tensor([state.epoch, state.stale, state.metric], dtype=torch.float64)
         content = save(
@@ -80,7 +81,8 @@ class Checkpoint:
             tensors = self._read(network)
             state = _state(tensors)
             slots = _slots(tensors, network)
-            weights, best = (_weights(tensors, f"{part}/", network) for part in ("network", "best"))
+            best = _weights(tensors, "best/", network)
+            weights = _weights(tensors, "network/", network) if tensors else best
             if tensors:
                 raise InputError(f"the tensor {min(tensors)!r:.60} does not belong to it")
         except (SafetensorError, OSError, ValueError, RecursionError) as error:

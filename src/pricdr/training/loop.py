@@ -66,7 +66,7 @@ def train(
                 checkpoint.after_epoch(state, network, optimizer)
             # After the checkpoint: whoever is interrupted by what is reported here can resume from this epoch.
             log.record(history[-1], options.epochs, state.metric)
-    if checkpoint is not None and history:
+    if checkpoint is not None:
         checkpoint.when_finished(state, network)
     network.load_state_dict(state.best)
     network.eval()

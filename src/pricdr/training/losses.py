@@ -9,9 +9,9 @@ def cross_entropy_per_user(logits: Tensor, labels: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(dim=1)
 
 
-def mean_cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean of :func:`cross_entropy_per_user` over users."""
-    return cross_entropy_per_user(logits, labels).mean()
+def mean_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+    """Return the binary cross-entropy, summed over items with a weight each, and its mean over users."""
+    return binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum") / len(labels)
 
 
 def normalised_cross_entropy(cosines: Tensor, labels: Tensor) -> Tensor:

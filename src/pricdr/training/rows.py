@@ -22,8 +22,10 @@ class Bags(NamedTuple):
         """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
         if chance >= 1:
             return self
-        kept = torch.rand(len(self.columns), device=self.columns.device) < chance
-        return self._replace(weights=self.weights * kept / chance)
+        kept = torch.nonzero(torch.rand(len(self.columns), device=self.columns.device) < chance).squeeze(1)
+        row_of = self.row_of[kept]
+        counts = torch.bincount(row_of, minlength=len(self.offsets))
+        return Bags(self.columns[kept], torch.cumsum(counts, 0) - counts, self.weights[kept] / chance, row_of)
 
     def dense(self, width: int) -> Tensor:
         """Return the labels of a batch: 1 at every entry, 0 elsewhere."""

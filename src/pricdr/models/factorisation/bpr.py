@@ -18,6 +18,7 @@ from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
 from pricdr.training.loop import seeded
 from pricdr.training.options import TrainingOptions
+from pricdr.training.pair_scores import pair_scores
 from pricdr.training.run_log import RunLog
 
 
@@ -48,7 +49,7 @@ class BPR(TargetMethod):
     summary: ClassVar[str] = "matrix factorisation with a pairwise loss"
     config: BPRConfig = field(default_factory=BPRConfig)
     options: TrainingOptions = field(
-        default_factory=lambda: TrainingOptions(batch=1024, learning_rate=2e-3, weight_decay=0.0)
+        default_factory=lambda: TrainingOptions(batch=8192, learning_rate=1e-2, weight_decay=0.0)
     )
     space: ClassVar[SearchSpace] = {
         "width": (16, 32, 64, 128),
@@ -76,13 +77,19 @@ class _Network(nn.Module):
 
     def loss(self, users: Tensor, rated: Tensor, unrated: Tensor, regularisation: float) -> Tensor:
         """Return the mean loss of triples: users (b,), rated items (b,) and unrated ones (b, c)."""
-        # As an axis of its own: one user meets several unrated items.
-        own = embedding(users, self.users)[:, None]
-        better, worse = embedding(rated, self.items)[:, None], embedding(unrated, self.items)
-        better_bias, worse_bias = embedding(rated, self.item_bias), embedding(unrated, self.item_bias)[..., 0]
-        margin = (own * (better - worse)).sum(2) + better_bias - worse_bias
-        lengths = sum((part**2).sum(2) for part in (own, better, worse)) + better_bias**2 + worse_bias**2
-        return (softplus(-margin) + regularisation / 2 * lengths).mean()
+        items = torch.cat([rated[:, None], unrated], dim=1)
+        scores = pair_scores(self.users, self.items, users, items) + embedding(items, self.item_bias)[..., 0]
+        margin = scores[:, :1] - scores[:, 1:]
+        # Of whole tables, weighted by how often a triple holds each row: a vector in many triples is squared once.
+        item_shares = _shares(rated, len(self.items)) + _shares(unrated.flatten(), len(self.items))
+        user_lengths, item_lengths = (self.users**2).sum(1), (self.items**2).sum(1) + self.item_bias[:, 0] ** 2
+        lengths = _shares(users, len(self.users)) @ user_lengths + item_shares @ item_lengths
+        return softplus(-margin).mean() + regularisation / 2 * lengths
+
+
+def _shares(numbers: Tensor, count: int) -> Tensor:
+    """Return which share of ``numbers`` each of 0 … count − 1 makes up."""
+    return torch.bincount(numbers, minlength=count) / len(numbers)
 
 
 class _Run:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize, relu
 
-from pricdr.models.networks import SparseTower, dense_tower, log_odds
+from pricdr.models.networks import Dropout, SparseTower, dense_tower, log_odds
 from pricdr.training.rows import Bags
 
 
@@ -35,16 +35,12 @@ class TargetNetwork(nn.Module, ABC):
         self.item_bias = nn.Parameter(log_odds(popularity, sizes.users))
 
     @abstractmethod
-    def items(self, columns: Bags) -> Tensor:
-        """Return the vectors of all items; ``columns`` are their columns of ratings."""
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
+        """Return the vectors of some items, given by number and by their columns of ratings."""
 
     @abstractmethod
     def users(self, vectors: Tensor) -> Tensor:
         """Return what item vectors are multiplied by."""
-
-    def logits(self, vectors: Tensor, items: Tensor) -> Tensor:
-        """Return the scores of all items."""
-        return self.users(vectors) @ items.T + self.item_bias
 
 
 class TwoTowers(TargetNetwork):
@@ -59,7 +55,7 @@ class TwoTowers(TargetNetwork):
         # As a logarithm: a scale that gradients cannot turn negative.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
 
-    def items(self, columns: Bags) -> Tensor:
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
         """Return unit vectors, from the columns of ratings."""
         return normalize(self.item_tower(columns), dim=1)
 
@@ -73,12 +69,12 @@ class AutoEncoder(TargetNetwork):
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__(sizes, popularity)
-        self.first = nn.Sequential(nn.Linear(sizes.width, sizes.hidden), nn.ReLU(), nn.Dropout(sizes.dropout))
+        self.first = nn.Sequential(nn.Linear(sizes.width, sizes.hidden), nn.ReLU(), Dropout(sizes.dropout))
         self.last = nn.Parameter(torch.empty(sizes.items, sizes.hidden).uniform_(-1, 1) / math.sqrt(sizes.hidden))
 
-    def items(self, columns: Bags) -> Tensor:
-        """Return the decoder's last layer."""
-        return self.last
+    def items(self, numbers: Tensor, columns: Bags) -> Tensor:
+        """Return rows of the decoder's last layer."""
+        return self.last[numbers]
 
     def users(self, vectors: Tensor) -> Tensor:
         """Return the decoder's hidden layer."""

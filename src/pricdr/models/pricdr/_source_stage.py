@@ -23,6 +23,7 @@ from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.newcomers import Newcomers
 from pricdr.models.pricdr._networks import SourceNetwork
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
+from pricdr.training.item_samples import sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, mean_cross_entropy
 from pricdr.training.rows import Bags, SparseRows
@@ -120,8 +121,10 @@ class SourceStage:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
         rated = self.rows.batch(batch)
         vectors = self.network(self._source_rows(batch, training=True))
-        logits = self.target_network.logits(vectors, self.item_vectors)
-        loss = mean_cross_entropy(logits, rated.dense(self.rows.shape[1]))
+        sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
+        network = self.target_network
+        logits = network.users(vectors) @ self.item_vectors[sample.items].T + network.item_bias[sample.items]
+        loss = mean_cross_entropy(logits, sample.labels, sample.weights)
         if self.narrow:  # so few numbers that reconstructing them would only copy their noise
             return loss
         total = self.config.alignment * alignment(vectors, self.history_vectors[batch])

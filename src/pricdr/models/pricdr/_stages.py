@@ -16,7 +16,7 @@ from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.newcomers import newcomers
 from pricdr.models.pricdr._networks import TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
-from pricdr.models.pricdr._target_stage import TargetStage
+from pricdr.models.pricdr._target_stage import TargetStage, target_options
 from pricdr.models.pricdr._trust import choose_trust
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
@@ -31,8 +31,10 @@ class TwoStageMethod(ReleaseMethod):
 
     _target_network: ClassVar[type[TargetNetwork]]
 
+    starts_others: ClassVar[tuple[str, ...]] = (TARGET_NETWORK,)
+
     config: SourceStageConfig = field(default_factory=SourceStageConfig)
-    options: TrainingOptions = field(default_factory=TrainingOptions)
+    options: TrainingOptions = field(default_factory=target_options)
 
     def target_stage(self, target: Ratings) -> TargetStage:
         """Return the target's network, not trained yet."""

@@ -12,6 +12,7 @@ from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, require_trainable, train_network
 from pricdr.models.pricdr._networks import Sizes, TargetNetwork
+from pricdr.training.item_samples import sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
@@ -30,10 +31,21 @@ class TargetStageConfig:
     dropout: float = 0.5
     entry_dropout: float = 0.7
     """Share of a row's ratings left out in each batch."""
+    other_items: int = 1024
+    """Items that a batch is trained on beside those its users rated; they stand for all the rest."""
 
     def __post_init__(self) -> None:
-        require_count(hidden=self.hidden, width=self.width)
+        require_count(hidden=self.hidden, width=self.width, other_items=self.other_items)
         require_share(dropout=self.dropout, entry_dropout=self.entry_dropout)
+
+
+def target_options() -> TrainingOptions:
+    """Return how the target's network is trained by default.
+
+    Patience is counted in steps first: 250 of them outlast the plateau that training starts on. Where an epoch has many
+    steps, on large data, eight epochs without a gain say as much as twenty did, at half the time.
+    """
+    return TrainingOptions(patience=8, patience_steps=250)
 
 
 class TargetStage:
@@ -48,7 +60,7 @@ class TargetStage:
         # Before the network is allocated: its other layers are small beside these two.
         require_trainable(config.hidden * (n_items + max(n_users, n_items)))
         self.rows = SparseRows(target.matrix, self.device)
-        self.columns = SparseRows(target.matrix.T.tocsr(), self.device).all()
+        self.columns = SparseRows(target.matrix.T.tocsr(), self.device)
         sizes = Sizes(n_users, n_items, config.hidden, config.width, config.dropout)
         with seeded(options.seed, self.device):
             self.network = kind(sizes, self.rows.popularity()).to(self.device)
@@ -75,8 +87,10 @@ class TargetStage:
         rated = self.rows.batch(batch)
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
         vectors = network.user_tower(rated.keep(kept))
-        logits = network.logits(vectors, network.items(self.columns.keep(kept)))
-        return mean_cross_entropy(logits, rated.dense(self.rows.shape[1]))
+        sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
+        items = network.items(sample.items, self.columns.batch(sample.items).keep(kept))
+        logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
+        return mean_cross_entropy(logits, sample.labels, sample.weights)
 
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""
@@ -86,7 +100,8 @@ class TargetStage:
     @torch.no_grad()
     def item_vectors(self) -> Tensor:
         """Return the vectors of all items."""
-        return self.network.items(self.columns)
+        everything = torch.arange(self.rows.shape[1], device=self.device)
+        return self.network.items(everything, self.columns.all())
 
     @torch.no_grad()
     def history_vectors(self) -> Tensor:

@@ -9,9 +9,9 @@ from pricdr.models.base import SearchSpace, TargetMethod, Trained
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitting import train_run
 from pricdr.models.pricdr._networks import TwoTowers
-from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
+from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig, target_options
 from pricdr.training.options import TrainingOptions
-from pricdr.training.run_log import RunLog
+from pricdr.training.run_log import NO_LOG, RunLog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,10 @@ class DMF(TargetMethod):
         "entry_dropout": (0.3, 0.5, 0.7),
     }
 
+    starts_others: ClassVar[tuple[str, ...]] = (NO_LOG.network,)
+
     config: TargetStageConfig = field(default_factory=TargetStageConfig)
-    options: TrainingOptions = field(default_factory=TrainingOptions)
+    options: TrainingOptions = field(default_factory=target_options)
 
     def training_run(self, target: Ratings) -> TargetStage:
         """Return the network for these ratings, not trained yet."""

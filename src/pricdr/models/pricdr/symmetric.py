@@ -1,12 +1,13 @@
 """PriCDR-SYM: auto-encoders on both sides. The paper's ablation of HeteroCDR, with JLT releases."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from pricdr.models.base import SearchSpace
 from pricdr.models.pricdr._networks import AutoEncoder, TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStageConfig
 from pricdr.models.pricdr._stages import TwoStageMethod
+from pricdr.models.pricdr._target_stage import target_options
 from pricdr.training.options import TrainingOptions
 
 
@@ -37,4 +38,4 @@ class SymmetricCDR(TwoStageMethod):
     _target_network: ClassVar[type[TargetNetwork]] = AutoEncoder
 
     config: SourceStageConfig = field(default_factory=lambda: SourceStageConfig(dropout=0.3, entry_dropout=0.3))
-    options: TrainingOptions = field(default_factory=lambda: TrainingOptions(batch=128))
+    options: TrainingOptions = field(default_factory=lambda: replace(target_options(), batch=128))

@@ -7,9 +7,9 @@ import pytest
 
 import pricdr
 from pricdr import Guarantee, SyntheticConfig, publish, synthetic_pair
+from pricdr._repeat import whole_of
 from pricdr.data.splits import leave_one_out
 from pricdr.errors import InputError, ParameterError
-from pricdr.experiments.repeat import whole_of
 from pricdr.models import BPR, BPRConfig, Popularity, RidgeRelease, TrainingOptions
 
 

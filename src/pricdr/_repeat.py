@@ -1,4 +1,4 @@
-"""Train and compare methods over several splits and seeds: one run can mislead."""
+"""STAGE TWO, several times: train and compare methods over several splits and seeds. One run can mislead."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,11 +16,11 @@ from pricdr.errors import InputError, ParameterError, require_count
 from pricdr.evaluation.comparison import Comparison, evaluate
 from pricdr.evaluation.metrics import CUTOFFS
 from pricdr.evaluation.repeated import RepeatedComparison
-from pricdr.experiments.networks import SharedNetworks
 from pricdr.models.base import Method
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
 from pricdr.release import Release
+from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.run_log import RunLog
 
 
@@ -70,7 +70,7 @@ def repeat(
         parts = split(target, cold=cold, seed=own_seed)
         models: dict[str, FittedModel] = {}
         with TemporaryDirectory() as folder:  # methods with the same target network train it once
-            log = RunLog(checkpoints=SharedNetworks(Path(folder)), progress=progress)
+            log = RunLog(checkpoints=FinishedNetworks(Path(folder)), progress=progress)
             for name, method in methods.items():
                 models[name] = transfer(
                     parts.train,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pricdr import models as models
     from pricdr import strategies as strategies
     from pricdr._publish import publish as publish
+    from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
     from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.feature_files import read_features as read_features
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from pricdr.evaluation.comparison import ScoringModel as ScoringModel
     from pricdr.evaluation.comparison import evaluate as evaluate
     from pricdr.evaluation.paired_tests import Difference as Difference
+    from pricdr.evaluation.repeated import RepeatedComparison as RepeatedComparison
+    from pricdr.evaluation.repeated import RepeatedDifference as RepeatedDifference
+    from pricdr.evaluation.verdict import Judgement as Judgement
+    from pricdr.evaluation.verdict import Verdict as Verdict
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
     from pricdr.privacy.bounds import Bounds as Bounds
@@ -78,12 +83,15 @@ _HOME = {
     "HeteroCDR": "pricdr.models.pricdr.hetero",
     "ItemFeatures": "pricdr.data.features",
     "JLT": "pricdr.privacy.strategies",
+    "Judgement": "pricdr.evaluation.verdict",
     "Ledger": "pricdr.privacy.ledger",
     "PairedDifference": "pricdr.evaluation.comparison",
     "PriCDRError": "pricdr.errors",
     "Progress": "pricdr.progress",
     "Ratings": "pricdr.data.ratings",
     "Release": "pricdr.release",
+    "RepeatedComparison": "pricdr.evaluation.repeated",
+    "RepeatedDifference": "pricdr.evaluation.repeated",
     "SJLT": "pricdr.privacy.strategies",
     "ScoringModel": "pricdr.evaluation.comparison",
     "Spectral": "pricdr.privacy.strategies",
@@ -91,12 +99,14 @@ _HOME = {
     "Split": "pricdr.data.splits",
     "SyntheticConfig": "pricdr.data.synthetic",
     "Unit": "pricdr.privacy.guarantee",
+    "Verdict": "pricdr.evaluation.verdict",
     "evaluate": "pricdr.evaluation.comparison",
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
     "read_features": "pricdr.data.feature_files",
     "read_ids": "pricdr.data.reading.readers",
     "read_ratings": "pricdr.data.reading.readers",
+    "repeat": "pricdr._repeat",
     "split": "pricdr.data.splits",
     "synthetic_pair": "pricdr.data.synthetic",
     "transfer": "pricdr._transfer",

@@ -73,8 +73,8 @@ def test_evaluating_reports_both_rankings_and_strata(models, capsys, tmp_path):
     arguments = [*fixed, "--json", str(out), "--per-user", str(users)]
     assert run(arguments) == 0
     content = json.loads(out.read_text())
-    assert set(content) == {"sampled", "full"}
-    for figures in content.values():
+    assert {"sampled", "full", "schema_version", "differences"} <= set(content)
+    for figures in (content["sampled"], content["full"]):
         assert set(figures) == {"all", "warm", "few", "cold"}
         for stratum in figures.values():
             assert {"HR@5", "NDCG@5", "MRR@5", "HR@10", "NDCG@10", "MRR@10"} <= set(stratum)

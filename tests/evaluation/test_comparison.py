@@ -10,10 +10,11 @@ import pricdr
 from pricdr.data.ids import Ids
 from pricdr.data.splits import leave_one_out
 from pricdr.errors import InputError, ParameterError
-from pricdr.evaluation.metrics import NAMES, per_user
+from pricdr.evaluation.metrics import NAMES, of_lists, per_user
 from pricdr.evaluation.paired_tests import compare, standard_error
 from pricdr.evaluation.ranking import ranks
 
+METRICS = [f"{measure}@{k}" for k in (5, 10) for measure in ("HR", "NDCG", "MRR", "Recall", "MAP")]
 ITEMS = tuple(f"i{n:03d}" for n in range(260))
 
 
@@ -64,13 +65,13 @@ def models(split):
 def test_figures_are_means_over_the_users_of_each_stratum(split, models):
     frame = pricdr.evaluate(models, split).to_frame()
     assert frame.columns == ["model", "ranking", "stratum", "metric", "value", "standard_error", "users"]
-    assert frame.height == 3 * 2 * 4 * 6
+    assert frame.height == 3 * 2 * 4 * len(METRICS)
     assert not frame.select("model", "ranking", "stratum", "metric").is_duplicated().any()
     for model, scored in models.items():
         measured = ranks(scored.score, split.test, split.train.matrix)
         for ranking, places in zip(("sampled", "full"), measured, strict=True):
             for stratum, keep in split.strata().items():
-                for metric, values in per_user(places).items():
+                for metric, values in of_lists(places, np.arange(len(places))).items():
                     row = frame.row(
                         by_predicate=(pl.col("model") == model)
                         & (pl.col("ranking") == ranking)
@@ -107,7 +108,8 @@ def test_printing_shows_every_table_and_comparison(split, models):
     for model in ("guess", "good"):
         expected += [f"  {model}", " " * 13 + "users" + "".join(name.rjust(18) for name in NAMES)]
         for stratum in ("all", "warm", "few", "cold"):
-            own = frame.filter((pl.col("model") == model) & (pl.col("stratum") == stratum))
+            shown = pl.col("metric").is_in(NAMES)
+            own = frame.filter((pl.col("model") == model) & (pl.col("stratum") == stratum) & shown)
             cells = [f"{v:.4f} ± {e:.4f}".rjust(18) for v, e in own.select("value", "standard_error").iter_rows()]
             expected.append(f"    {stratum.ljust(6)}{own['users'][0]:8}" + "".join(cells))
     for stratum, one in zip(("all", "warm", "few", "cold"), differences, strict=True):
@@ -115,6 +117,14 @@ def test_printing_shows_every_table_and_comparison(split, models):
         expected.append(
             f"  good − guess, {stratum}: NDCG@10 {d.mean:+.4f} [{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
         )
+    expected.append("one test item per user: Recall is HR, and MAP is MRR")
+    expected.append("good against guess, sampled ranking: does it help?")
+    for kind, one in zip(("warm users", "users with few ratings", "cold users"), differences[1:], strict=True):
+        d = one.difference
+        assert (d.low > 0) == (d.p_value <= 0.05)
+        words = "good helps over guess" if d.low > 0 else "it cannot be told whether good helps over guess"
+        interval = f"95 % interval {d.low:+.4f} to {d.high:+.4f}"
+        expected.append(f"  {kind}: {words} (NDCG@10 {d.mean:+.4f}, {interval})")
     assert str(comparison).split("\n") == expected
     assert repr(comparison) == str(comparison)
 
@@ -122,23 +132,43 @@ def test_printing_shows_every_table_and_comparison(split, models):
 def test_a_name_cannot_begin_a_line_of_its_own(split, models):
     text = str(pricdr.evaluate({"x\nfull ranking": models["guess"]}, split, ranking="sampled"))
     assert "  x\\u000afull ranking" in text.split("\n")
-    assert len(text.split("\n")) == 7
+    assert len(text.split("\n")) == 8
 
 
-def test_the_dictionary_names_models_only_where_there_are_several(split, models):
-    one = pricdr.evaluate({"good": models["good"]}, split)
-    several = pricdr.evaluate(models, split)
-    assert several.to_dict()["good"] == one.to_dict()
-    assert list(one.to_dict()) == ["sampled", "full"]
-    assert list(one.to_dict()["full"]["few"]) == [*NAMES, "users"]
+def test_the_dictionary_holds_everything_that_is_shown(split, models):
+    comparison = pricdr.evaluate(models, split)
+    content = comparison.to_dict()
+    assert content["schema_version"] == 2
+    assert (content["users"], content["test_items"], content["cutoffs"]) == (len(split.test), len(split.test), [5, 10])
+    assert (content["rankings"], content["compared_by"]) == (["sampled", "full"], "NDCG@10")
+    frame = comparison.to_frame()
+    for model, ranking, stratum, metric, value, error, users in frame.iter_rows():
+        figures = content["models"][model][ranking][stratum]
+        assert (figures[metric], figures["standard_error"][metric], figures["users"]) == (value, error, users)
+    for one, written in zip(comparison.differences, content["differences"], strict=True):
+        assert written == {
+            **{"model": one.model, "baseline": one.baseline, "ranking": one.ranking, "stratum": one.stratum},
+            **{"metric": "NDCG@10", "confidence": 0.95, "mean": one.difference.mean, "low": one.difference.low},
+            **{"high": one.difference.high, "p_value": one.difference.p_value},
+        }
+    json.dumps(content, allow_nan=False)
+
+
+def test_figures_also_stand_where_version_one_had_them(split, models):
+    one, several = pricdr.evaluate({"good": models["good"]}, split), pricdr.evaluate(models, split)
+    assert one.to_dict()["full"] == one.to_dict()["models"]["good"]["full"]
+    assert several.to_dict()["good"] == one.to_dict()["models"]["good"]
+    assert list(one.to_dict()["full"]["few"]) == [*METRICS, "users", "standard_error"]
     assert one.differences == ()
-    json.dumps(several.to_dict(), allow_nan=False)
+    clash = pricdr.evaluate({"users": models["good"], "b": models["guess"]}, split).to_dict()
+    assert clash["users"] == len(split.test)
+    assert clash["models"]["users"] == several.to_dict()["good"]
 
 
 def test_values_per_user_average_to_the_figures(split, models):
     comparison = pricdr.evaluate(models, split)
     frame = comparison.per_user()
-    assert frame.columns == ["user", "cold", *NAMES, "model", "ranking"]
+    assert frame.columns == ["user", "cold", *METRICS, "model", "ranking"]
     means = frame.group_by("model", "ranking", "cold").agg(pl.col("HR@5").mean(), pl.len())
     for model, ranking, cold, value, users in means.iter_rows():
         figures = comparison.to_dict()[model][ranking]["cold" if cold else "warm"]
@@ -151,17 +181,18 @@ def test_a_stratum_without_users_has_no_figures():
     split = _split(cold=0.0)
     comparison = pricdr.evaluate({"a": _model(split, 1), "b": _model(split, 2)}, split, ranking="sampled")
     empty = comparison.to_frame().filter(pl.col("stratum") == "cold")
-    assert empty["users"].to_list() == [0] * 12
-    assert empty["value"].null_count() == empty["standard_error"].null_count() == 12
-    assert comparison.to_dict()["a"]["sampled"]["cold"] == {**dict.fromkeys(NAMES, 0.0), "users": 0}
+    assert empty["users"].to_list() == [0] * 20
+    assert empty["value"].null_count() == empty["standard_error"].null_count() == 20
+    nothing = {**dict.fromkeys(METRICS, 0.0), "users": 0, "standard_error": dict.fromkeys(METRICS)}
+    assert comparison.to_dict()["a"]["sampled"]["cold"] == nothing
     assert {one.stratum for one in comparison.differences} == {"all", "warm", "few"}
     assert f"    cold         0{'–'.rjust(18) * 6}" in str(comparison).split("\n")
 
 
 def test_one_ranking_alone_gives_the_same_figures(split, models):
-    both = pricdr.evaluate(models, split).to_dict()
+    both = pricdr.evaluate(models, split).to_dict()["models"]
     for ranking in ("sampled", "full"):
-        alone = pricdr.evaluate(models, split, ranking=ranking).to_dict()
+        alone = pricdr.evaluate(models, split, ranking=ranking).to_dict()["models"]
         assert alone == {model: {ranking: figures[ranking]} for model, figures in both.items()}
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, working
+from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.repeat import ReleasesOption, RepeatOption, RepeatOptions, TargetOption
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.splits import Split
-    from pricdr.evaluation.comparison import Ranking
+    from pricdr.evaluation.comparison import Comparison, Ranking
     from pricdr.evaluation.metrics import Metrics
 
 
@@ -27,47 +29,104 @@ class RankingName(StrEnum):
     FULL = "full"
 
 
+@reads_ratings
 def evaluate(
     paths: Annotated[list[Path], typer.Argument(metavar="MODEL... SPLIT", help="Model folders, and the split last.")],
     ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
+    cutoffs: Annotated[str, typer.Option("-k", metavar="K,...", help="How many places count.")] = "5,10",
     json_output: JsonOption = None,
+    html: Annotated[Path | None, typer.Option(help="Also write all of it as one web page.")] = None,
     per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
+    repeat: RepeatOption = None,
+    target: TargetOption = None,
+    threshold: Annotated[float | None, typer.Option(help="Of --target: count only rows rated at least this.")] = None,
+    reading: ReadingOptions = DEFAULT_READING,
+    release: ReleasesOption = None,
+    allow_not_private: Annotated[
+        bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: repeat with a release that is not private.")
+    ] = False,
     public_key: PublicKeyOption = None,
 ) -> None:
-    """Rank every user's held-out item and report HR, NDCG and MRR at 5 and 10, by kind of user.
+    """Rank every user's held-out items and report HR, NDCG, MRR, Recall and MAP at each k, by kind of user.
 
-    Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none.
+    Warm users have ratings to train on, few are those of them with 1 to 3, cold users have none. Where one item is held
+    out per user, Recall is HR and MAP is MRR, and the tables leave them out.
 
     With several models, each is compared with the first, user by user: mean difference, 95 % interval, p-value.
+    For warm, few and cold users a sentence then says that the release (or the model) helps, hurts, or that it cannot
+    be told.
+
+    One run can mislead. --repeat N trains the models anew on N other splits of the same ratings, with their settings
+    and other seeds, and gives the verdict over all N. It takes as long as N trainings of each model.
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
     from pricdr.data.split_files import load_split
     from pricdr.evaluation.comparison import chosen_rankings, compared
+    from pricdr.files import require_absent
 
     if len(paths) < 2:
         raise ParameterError("give at least one model folder, and the split folder last")
     *folders, where = paths
+    _require_distinct(folders)
+    for path in (html, per_user):  # before any work: a ranking may take long
+        if path is not None:
+            require_absent(path)
+    places = _parse_cutoffs(cutoffs)
+    options = RepeatOptions(repeat, target, reading, threshold, release or (), allow_not_private)
     split = load_split(where)
+    repetition = options.planned(folders, split, public_key)
     rankings = chosen_rankings(ranking.value)
     # One model at a time: several large ones may not fit into memory together.
-    comparison = compared({str(folder): _measure(folder, split, rankings, public_key) for folder in folders}, split)
+    measured = {str(folder): _measure(folder, split, rankings, places, public_key) for folder in folders}
+    uses_release = {name: used for name, (_, used) in measured.items()}
+    values = {name: metrics for name, (metrics, _) in measured.items()}
+    comparison = compared(values, split, uses_release, cutoffs=places)
     say(*comparison.lines())
+    figures = comparison.to_dict()
+    if repetition is not None:
+        repeated = repetition.run(rankings, places)
+        say(*repeated.lines())
+        figures["repeat"] = repeated.to_dict()
+    elif comparison.verdicts:
+        warn("one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more")
     if json_output is not None:
-        json_output.write(comparison.to_dict())
+        json_output.write(figures)
+    if html is not None:
+        _write_page(html, comparison, where)
     if per_user is not None:
-        from pricdr.files import write_new
+        _write_values(per_user, comparison)
 
-        content = io.BytesIO()
-        comparison.per_user().write_parquet(content)
-        write_new(per_user, content.getvalue())
+
+def _parse_cutoffs(text: str) -> tuple[int, ...]:
+    """Return the numbers in ``5,10,20``, ascending."""
+    from pricdr.evaluation.metrics import require_cutoffs
+
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
+        raise ParameterError(f"-k takes whole numbers with commas between them, such as 5,10,20, got {text[:40]!r}")
+    return require_cutoffs([int(part) for part in parts])
+
+
+def _require_distinct(folders: Sequence[Path]) -> None:
+    """Refuse a folder that is named twice: a model compared with itself would pass for two models that agree."""
+    named: dict[Path, Path] = {}
+    for folder in folders:
+        first = named.setdefault(folder.resolve(), folder)
+        if first is not folder:
+            again = "is named twice" if folder == first else f"is the same model folder as {first}"
+            raise ParameterError(f"{folder} {again}: name each model once")
 
 
 def _measure(
-    folder: Path, split: "Split", rankings: "Sequence[Ranking]", public_key: Path | None
-) -> "dict[Ranking, Metrics]":
-    """Return the metrics of the model in ``folder``, which must have been trained on this very split."""
+    folder: Path, split: "Split", rankings: "Sequence[Ranking]", cutoffs: Sequence[int], public_key: Path | None
+) -> "tuple[dict[Ranking, Metrics], bool | None]":
+    """Return the metrics of the model in ``folder``, and whether it was trained with a release.
+
+    It must have been trained on this very split.
+    """
     from pricdr.evaluation.comparison import measure
+    from pricdr.evaluation.verdict import trained_with_release
     from pricdr.models.fitted import FittedModel
 
     with working(f"reading {folder}"):
@@ -78,4 +137,20 @@ def _measure(
     if trained_on != split.train.fingerprint():
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     with progress_bar() as progress:
-        return measure(str(folder), model, split, rankings, progress)
+        metrics = measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
+    return metrics, trained_with_release(model)
+
+
+def _write_page(path: Path, comparison: "Comparison", split: Path) -> None:
+    from pricdr.cli.evaluate_page import evaluation_page
+    from pricdr.files import write_new
+
+    write_new(path, evaluation_page(comparison, str(split)).encode())
+
+
+def _write_values(path: Path, comparison: "Comparison") -> None:
+    from pricdr.files import write_new
+
+    content = io.BytesIO()
+    comparison.per_user().write_parquet(content)
+    write_new(path, content.getvalue())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
+from pricdr.cli.like import LikeOption, read_measured
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.resumable import ResumableRun
@@ -44,7 +45,8 @@ def train(
         MethodName | None,
         typer.Option(help="See pricdr methods.  [default: hetero with a release or source, dmf without]"),
     ] = None,
-    preset: Annotated[PresetName, typer.Option(help="The settings to start from.")] = PresetName.DEFAULT,
+    preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.  [default: default]")] = None,
+    like: LikeOption = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
     seed: Annotated[
@@ -74,6 +76,7 @@ def train(
 
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
     On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
+    --like MODEL carries them over from a model that was measured on a split instead, as they are.
 
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
@@ -84,21 +87,24 @@ def train(
     from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog
 
-    name = with_preset(method.value if method else "dmf" if release is None and source is None else "hetero", preset)
-    _require_inputs(name, release, source)
+    given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
+    measured = None if like is None else read_measured(like, data, given, release, source, public_key)
     _require_file(data, source, threshold, reading)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
-    configured = _configured(name, config, flags)
+    own = _configured(method, preset, config, release, source) if measured is None else measured.method
+    configured = _with_flags(own, flags)
     require_absent(out)
     if release is None:
         refuse_unused_key(public_key, "there is no --release")
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
+    if measured is not None:
+        measured.warn_of_another(received)
     ratings, validation = _data(data, reading, threshold)
     plaintext = None if source is None else _source(source, reading, threshold)
     if received is not None:
         _say_coverage(ratings, received)
-    resumable = ResumableRun(out, f"{name} on {_described(ratings, validation)}")
+    resumable = ResumableRun(out, f"{configured.name} on {_described(ratings, validation)}")
     with resumable.begun(resume=resume):
         with progress_bar() as progress:
             model = transfer(
@@ -107,13 +113,16 @@ def train(
                 method=configured,
                 plaintext_source=plaintext,
                 validation=validation,
+                chosen=None if measured is None else measured.chosen,
                 allow_not_private=allow_not_private,
                 log=RunLog(file=resumable.log, checkpoints=resumable.checkpoints, progress=progress),
             )
         with new_folder(out, private=True) as staging:
             write_model(staging, model)
             resumable.copy_log(staging / "log.jsonl")
-    _say_chosen(model.chosen)
+    _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
+    if measured is None and validation is None:
+        _say_chosen_anew(model.chosen, ratings, configured)
     say(f"trained {model!r}", f"to {out}")
 
 
@@ -122,16 +131,29 @@ def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
     return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
 
 
-def _say_chosen(chosen: "Chosen") -> None:
-    """Say what validation chose, or why it could not."""
+def _say_chosen(chosen: "Chosen", how: str) -> None:
+    """Say what was chosen and how, or why nothing could be."""
     if chosen.not_chosen:
         warn(f"nothing was set aside to choose by, so defaults hold (every epoch is trained): {chosen.not_chosen}")
     if chosen.epochs:
-        say("epochs chosen by validation: " + ", ".join(f"{part} {epoch}" for part, epoch in chosen.epochs.items()))
+        say(f"epochs {how}: " + ", ".join(f"{part} {epoch}" for part, epoch in chosen.epochs.items()))
     if chosen.settings:
-        say("chosen by validation: " + ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items()))
+        say(f"settings {how}: " + ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items()))
     if chosen.trust is not None:
         say("the source is trusted by {:.0%} for warm users and {:.0%} for cold ones".format(*chosen.trust))
+
+
+def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method") -> None:
+    """Say by what a training on everything chose: a model that was measured may have been trained otherwise."""
+    from pricdr.models.base import ratings_to_choose_by
+
+    if chosen.not_chosen or not (chosen.epochs or chosen.settings or chosen.trust is not None):
+        return
+    seed = 0 if method.options is None else method.options.seed
+    say(
+        f"chosen anew from {ratings_to_choose_by(ratings):,} ratings set aside, seed {seed}; "
+        "--like MODEL would carry them over from a measured model"
+    )
 
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:
@@ -159,20 +181,29 @@ def _require_file(data: Path, source: Path | None, threshold: float | None, read
             raise ParameterError(f"{given[0]} is for files of ratings: a split has its own")
 
 
-def _configured(name: str, config: Path | None, flags: dict[str, int | str | bool | None]) -> "Method":
-    """Return the method with its defaults, replaced by the file's settings, replaced by the command line's."""
+def _configured(
+    method: MethodName | None, preset: PresetName | None, config: Path | None, release: Path | None, source: Path | None
+) -> "Method":
+    """Return the method with its defaults, replaced by the file's settings."""
     from pricdr.data.toml_files import read_toml
 
+    default = "dmf" if release is None and source is None else "hetero"
+    name = with_preset(method.value if method else default, preset or PresetName.DEFAULT)
+    _require_inputs(name, release, source)
     settings = {} if config is None else read_toml(config)
     try:
-        method = configure(name, settings)
+        return configure(name, settings)
     except ParameterError as error:
         raise ParameterError(f"{config}: {error}" if settings else str(error)) from error
+
+
+def _with_flags(method: "Method", flags: dict[str, int | str | bool | None]) -> "Method":
+    """Return the method with what the command line says in place of its options."""
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     if method.options is not None:
         return replace(method, options=replace(method.options, **given))
     if "epochs" in given:
-        raise ParameterError(f"--method {name} is not trained in epochs")
+        raise ParameterError(f"--method {method.name} is not trained in epochs")
     return method  # a closed form: nothing to seed, no device to choose
 
 

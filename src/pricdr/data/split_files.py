@@ -6,16 +6,18 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
 from pricdr.data.reading.readers import read_ratings
-from pricdr.data.splits import HeldOut, Split, official
+from pricdr.data.splits import HeldOut, Split, cold_users, official
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
 from pricdr.untrusted.opening import Folder
 
 _PARTS = ("validation", "test")
+_LONGEST_PROTOCOL = 200
 
 
 def save_split(split: Split, folder: Path) -> None:
@@ -38,6 +40,8 @@ def save_split(split: Split, folder: Path) -> None:
         "fingerprint": train.fingerprint(),
         "users": train.users,
         "items": train.items,
+        # Not for the protocol of old, so that its files stay what they were.
+        **({} if split.protocol == ONE_AT_RANDOM else {"protocol": split.protocol}),
     }
     (folder / "split.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -56,6 +60,9 @@ def load_split(folder: Path) -> Split:
             require_seed(seed=seed)
         if type(left_out) is not int or left_out < 0:
             raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
+        protocol = about.get("protocol", ONE_AT_RANDOM)
+        if type(protocol) is not str or len(protocol) > _LONGEST_PROTOCOL or not protocol.isprintable():
+            raise InputError(f"protocol is {protocol!r:.40}, a printable line is needed")
     except (InputError, ParameterError) as error:
         raise InputError(f"{folder / 'split.json'}: {error}") from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -65,10 +72,7 @@ def load_split(folder: Path) -> Split:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
     validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
     # Which users are cold is not stored: an evaluated user without ratings to train on is.
-    empty = np.diff(train.matrix.indptr) == 0
-    cold = np.zeros(len(users), dtype=bool)
-    cold[test.users] = empty[test.users]
-    return Split(train, validation, test, cold, seed, left_out)
+    return Split(train, validation, test, cold_users(train, test), seed, left_out, protocol)
 
 
 def read_official(path: Path, ratings: Ratings) -> Split:
@@ -89,26 +93,39 @@ def read_official(path: Path, ratings: Ratings) -> Split:
         raise InputError(f"{path}: every user needs the same number of negatives")
     flat = _positions(path, "item", ratings.items, [item for row in lists for item in row])
     shared = flat.reshape(len(lists), -1)
-    parts = (HeldOut(at_user, _positions(path, "item", ratings.items, items), shared) for items in (valid, test))
+    parts = (
+        _from_file(path, at_user, _positions(path, "item", ratings.items, items), shared) for items in (valid, test)
+    )
     return official(ratings, *parts)
 
 
 def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
-    path = folder / f"{name}.parquet"
+    """Read one part: the first item of a user belongs to the user's first negatives, the next to the next."""
+    path, others = folder / f"{name}.parquet", folder / "negatives.parquet"
     pairs = read_columns(path, ["user", "item"])
-    negatives = read_columns(folder / "negatives.parquet", ["user", "item", "for"]).filter(pl.col("for") == name)
-    at = _positions(path, "user", users, pairs["user"].to_list())
-    order = {user: row for row, user in enumerate(at.tolist())}
-    rows = _positions(path, "user", users, negatives["user"].to_list())
-    columns = _positions(path, "item", items, negatives["item"].to_list())
-    counts = np.bincount(rows, minlength=len(users))[at]
-    each = int(counts.max(initial=0))
-    if not each or counts.min() != each or len(order) != len(at) or counts.sum() != len(rows):
-        raise InputError(f"{folder / 'negatives.parquet'} does not hold the same number for every user of {name}")
-    grouped = np.argsort([order[row] for row in rows.tolist()], kind="stable")
-    return HeldOut(
-        at, _positions(path, "item", items, pairs["item"].to_list()), columns[grouped].reshape(len(at), each)
-    )
+    negatives = read_columns(others, ["user", "item", "for"]).filter(pl.col("for") == name)
+    rows, columns = (_positions(path, role, ids, pairs[role].to_list()) for role, ids in _roles(users, items))
+    owners, drawn = (_positions(others, role, ids, negatives[role].to_list()) for role, ids in _roles(users, items))
+    each, uneven = divmod(len(owners), max(len(rows), 1))
+    # Per user: how many there must be.
+    wanted = each * np.bincount(rows, minlength=len(users))
+    if not each or uneven or (np.bincount(owners, minlength=len(users)) != wanted).any():
+        raise InputError(f"{others} does not hold the same number for every item of {name}")
+    order = np.empty(len(users), dtype=np.int64)
+    order[rows[::-1]] = np.arange(len(rows))[::-1]  # where each user's first row is
+    grouped = np.argsort(order[owners], kind="stable")
+    return _from_file(path, rows, columns, drawn[grouped].reshape(len(rows), each))
+
+
+def _from_file(path: Path, users: IntArray, items: IntArray, negatives: IntArray) -> HeldOut:
+    try:
+        return HeldOut(users, items, negatives)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _roles(users: Ids, items: Ids) -> tuple[tuple[str, Ids], tuple[str, Ids]]:
+    return ("user", users), ("item", items)
 
 
 def _named(ids: Ids, positions: IntArray) -> pl.Series:

@@ -1,16 +1,27 @@
 """``Comparison``: how good models are on one split, and whether the others beat the first."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ratings import Ids, IntArray
 from pricdr.data.splits import BoolArray, Split
 from pricdr.errors import InputError, ParameterError, printable
-from pricdr.evaluation.metrics import NAMES, Float64Array, Metrics, per_user
+from pricdr.evaluation.metrics import (
+    CUTOFFS,
+    MEASURES,
+    OF_ONE_ITEM,
+    Float64Array,
+    Metrics,
+    averaged,
+    of_lists,
+    require_cutoffs,
+)
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
+from pricdr.evaluation.verdict import Judgement, judged, trained_with_release, verdict_lines
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
@@ -22,8 +33,12 @@ _TITLES: Final = {
     "sampled": "sampled ranking (99 stored negatives)",
     "full": "full ranking (all unrated items)",
 }
-_COMPARED: Final = "NDCG@10"
-"""The metric that models are compared by."""
+_AVERAGED: Final = "sampled ranking (each test item among its own 99 stored negatives, averaged per user)"
+ONE_ITEM: Final = "one test item per user: Recall is HR, and MAP is MRR"
+_COLUMNS: Final = 6
+"""Figures side by side in a table of text."""
+_SCHEMA_VERSION: Final = 2
+_CONFIDENCE: Final = 0.95
 
 
 class ScoringModel(Protocol):
@@ -68,6 +83,14 @@ class Comparison:
     """Masks over ``users``: ``all``, ``warm`` (with ratings to train on), ``few`` (1 to 3 of them), ``cold``."""
     values: Mapping[str, Mapping[Ranking, Metrics]]
     """Model → ranking → metric → one value per user."""
+    uses_release: Mapping[str, bool] = field(default_factory=dict)
+    """Model → whether it was trained with a release, or on the target alone; a model that does not say is missing."""
+    cutoffs: tuple[int, ...] = CUTOFFS
+    """The k of the metrics, ascending."""
+    test_items: int | None = None
+    """How many items are held out to test by, where a user may have several."""
+    protocol: str = ONE_AT_RANDOM
+    """What was tested by, in words."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -84,9 +107,20 @@ class Comparison:
         return tuple(next(iter(self.values.values())))
 
     @property
+    def metrics(self) -> tuple[str, ...]:
+        """Return the metrics worth showing, by k: with one test item per user Recall and MAP repeat HR and MRR."""
+        measures = OF_ONE_ITEM if self.one_item_each else MEASURES
+        return tuple(f"{measure}@{k}" for k in self.cutoffs for measure in measures)
+
+    @property
+    def one_item_each(self) -> bool:
+        """Return whether every user has one test item."""
+        return self.test_items is None or self.test_items == len(self.users)
+
+    @property
     def compared_by(self) -> str:
-        """Return the metric that models are compared by."""
-        return _COMPARED
+        """Return the metric that models are compared by: NDCG@10, or at the largest k where 10 is none of them."""
+        return f"NDCG@{10 if 10 in self.cutoffs else self.cutoffs[-1]}"
 
     @cached_property
     def differences(self) -> tuple[PairedDifference, ...]:
@@ -94,7 +128,11 @@ class Comparison:
         baseline, *others = self.models
         return tuple(
             PairedDifference(
-                model, baseline, ranking, stratum, compare(self._compared(model, ranking)[keep], base[keep])
+                model,
+                baseline,
+                ranking,
+                stratum,
+                compare(self._compared(model, ranking)[keep], base[keep], confidence=_CONFIDENCE),
             )
             for ranking in self.rankings
             for base in (self._compared(baseline, ranking),)
@@ -103,17 +141,35 @@ class Comparison:
             if keep.any()
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the figures as ``pricdr evaluate --json`` writes them.
+    @cached_property
+    def verdicts(self) -> tuple[Judgement, ...]:
+        """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
+        return judged(self.differences, self.uses_release, metric=self.compared_by)
 
-        Ranking → stratum → metric → mean over users, and how many users there are; under the model's name first where
-        there is more than one model. A stratum without users has zeros.
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that ``pricdr evaluate`` shows, as ``--json`` writes it; the user guide lists the keys.
+
+        Beside the keys of this version stand the figures where version 1 had them: under ``sampled`` and ``full``, or
+        under the models' names where there are several. A stratum without users has zeros.
         """
         figures: dict[str, Any] = {
-            model: {ranking: self._means(metrics) for ranking, metrics in rankings.items()}
+            model: {ranking: self._figures(metrics) for ranking, metrics in rankings.items()}
             for model, rankings in self.values.items()
         }
-        return figures if len(figures) > 1 else dict(figures[self.models[0]])
+        layout = {
+            "schema_version": _SCHEMA_VERSION,
+            "protocol": self.protocol,
+            "users": len(self.users),
+            "test_items": len(self.users) if self.test_items is None else self.test_items,
+            "cutoffs": list(self.cutoffs),
+            "rankings": list(self.rankings),
+            "models": figures,
+            "compared_by": self.compared_by,
+            "differences": [self._plain(one) for one in self.differences],
+            "verdicts": [one.to_dict() for one in self.verdicts],
+        }
+        before: dict[str, Any] = figures if len(figures) > 1 else figures[self.models[0]]
+        return {**layout, **{name: value for name, value in before.items() if name not in layout}}
 
     def to_frame(self) -> "pl.DataFrame":
         """Return one row per model, ranking, stratum and metric: its value, its standard error, and the users.
@@ -151,17 +207,35 @@ class Comparison:
 
         Names are as given: whoever shows a line to people escapes what is not printable in it.
         """
-        lines = []
+        lines = [] if self.protocol == ONE_AT_RANDOM else [f"tested by {self.protocol}"]
         for ranking in self.rankings:
-            lines.append(_TITLES[ranking])
+            lines.append(self.title(ranking))
             for model in self.models:
-                lines += [f"  {model}", *self._table(self.values[model][ranking])]
+                lines += [f"  {model}", *self._table(model, ranking)]
             for one in self.differences:
                 if one.ranking == ranking:
                     d = one.difference
                     interval = f"[{d.low:+.4f}, {d.high:+.4f}], p = {d.p_value:.4f}"
-                    lines.append(f"  {one.model} − {one.baseline}, {one.stratum}: {_COMPARED} {d.mean:+.4f} {interval}")
-        return lines
+                    difference = f"{self.compared_by} {d.mean:+.4f} {interval}"
+                    lines.append(f"  {one.model} − {one.baseline}, {one.stratum}: {difference}")
+        return lines + ([ONE_ITEM] if self.one_item_each else []) + verdict_lines(self.verdicts)
+
+    def title(self, ranking: Ranking) -> str:
+        """Return what a ranking is called, and among which candidates it ranks."""
+        return _TITLES[ranking] if self.one_item_each or ranking != "sampled" else _AVERAGED
+
+    def tables(self) -> Iterator[tuple[str, ...]]:
+        """Yield the metrics that fit side by side, all those at the same k together."""
+        measures = len(self.metrics) // len(self.cutoffs)
+        width = max(1, _COLUMNS // measures) * measures
+        for start in range(0, len(self.metrics), width):
+            yield self.metrics[start : start + width]
+
+    def rows(self, model: str, ranking: Ranking, metrics: Sequence[str]) -> Iterator[tuple[str, int, list[str]]]:
+        """Yield each stratum, its users, and the means of these metrics with their standard errors, as text."""
+        for stratum, keep in self.strata.items():
+            kept = [self.values[model][ranking][name][keep] for name in metrics]
+            yield stratum, int(keep.sum()), list(map(_cell, kept))
 
     def __str__(self) -> str:
         """Return the tables and comparisons as text, one line each whatever the models are called."""
@@ -182,23 +256,35 @@ class Comparison:
                     yield model, ranking, stratum, keep
 
     def _compared(self, model: str, ranking: Ranking) -> Float64Array:
-        return self.values[model][ranking][_COMPARED]
+        return self.values[model][ranking][self.compared_by]
 
-    def _means(self, metrics: Metrics) -> dict[str, dict[str, float]]:
-        return {
-            stratum: {
-                **{name: float(metrics[name][keep].mean()) if keep.any() else 0.0 for name in NAMES},
-                "users": int(keep.sum()),
-            }
-            for stratum, keep in self.strata.items()
-        }
-
-    def _table(self, metrics: Metrics) -> Iterator[str]:
-        yield f"    {'':<6}{'users':>8}" + "".join(f"{name:>18}" for name in NAMES)
+    def _figures(self, metrics: Metrics) -> dict[str, dict[str, Any]]:
+        """Return the means of each stratum, its users, and the standard errors, null for fewer than two users."""
+        figures: dict[str, dict[str, Any]] = {}
         for stratum, keep in self.strata.items():
-            kept = [metrics[name][keep] for name in NAMES]
-            cells = [f"{own.mean():.4f} ± {standard_error(own):.4f}" if len(own) else "–" for own in kept]
-            yield f"    {stratum:<6}{keep.sum():>8,}" + "".join(f"{cell:>18}" for cell in cells)
+            kept = {name: values[keep] for name, values in metrics.items()}
+            errors = {name: standard_error(own) if len(own) > 1 else None for name, own in kept.items()}
+            means = {name: float(own.mean()) if len(own) else 0.0 for name, own in kept.items()}
+            figures[stratum] = {**means, "users": int(keep.sum()), "standard_error": errors}
+        return figures
+
+    def _plain(self, one: PairedDifference) -> dict[str, Any]:
+        """Return a difference as JSON holds it."""
+        about = {"model": one.model, "baseline": one.baseline, "ranking": one.ranking, "stratum": one.stratum}
+        return {**about, "metric": self.compared_by, "confidence": _CONFIDENCE, **asdict(one.difference)}
+
+    def _table(self, model: str, ranking: Ranking) -> Iterator[str]:
+        for names in self.tables():
+            yield f"    {'':<6}{'users':>8}" + "".join(f"{name:>18}" for name in names)
+            for stratum, users, cells in self.rows(model, ranking, names):
+                yield f"    {stratum:<6}{users:>8,}" + "".join(f"{cell:>18}" for cell in cells)
+
+
+def _cell(values: Float64Array) -> str:
+    """Return a mean and its standard error, which a single user does not have."""
+    if not len(values):
+        return "–"
+    return f"{values.mean():.4f}" + (f" ± {standard_error(values):.4f}" if len(values) > 1 else "")
 
 
 def evaluate(
@@ -206,14 +292,16 @@ def evaluate(
     split: Split,
     *,
     ranking: Literal["both", "sampled", "full"] = "both",
+    cutoffs: Sequence[int] = CUTOFFS,
     progress: Progress | bool = False,
 ) -> Comparison:
-    """Rank every user's held-out test item under each model and compare the models, user by user.
+    """Rank every user's held-out test items under each model and compare the models, user by user.
 
     Args:
         models: Models trained on ``split.train``, by name; the others are compared with the first.
         split: What :func:`pricdr.split` held out.
         ranking: Among the 99 stored negatives (sampled), among all items the user has not rated (full), or both.
+        cutoffs: The values of k, at which HR, NDCG, MRR, Recall and MAP are measured.
         progress: True shows how far it has come; a function is called while users are ranked.
 
     Returns:
@@ -224,7 +312,9 @@ def evaluate(
     """
     rankings = chosen_rankings(ranking)
     with shown(progress) as report:
-        return compared({name: measure(name, model, split, rankings, report) for name, model in models.items()}, split)
+        values = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
+    uses_release = {name: trained_with_release(model) for name, model in models.items()}
+    return compared(values, split, uses_release, cutoffs=cutoffs)
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
@@ -239,15 +329,38 @@ def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
     return chosen
 
 
-def compared(values: Mapping[str, Mapping[Ranking, Metrics]], split: Split) -> Comparison:
-    """Return the comparison of models that were measured on ``split``, see :func:`measure`."""
-    return Comparison(tuple(split.train.users[at] for at in split.test.users), split.strata(), values)
+def compared(
+    values: Mapping[str, Mapping[Ranking, Metrics]],
+    split: Split,
+    uses_release: Mapping[str, bool | None] | None = None,
+    *,
+    cutoffs: Sequence[int] = CUTOFFS,
+) -> Comparison:
+    """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`.
+
+    ``uses_release`` says which were trained with a release, see :func:`trained_with_release`.
+    """
+    users = tuple(split.train.users[at] for at in split.test.evaluated)
+    known = {name: used for name, used in (uses_release or {}).items() if used is not None}
+    shape = require_cutoffs(cutoffs), len(split.test), split.protocol
+    return Comparison(users, split.strata(), values, known, *shape)
 
 
 def measure(
-    name: str, model: ScoringModel, split: Split, rankings: Sequence[Ranking], progress: Progress = silent
+    name: str,
+    model: ScoringModel,
+    split: Split,
+    rankings: Sequence[Ranking],
+    progress: Progress = silent,
+    *,
+    cutoffs: Sequence[int] = CUTOFFS,
 ) -> dict[Ranking, Metrics]:
-    """Return every metric of every evaluated user under one model; ``name`` is what errors call it."""
+    """Return every metric of every evaluated user under one model; ``name`` is what errors call it.
+
+    In the full ranking a user has one list, in which all of the user's test items are relevant. In the sampled one each
+    test item has a list of its own, with its negatives, and the metrics are averaged per user.
+    """
+    cutoffs = require_cutoffs(cutoffs)
     if model.users[: len(split.train.users)] != split.train.users or model.items != split.train.items:
         raise InputError(f"{name} has other users or items than the split")
     # Models here remember what they were trained on; an export does not, and of other kinds nothing can be checked.
@@ -257,8 +370,12 @@ def measure(
     if seen is not None and seen[split.test.users, split.test.items].any():
         raise InputError(f"{name} was not trained on this split: it has seen ratings that are held out here")
     # All items have to be scored for the full ranking, and the sampled one then comes for free.
+    starts = split.test.starts
     if list(rankings) == ["sampled"]:
-        return {"sampled": per_user(sampled_ranks(model.score_candidates, split.test))}
+        return {"sampled": averaged(sampled_ranks(model.score_candidates, split.test), starts, cutoffs)}
     sampled, full = ranks(model.score, split.test, split.train.matrix, progress=progress)
-    measured: dict[Ranking, Metrics] = {"sampled": per_user(sampled), "full": per_user(full)}
+    measured: dict[Ranking, Metrics] = {
+        "sampled": averaged(sampled, starts, cutoffs),
+        "full": of_lists(full, starts, cutoffs),
+    }
     return {ranking: measured[ranking] for ranking in rankings}

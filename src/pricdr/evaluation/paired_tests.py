@@ -16,7 +16,10 @@ _CELLS: Final = 1 << 19
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of ``left − right`` over users, with a bootstrap interval and the p-value of a sign-flip test."""
+    """A mean difference between two models, with its interval and the p-value of a paired test.
+
+    Over users (``compare``) these are a bootstrap and a sign-flip test; over repetitions, Student's.
+    """
 
     mean: float
     low: float
@@ -57,6 +60,24 @@ def compare(left: Float64Array, right: Float64Array, *, seed: int = 0, confidenc
     low, high = _interval(difference, confidence, simulation)
     p_value = _sign_flip_p_value(difference, simulation)
     return Difference(float(difference.mean()), low, high, p_value)
+
+
+def over_repetitions(differences: Float64Array, *, confidence: float = 0.95) -> Difference:
+    """Return the mean of one difference per repetition, with Student's interval and test.
+
+    >>> over_repetitions(np.array([0.01, 0.02, 0.03])).low < 0 < over_repetitions(np.array([0.019, 0.02, 0.021])).low
+    True
+    """
+    from scipy.stats import ttest_1samp
+
+    if len(differences) < 2:
+        raise InputError(f"an interval over repetitions needs two or more, got {len(differences)}")
+    mean = float(differences.mean())
+    if not np.ptp(differences):  # no spread at all: Student's formula would divide by it
+        return Difference(mean, mean, mean, 0.0 if mean else 1.0)
+    result = ttest_1samp(differences, 0.0)
+    interval = result.confidence_interval(confidence)
+    return Difference(mean, float(interval.low), float(interval.high), float(result.pvalue))
 
 
 def _interval(difference: Float64Array, confidence: float, simulation: Simulation) -> tuple[float, float]:

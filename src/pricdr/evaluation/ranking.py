@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from pricdr.data.ratings import IntArray, RatingMatrix
 from pricdr.data.splits import HeldOut
@@ -31,27 +32,33 @@ def ranks(
 ) -> tuple[Float64Array, Float64Array]:
     """Return the sampled and the full ranks of every held-out item, from one pass over the users.
 
-    Sampled: among the stored negatives. Full: among all items the user has not rated in ``train``. Other held-out items
-    are unobserved like any other: neither masked nor shown.
+    Sampled: among the stored negatives. Full: among all items the user has not rated in ``train``, except the user's
+    others in ``held_out``. Items held out elsewhere are unobserved like any other: neither masked nor shown.
     """
     n_items = train.shape[1]
     block = max(1, _CELLS_PER_BLOCK // n_items)
     sampled, full = np.empty(len(held_out)), np.empty(len(held_out))
+    relevant = _pairs(held_out, train.shape)
     for start in range(0, len(held_out), block):
-        part = slice(start, start + block)
-        users, items = held_out.users[part], held_out.items[part]
+        part = held_out.only(np.s_[start : start + block])
+        users, row = part.evaluated, part.user_of_row
         # A copy in float64: it is written to below, and ties among float32 scores stay ties.
         scores = np.array(scorer(users), dtype=np.float64)
         if scores.shape != (len(users), n_items) or not np.isfinite(scores).all():
             raise InputError("a model must give every user a finite score for every item")
-        positive = scores[np.arange(len(users)), items]
-        sampled[part] = rank_of(positive, np.take_along_axis(scores, held_out.negatives[part], axis=1))
-        seen = train[users]
-        scores[np.repeat(np.arange(len(users)), np.diff(seen.indptr)), seen.indices] = -np.inf
-        scores[np.arange(len(users)), items] = -np.inf  # it does not compete with itself
-        full[part] = rank_of(positive, scores)
+        positive = scores[row, part.items]
+        sampled[start : start + block] = rank_of(positive, scores[row[:, None], part.negatives])
+        for hidden in (train[users], relevant[users]):  # what does not compete
+            scores[np.repeat(np.arange(len(users)), np.diff(hidden.indptr)), hidden.indices] = -np.inf
+        full[start : start + block] = rank_of(positive, scores if len(users) == len(row) else scores[row])
         progress("ranking", min(start + block, len(held_out)), len(held_out))
     return sampled, full
+
+
+def _pairs(held_out: HeldOut, shape: tuple[int, int]) -> RatingMatrix:
+    """Return the held-out pairs as a matrix: the rows of a user may lie in two blocks."""
+    entries = (np.ones(len(held_out)), (held_out.users, held_out.items))
+    return sp.csr_array(entries, shape=shape)
 
 
 def sampled_ranks(scorer: ScoreCandidates, held_out: HeldOut) -> Float64Array:

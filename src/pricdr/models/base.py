@@ -276,5 +276,10 @@ class _Selection:
         return train(target, validation, chosen or NOTHING_CHOSEN, log)
 
 
+def ratings_to_choose_by(target: Ratings) -> int:
+    """Return how many ratings ``fit`` sets aside to choose by: one of every user with two or more."""
+    return int((np.diff(target.matrix.indptr) > 1).sum())
+
+
 def _seed(options: TrainingOptions | None) -> int:
     return 0 if options is None else options.seed

@@ -10,6 +10,7 @@ from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.models.base import Method
+    from pricdr.models.fitted import FittedModel
 
 Settings: TypeAlias = Mapping[str, Any]
 """Names of a method's configuration and of ``TrainingOptions`` in one table, as in a TOML file."""
@@ -71,6 +72,20 @@ def configure(name: str, settings: Settings) -> "Method":
         given = {key: value for key, value in settings.items() if group_of[key] == group}
         method = replace(method, **{group: _changed(getattr(method, group), given)})
     return method
+
+
+def method_of(model: "FittedModel") -> "Method":
+    """Return the method that a model was trained with, with its settings: to train another model alike.
+
+    ``transfer(target, release, method=method_of(model), chosen=model.chosen)`` also follows what validation chose for
+    it, and sets nothing aside.
+    """
+    if model.origin is None:
+        raise ParameterError("the model does not say what it was trained with: only what fit returned, or load, does")
+    settings: dict[str, Any] = {}
+    for name, value in model.origin.settings.items():
+        settings |= value if isinstance(value, Mapping) else {name: value}
+    return configure(model.method, settings)
 
 
 def _changed(group: Any, given: Settings) -> Any:  # noqa: ANN401 - any configuration

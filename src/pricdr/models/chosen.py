@@ -14,8 +14,6 @@ class Trust(NamedTuple):
 
 TRUSTED: Final = Trust(1.0, 1.0)
 UNTRUSTED: Final = Trust(0.0, 0.0)
-FEWEST_COLD_USERS: Final = 2
-"""Fewer cold users in validation decide nothing: one has no standard error."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ratings import CSR
+from pricdr.data.splits import HeldOut
+from pricdr.models.chosen import UNTRUSTED, Chosen
 from pricdr.models.inputs import Inputs, unit_rows
 from pricdr.randomness import Simulation
 
@@ -25,6 +27,22 @@ PERMUTATIONS: Final = 199
 _DIRECTIONS: Final = 32
 """Of the target's histories. What users share in taste is in the first few; the rest is mostly chance."""
 _ITERATIONS: Final = 4
+
+
+def is_followed(validation: HeldOut | None, chosen: Chosen) -> bool:
+    """Return whether an earlier training settled how far the source is trusted."""
+    return validation is None and chosen.trust is not None
+
+
+def is_refused(inputs: Inputs, validation: HeldOut | None, chosen: Chosen, *, require_evidence: bool = True) -> bool:
+    """Return whether the source is not used at all, before anything is trained on it.
+
+    An earlier choice is followed. Where there is none, a release has to pass the evidence test; ``require_evidence`` is
+    false for plaintext ratings.
+    """
+    if is_followed(validation, chosen):
+        return chosen.trust == UNTRUSTED
+    return require_evidence and not has_evidence(inputs)
 
 
 def has_evidence(inputs: Inputs) -> bool:

@@ -11,14 +11,14 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
 from pricdr.evaluation.metrics import per_user
-from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
-from pricdr.models.chosen import FEWEST_COLD_USERS, TRUSTED, UNTRUSTED, Chosen, Trust
-from pricdr.models.evidence import has_evidence
+from pricdr.models.chosen import UNTRUSTED, Chosen, Trust
+from pricdr.models.evidence import is_followed, is_refused
 from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.inputs import BoolArray, Inputs, ReleaseRows
 from pricdr.models.linear.closed_form import solve_ease
+from pricdr.models.newcomers import newcomers, shows_gain
 from pricdr.training.run_log import RunLog
 
 
@@ -102,8 +102,8 @@ class EASERelease(ReleaseMethod):
 
     The zero diagonal on those columns plays no part, since none of them is predicted. A release that fails the evidence
     test leaves EASE on the target alone. A user without target ratings is scored by its release row where that helps:
-    unless the rows of validation's cold users beat popularity by more than a standard error, cold users get what is
-    popular.
+    unless the rows of newcomers (:mod:`pricdr.models.newcomers`) beat popularity by more than a standard error, cold
+    users get what is popular.
     """
 
     name: ClassVar[str] = "ease-release"
@@ -120,31 +120,32 @@ class EASERelease(ReleaseMethod):
     ) -> Trained:
         config = self.config
         inputs = Inputs.of(target, release)
-        followed = None if validation is not None else chosen.trust
-        if followed == UNTRUSTED or (followed is None and not has_evidence(inputs)):
+        if is_refused(inputs, validation, chosen):
             # Not a weight of 0: the release's columns would still be inverted.
             unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
             model = solve_ease(self.name, unused, regularisation=config.regularisation)
             return model, replace(chosen, trust=UNTRUSTED)
-        model = solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight)
-        if validation is not None:
-            trust = Trust(1.0, 1.0 if _helps_cold_users(model, validation) else 0.0)
-        else:
-            trust = TRUSTED if followed is None else followed
+        model = self._solved(inputs)
+        trust = chosen.trust
+        if trust is None or not is_followed(validation, chosen):
+            shown_by = newcomers(inputs, validation, seed=0)
+            # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
+            unseen = self._solved(shown_by.hidden_from(inputs)) if shown_by.stand_ins.any() else model
+            trust = Trust(1.0, 1.0 if _helps(unseen, shown_by.held_out) else 0.0)
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
+    def _solved(self, inputs: Inputs) -> FittedModel:
+        config = self.config
+        return solve_ease(self.name, inputs, regularisation=config.regularisation, weight=config.weight)
 
-def _helps_cold_users(model: FittedModel, validation: HeldOut) -> bool:
-    """Return whether the release beats popularity for validation's cold users; yes where too few can be asked."""
-    warm = np.diff(model.seen.indptr) > 0
-    cold = validation.only(~warm[validation.users])
-    if len(cold) < FEWEST_COLD_USERS:
-        return True
+
+def _helps(model: FittedModel, cold: HeldOut) -> bool:
+    """Return whether the release beats popularity for these cold users."""
     by_release, by_popularity = (
         per_user(sampled_ranks(scored.score_candidates, cold))["NDCG@10"]
         for scored in (model, _popular_for_cold_users(model))
     )
-    return clearly_above(by_release, by_popularity)
+    return shows_gain(by_release, by_popularity)
 
 
 def _popular_for_cold_users(model: FittedModel) -> FittedModel:

@@ -1,8 +1,9 @@
 """Ridge regression from release rows to target ratings: what a linear decoder gains from a release, in seconds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,21 +13,23 @@ from pricdr.data.ratings import CSR, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
 from pricdr.evaluation.metrics import Float64Array, per_user
-from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.chosen import FEWEST_COLD_USERS, TRUSTED, UNTRUSTED, Chosen
-from pricdr.models.evidence import has_evidence
+from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen
+from pricdr.models.evidence import is_followed, is_refused
 from pricdr.models.fitted import FittedModel
 from pricdr.models.inputs import Inputs, ReleaseRows, unit_rows
 from pricdr.models.linear.closed_form import ones
 from pricdr.models.networks import log_odds
+from pricdr.models.newcomers import Newcomers, newcomers, shows_gain
 from pricdr.training.run_log import RunLog
 
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
 SCALES: Final = (0.1, 0.2, 0.4, 0.7, 1.0, 1.5)
 """What validation chooses from."""
+Choice: TypeAlias = tuple[float, float]
+"""A regularisation and a scale."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +53,8 @@ class RidgeRelease(ReleaseMethod):
     release rows of users who have both. A user's own history is not used: warm users are scored by their row like cold
     ones. It is a yardstick for what a release holds rather than a recommender for warm users.
 
-    What is left is popularity where the release fails the evidence test, or where the best choice beats popularity by
-    less than a standard error.
+    What is left is popularity where the release fails the evidence test, or where the best choice does not beat
+    popularity for newcomers (:mod:`pricdr.models.newcomers`) by more than a standard error.
     """
 
     name: ClassVar[str] = "ridge-release"
@@ -67,28 +70,29 @@ class RidgeRelease(ReleaseMethod):
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         inputs = Inputs.of(target, release)
         popular = _popularity(inputs)
-        followed = None if validation is not None else chosen.trust
-        if followed == UNTRUSTED or (followed is None and not has_evidence(inputs)):
+        if is_refused(inputs, validation, chosen):
             return popular, Chosen(trust=UNTRUSTED, not_chosen=chosen.not_chosen)
-        decoder = _Decoder(inputs, popular)
-        if validation is not None:
-            chosen = _choose(decoder, popular, target, validation)
-        if chosen.trust == UNTRUSTED:
-            return popular, chosen
         regularisation = chosen.settings.get("regularisation", self.config.regularisation)
         scale = chosen.settings.get("scale", self.config.scale)
-        return decoder.model(regularisation, scale), replace(chosen, trust=TRUSTED)
+        if not is_followed(validation, chosen):
+            choices = [(regularisation, scale)] if validation is None else list(product(REGULARISATIONS, SCALES))
+            best = _best(choices, inputs, popular, newcomers(inputs, validation, seed=0))
+            if best is None:
+                return popular, Chosen(trust=UNTRUSTED, not_chosen=chosen.not_chosen)
+            regularisation, scale = best
+            if validation is not None:
+                chosen = Chosen(settings={"regularisation": regularisation, "scale": scale})
+        return _Decoder(inputs, popular).model(regularisation, scale), replace(chosen, trust=TRUSTED)
 
 
-def _choose(decoder: "_Decoder", popular: FittedModel, target: Ratings, validation: HeldOut) -> Chosen:
-    """Choose λ and the scale by cold users' NDCG@10 (by all users' where too few are cold), if they beat popularity."""
-    cold = np.diff(target.matrix.indptr)[validation.users] == 0
-    held_out = validation.only(cold) if cold.sum() >= FEWEST_COLD_USERS else validation
-    by_choice = {choice: _ndcg(decoder.model(*choice), held_out) for choice in product(REGULARISATIONS, SCALES)}
+def _best(choices: Sequence[Choice], inputs: Inputs, popular: FittedModel, shown_by: Newcomers) -> Choice | None:
+    """Return the λ and the scale with the best NDCG@10 for newcomers; None where none of them beats popularity."""
+    if not len(shown_by.held_out):
+        return None
+    decoder = _Decoder(shown_by.hidden_from(inputs), popular)
+    by_choice = {choice: _ndcg(decoder.model(*choice), shown_by.held_out) for choice in choices}
     best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
-    if not clearly_above(by_choice[best], _ndcg(popular, held_out)):
-        return Chosen(trust=UNTRUSTED)
-    return Chosen(trust=TRUSTED, settings={"regularisation": best[0], "scale": best[1]})
+    return best if shows_gain(by_choice[best], _ndcg(popular, shown_by.held_out)) else None
 
 
 class _Decoder:

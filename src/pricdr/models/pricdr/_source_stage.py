@@ -20,6 +20,7 @@ from pricdr.models.chosen import Trust
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, arrays_identity, train_network
 from pricdr.models.inputs import NARROW, Inputs
+from pricdr.models.newcomers import Newcomers
 from pricdr.models.pricdr._networks import SourceNetwork
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training.item_samples import sample_items
@@ -66,6 +67,7 @@ class SourceStage:
         self.rows = SparseRows(inputs.ratings, self.device)
         self.present = torch.as_tensor(inputs.present, device=self.device)
         self.warm = self.rows.counts > 0
+        self.stand_ins = torch.zeros_like(self.warm)
         self.item_vectors = target_stage.item_vectors()
         newcomers = len(inputs.users) - len(target_stage.target.users)
         self.history_vectors = torch.nn.functional.pad(target_stage.history_vectors(), (0, 0, 0, newcomers))
@@ -83,8 +85,8 @@ class SourceStage:
 
     @property
     def examples(self) -> Tensor:
-        """The users with a history and a row of the source."""
-        return torch.nonzero(self.warm & self.present).squeeze(1)
+        """The users with a history and a row of the source, but for those who stand in for cold users."""
+        return torch.nonzero(self.warm & self.present & ~self.stand_ins).squeeze(1)
 
     @property
     def identity(self) -> str:
@@ -94,19 +96,25 @@ class SourceStage:
         sparse = isinstance(self.source, SparseRows)
         numbers = [source.indptr, source.indices] if sparse else [source]
         frozen = [weights.cpu().numpy() for weights in self.target_network.state_dict().values()]
-        digest = arrays_identity(self.inputs.present, ratings.indptr, ratings.indices, *frozen, *numbers)
+        digest = arrays_identity(
+            self.inputs.present, self.stand_ins.cpu().numpy(), ratings.indptr, ratings.indices, *frozen, *numbers
+        )
         return f"source {self.config!r} {digest}"
 
-    def train(self, validation: HeldOut | None, epochs: int | None, log: RunLog) -> int:
+    def train(
+        self, validation: HeldOut | None, epochs: int | None, log: RunLog, shown_by: Newcomers | None = None
+    ) -> int:
         """Train the source's network and return the epoch it ends with, see :func:`train_network`.
 
-        Validation's cold users pick the epoch, since they have nothing else; everybody where all have a history.
+        Where there is validation, newcomers pick the epoch: they have nothing else. None of them is trained on.
         """
         # Frozen: whatever the source says, what the target learnt stays as it is.
         for parameter in self.target_network.parameters():
             parameter.requires_grad_(False)
-        if validation is not None and self.is_cold(validation).any():
-            validation = validation.only(self.is_cold(validation))
+        if shown_by is not None:
+            self.stand_ins = torch.as_tensor(shown_by.stand_ins, device=self.device)
+            if validation is not None and len(shown_by.held_out):
+                validation = shown_by.held_out
         return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
     def step(self, batch: Tensor) -> Tensor:
@@ -128,13 +136,13 @@ class SourceStage:
 
     def scorer(self) -> ScorePairs:
         """Return how validation scores while the network is trained: by the source alone."""
-        return self.score_with(self._source_alone(1.0))
+        return self.score_with(self.source_alone(1.0))
 
     @torch.no_grad()
     def user_vectors(self, trust: Trust) -> Tensor:
         """Return own history plus what the source adds to it; the source alone where there is no history."""
         both = self.target_network.users(self.history_vectors + trust.warm * self._source_vectors())
-        return torch.where(self.warm[:, None], both, self._source_alone(trust.cold))
+        return torch.where(self.warm[:, None], both, self.source_alone(trust.cold))
 
     @torch.no_grad()
     def score_with(self, user_vectors: Tensor) -> ScorePairs:
@@ -169,7 +177,7 @@ class SourceStage:
         return torch.cat(blocks) * self.present[:, None]
 
     @torch.no_grad()
-    def _source_alone(self, trust: float) -> Tensor:
+    def source_alone(self, trust: float) -> Tensor:
         """Return user vectors from the source alone. The network gives them a learnt length, so trust comes last."""
         return trust * self.target_network.users(self._source_vectors()) * self.present[:, None]
 

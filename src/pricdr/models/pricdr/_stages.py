@@ -10,12 +10,14 @@ from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import UNTRUSTED, Chosen
+from pricdr.models.evidence import is_followed, is_refused
 from pricdr.models.fitting import require_trainable
 from pricdr.models.inputs import Inputs, ReleaseRows
+from pricdr.models.newcomers import newcomers
 from pricdr.models.pricdr._networks import TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
 from pricdr.models.pricdr._target_stage import TargetStage, target_options
-from pricdr.models.pricdr._trust import choose_trust, is_refused
+from pricdr.models.pricdr._trust import choose_trust
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
@@ -80,9 +82,13 @@ class TwoStageMethod(ReleaseMethod):
             return target_stage.fitted_model(self.name, inputs.users), settled
 
         source_stage = self.source_stage(target_stage, inputs)
-        source_epoch = source_stage.train(validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK))
+        shown_by = None if is_followed(validation, chosen) else newcomers(inputs, validation, seed=self.options.seed)
+        source_epoch = source_stage.train(
+            validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK), shown_by
+        )
         log.working("trust in the source")
-        trust = choose_trust(source_stage, validation, chosen)
+        trust = chosen.trust if shown_by is None else choose_trust(source_stage, validation, shown_by)
+        assert trust is not None  # what is followed was settled
         epochs = (
             {TARGET_NETWORK: target_epoch, SOURCE_NETWORK: source_epoch} if validation is not None else chosen.epochs
         )

@@ -1,6 +1,6 @@
 """HeteroCDR as the paper prints it: the `paper` preset, reported beside the default whatever it gives."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -12,11 +12,13 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.chosen import Chosen
+from pricdr.models.chosen import UNTRUSTED, Chosen, Trust
+from pricdr.models.evidence import is_followed, is_refused
 from pricdr.models.fitted import FittedModel
-from pricdr.models.fitting import ScorePairs, TrainingRun, arrays_identity, require_trainable, train_run
+from pricdr.models.fitting import ScorePairs, TrainingRun, arrays_identity, ndcg_by_user, require_trainable, train_run
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import SparseTower, dense_tower
+from pricdr.models.newcomers import Newcomers, newcomers, shows_gain
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.options import TrainingOptions
@@ -41,7 +43,9 @@ class PaperConfig:
 class PaperCDR(ReleaseMethod):
     """L = L_rec + L_reg + α L_ali, summed over users as printed; scores are bare cosines.
 
-    A user without target ratings is scored by Uᴬ, which alignment has drawn to where Uᴮ would be.
+    A user without target ratings is scored by Uᴬ, which alignment has drawn to where Uᴮ would be. That is where it is
+    gated, which the paper is silent about: a release that fails the evidence test is neither reconstructed nor aligned,
+    and cold users get what is popular unless Uᴬ serves newcomers (:mod:`pricdr.models.newcomers`) better than that.
     """
 
     name: ClassVar[str] = "hetero-paper"
@@ -54,13 +58,23 @@ class PaperCDR(ReleaseMethod):
 
     def training_run(self, target: Ratings, release: ReleaseRows) -> TrainingRun:
         """Return the networks for these ratings and this release, not trained yet."""
-        return _Run(Inputs.of(target, release), self)
+        return _Run(Inputs.of(target, release), self, None)
 
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
-        run = self.training_run(target, release)
-        return train_run(run, self.options, validation=validation, chosen=chosen, log=log)
+        inputs = Inputs.of(target, release)
+        settled = chosen.trust if is_followed(validation, chosen) else None
+        shown_by = None
+        if is_refused(inputs, validation, chosen):
+            # Without any row there is nothing to reconstruct or align: what is left is the target's own towers.
+            inputs, settled = replace(inputs, present=np.zeros_like(inputs.present)), UNTRUSTED
+        elif settled is None:
+            shown_by = newcomers(inputs, validation, seed=self.options.seed)
+        run = _Run(inputs, self, shown_by)
+        model, chosen = train_run(run, self.options, validation=validation, chosen=chosen, log=log)
+        trust = settled or Trust(1.0, 1.0 if run.rows_help() else 0.0)
+        return _popular_for_others(model, trust), replace(chosen, trust=trust)
 
 
 class _Network(nn.Module):
@@ -73,8 +87,8 @@ class _Network(nn.Module):
 
 
 class _Run:
-    def __init__(self, inputs: Inputs, method: PaperCDR) -> None:
-        self.inputs, self.method = inputs, method
+    def __init__(self, inputs: Inputs, method: PaperCDR, shown_by: Newcomers | None) -> None:
+        self.inputs, self.method, self.shown_by = inputs, method, shown_by
         config, options = method.config, method.options
         device = options.torch_device()
         n_users, n_items = inputs.ratings.shape
@@ -84,6 +98,9 @@ class _Run:
         self.columns = SparseRows(inputs.ratings.T.tocsr(), device, scaled=False).all()
         self.release = torch.as_tensor(inputs.source, device=device)
         self.present = torch.as_tensor(inputs.present, device=device)
+        # The rows that training may see: not those of users who stand in for cold ones.
+        shown = inputs.present if shown_by is None else inputs.present & ~shown_by.stand_ins
+        self.shown = torch.as_tensor(shown, device=device)
         with seeded(options.seed, device):
             self.network = _Network(n_users, n_items, dim, config).to(device)
 
@@ -94,7 +111,8 @@ class _Run:
     @property
     def identity(self) -> str:
         ratings, source = self.inputs.ratings, np.asarray(self.inputs.source)
-        return f"{self.method!r} {arrays_identity(ratings.indptr, ratings.indices, self.inputs.present, source)}"
+        shown = self.shown.cpu().numpy()
+        return f"{self.method!r} {arrays_identity(ratings.indptr, ratings.indices, self.inputs.present, shown, source)}"
 
     def step(self, batch: Tensor) -> Tensor:
         network = self.network
@@ -103,17 +121,36 @@ class _Run:
         cosines = normalize(own, dim=1) @ normalize(network.item_tower(self.columns), dim=1).T
         regression = normalised_cross_entropy(cosines, rated.dense(self.rows.shape[1]))
         # A user without a release row has nothing to be reconstructed or aligned with.
-        known = self.present[batch][:, None]
+        known = self.shown[batch][:, None]
         reconstruction = (((network.decoder(other) - self.release[batch]) * known) ** 2).mean(dim=1).sum()
         total: Tensor = (
             reconstruction + regression + self.method.config.alignment * alignment(other * known, own * known)
         )
         return total
 
+    @torch.no_grad()
+    def rows_help(self) -> bool:
+        """Return whether newcomers are served better by their release rows than by what is popular."""
+        assert self.shown_by is not None
+        held_out, popularity = self.shown_by.held_out, self.rows.popularity()
+        if not len(held_out):
+            return False
+        vectors = normalize(self.network.item_tower(self.columns), dim=1)
+
+        def by_row(users: Tensor, items: Tensor) -> Tensor:
+            return (normalize(self._row_vectors(users), dim=1)[:, None] * vectors[items]).sum(2)
+
+        scorers: tuple[ScorePairs, ...] = (by_row, lambda users, items: popularity[items])
+        return shows_gain(*(ndcg_by_user(score, held_out, self.present.device) for score in scorers))
+
+    def _row_vectors(self, users: Tensor) -> Tensor:
+        vectors: Tensor = self.network.encoder(self.release[users]) * self.present[users][:, None]
+        return vectors
+
     def _vectors(self, users: Tensor) -> Tensor:
         warm = (self.rows.counts[users] > 0)[:, None]
-        other = self.network.encoder(self.release[users]) * self.present[users][:, None]
-        return normalize(torch.where(warm, self.network.user_tower(self.rows.batch(users)), other), dim=1)
+        own = self.network.user_tower(self.rows.batch(users))
+        return normalize(torch.where(warm, own, self._row_vectors(users)), dim=1)
 
     @torch.no_grad()
     def scorer(self) -> ScorePairs:
@@ -134,3 +171,20 @@ class _Run:
             seen=self.inputs.ratings,
             in_release=self.inputs.present,
         )
+
+
+def _popular_for_others(model: FittedModel, trust: Trust) -> FittedModel:
+    """Return the model with what is popular for users who have neither a history nor a row that is trusted.
+
+    Cosines leave no room for a bias, so popularity is a number of its own in each vector: only theirs is not 0.
+    """
+    warm = np.diff(model.seen.indptr) > 0
+    used = model.in_release & np.where(warm, trust.warm > 0, trust.cold > 0)
+    served = (warm | used).astype(np.float32)[:, None]
+    popularity = model.popularity()[:, None]
+    return replace(
+        model,
+        user_vectors=np.hstack([model.user_vectors * served, 1 - served]),
+        item_vectors=np.hstack([model.item_vectors, popularity / max(float(popularity.max()), 1.0)]),
+        in_release=used,
+    )

@@ -1,0 +1,122 @@
+"""STAGE TWO, several times: train and compare methods over several splits and seeds. One run can mislead."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from pricdr._transfer import transfer
+from pricdr.data.ratings import Ratings
+from pricdr.data.splits import Split, split
+from pricdr.errors import InputError, ParameterError, require_count
+from pricdr.evaluation.comparison import Comparison, evaluate
+from pricdr.evaluation.metrics import CUTOFFS
+from pricdr.evaluation.repeated import RepeatedComparison
+from pricdr.models.base import Method
+from pricdr.models.fitted import FittedModel
+from pricdr.progress import Progress, silent
+from pricdr.release import Release
+from pricdr.training.finished_networks import FinishedNetworks
+from pricdr.training.run_log import RunLog
+
+
+def repeat(
+    methods: Mapping[str, Method],
+    target: Ratings,
+    *,
+    releases: Mapping[str, Release] | None = None,
+    times: int = 5,
+    cold: float = 0.2,
+    seed: int = 1,
+    ranking: Literal["both", "sampled", "full"] = "sampled",
+    cutoffs: Sequence[int] = CUTOFFS,
+    allow_not_private: bool = False,
+    progress: Progress = silent,
+) -> RepeatedComparison:
+    """Split the target's ratings several times, train every method on each split, and compare them over all splits.
+
+    Split and trainings of a repetition have the same seed: ``seed``, and those after it.
+
+    Args:
+        methods: What to train, by name; the others are compared with the first.
+        target: The target's ratings, all of them; each rated pair counts as 1.
+        releases: The release that a method is trained with, under the method's name; the others see the target alone.
+        times: How many splits, two or more.
+        cold: Hide the whole history of this share of the evaluated users of each split.
+        seed: The seed of the first split.
+        ranking: Among 99 stored negatives, among all items, or both.
+        cutoffs: The values of k; the comparison is by NDCG@10, or at the largest of them.
+        allow_not_private: Use releases that are marked NOT PRIVATE. For experiments.
+        progress: Called while methods are trained.
+
+    Returns:
+        The comparison on each split, and a verdict over all of them; ``print`` shows it.
+    """
+    require_count(times=times)
+    if times < 2 or len(methods) < 2:
+        raise ParameterError(f"two methods and two splits are the least to compare, got {len(methods)} and {times}")
+    releases = releases or {}
+    unknown = sorted(set(releases) - set(methods))
+    if unknown:
+        raise ParameterError(f"there is a release for {unknown[0]!r:.60}, which is none of the methods")
+    comparisons: dict[int, Comparison] = {}
+    done, total = 0, times * len(methods)
+    progress("repeating", done, total)
+    for own_seed in range(seed, seed + times):
+        parts = split(target, cold=cold, seed=own_seed)
+        models: dict[str, FittedModel] = {}
+        with TemporaryDirectory() as folder:  # methods with the same target network train it once
+            log = RunLog(checkpoints=FinishedNetworks(Path(folder)), progress=progress)
+            for name, method in methods.items():
+                models[name] = transfer(
+                    parts.train,
+                    releases.get(name),
+                    method=_seeded(method, own_seed),
+                    validation=parts.validation,
+                    allow_not_private=allow_not_private,
+                    log=log,
+                )
+                done += 1
+                progress("repeating", done, total, f"{name}, seed {own_seed}")
+        comparisons[own_seed] = evaluate(models, parts, ranking=ranking, cutoffs=cutoffs)
+    return RepeatedComparison(comparisons)
+
+
+def whole_of(parts: Split, ratings: Ratings | None = None) -> Ratings:
+    """Return the ratings that a split was made of, put together again from what it trains on and holds out.
+
+    A split does not hold the histories that it hides. Where it has cold users, ``ratings`` must be given: those the
+    split was made of, which is checked by everybody else's.
+    """
+    train = parts.train
+    rows, columns = (
+        np.concatenate([getattr(held_out, side) for held_out in (parts.validation, parts.test)])
+        for side in ("users", "items")
+    )
+    held_out = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=train.matrix.shape)
+    known = sp.csr_array(train.matrix + held_out)
+    if ratings is None:
+        if parts.cold.any():
+            raise InputError(
+                f"the split does not hold the histories of its {int(parts.cold.sum()):,} cold users: "
+                "give the ratings it was made of"
+            )
+        return Ratings(known, train.users, train.items, has_values=False)
+    ratings = ratings.positives().rated()
+    if set(ratings.users) != set(train.users) or set(ratings.items) != set(train.items):
+        raise InputError("the split was made of other ratings, of other users or items")
+    ratings = ratings.select(train.users, train.items)
+    # Whatever the split holds must be there; of everybody but cold users, nothing else may be.
+    more = sp.csr_array(ratings.matrix - known)
+    more.eliminate_zeros()
+    if (more.data < 0).any() or np.diff(more.indptr)[~parts.cold].any():
+        raise InputError("the split was made of other ratings")
+    return ratings
+
+
+def _seeded(method: Method, seed: int) -> Method:
+    return method if method.options is None else replace(method, options=replace(method.options, seed=seed))

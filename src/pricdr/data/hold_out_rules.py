@@ -1,0 +1,116 @@
+"""Which ratings to hold out: at random or the latest, so many or a share, and whose history to hide."""
+
+import math
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.negatives import rows_of
+from pricdr.data.ratings import IntArray, RatingMatrix, Ratings
+from pricdr.errors import InputError, ParameterError, require_probability
+from pricdr.randomness import Simulation
+
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
+
+FEWEST: Final = 3
+"""Ratings a user needs to be evaluated: one to test, one to validate, one to train on."""
+
+ONE_AT_RANDOM: Final = "one rating of each user, at random"
+"""The protocol of a split that does not say otherwise."""
+OFFICIAL: Final = "an official split"
+
+
+def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
+    """Return what is tested by, in words.
+
+    >>> described(1, None, by_time=True), described(3, None, by_time=False)
+    ('the latest rating of each user', '3 ratings of each user, at random')
+    >>> described(1, 0.2, by_time=True)
+    "the latest 20 % of each user's ratings"
+    """
+    amount = "one rating" if test_items == 1 else f"{test_items} ratings"
+    tested = f"{amount} of each user" if ratio is None else f"{100 * ratio:g} % of each user's ratings"
+    return f"the latest {tested}".replace("latest one rating", "latest rating") if by_time else f"{tested}, at random"
+
+
+def items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray:
+    """Return how many items of each evaluated user are tested by."""
+    if ratio is None:
+        return np.full(len(counts), test_items)
+    require_probability(ratio=ratio)
+    if test_items != 1:
+        raise ParameterError("test_items and ratio exclude each other: both say how much is held out")
+    rounded = np.floor(ratio * counts + 0.5).astype(np.int64)
+    return np.asarray(np.clip(rounded, 1, counts - FEWEST + 1))
+
+
+def choose_at_random(
+    matrix: RatingMatrix, evaluated: IntArray, tests: IntArray, simulation: Simulation
+) -> tuple[BoolArray, BoolArray]:
+    """Choose what to test and what to validate by, uniformly, as masks over the stored ratings."""
+    to_test, to_validate = np.zeros((2, matrix.nnz), dtype=bool)
+    counts, starts = np.diff(matrix.indptr)[evaluated], matrix.indptr[evaluated]
+    picks = simulation.generator("held-out items")
+    first = picks.integers(0, counts)
+    # Another position, uniformly among the others.
+    second = (first + picks.integers(1, counts)) % counts
+    to_test[starts + first] = to_validate[starts + second] = True
+    if tests.max() > 1:
+        key = simulation.generator("further held-out items").random(matrix.nnz)
+        key[to_test | to_validate] = np.inf
+        to_test |= _smallest(matrix, key, evaluated, np.zeros_like(tests), tests - 1)
+    return to_test, to_validate
+
+
+def choose_latest(
+    times: Float64Array, matrix: RatingMatrix, evaluated: IntArray, tests: IntArray, simulation: Simulation
+) -> tuple[BoolArray, BoolArray]:
+    """Choose the latest ratings of each user to test by and the one before them to validate by."""
+    # Ratings of the same time, a day say, come in random order: in the file's they would follow the items' names.
+    rank = np.empty(matrix.nnz)
+    rank[np.lexsort((simulation.generator("order of ties").random(matrix.nnz), -times))] = np.arange(matrix.nnz)
+    none = np.zeros_like(tests)
+    return _smallest(matrix, rank, evaluated, none, tests), _smallest(matrix, rank, evaluated, tests, tests + 1)
+
+
+def require_times(ratings: Ratings, times: Float64Array) -> Float64Array:
+    """Return the times as numbers; refuse them where they are not one finite number per rating."""
+    values = np.asarray(times, dtype=np.float64)
+    if values.shape != (len(ratings),):
+        raise InputError(f"there are {len(ratings):,} ratings and {values.size:,} times: give one of each")
+    if not np.isfinite(values).all():
+        raise InputError("times must be finite numbers")
+    return values
+
+
+def choose_one_of_each(ratings: Ratings, among: BoolArray, simulation: Simulation) -> BoolArray:
+    """Choose one rating of every user with two or more ``among`` the stored ones."""
+    of_users = np.bincount(rows_of(ratings)[among], minlength=len(ratings.users))
+    several = np.flatnonzero(of_users > 1)
+    starts = np.cumsum(of_users) - of_users
+    picked = starts[several] + simulation.generator("items set aside").integers(0, of_users[several])
+    chosen = np.zeros(len(ratings), dtype=bool)
+    chosen[np.flatnonzero(among)[picked]] = True
+    return chosen
+
+
+def choose_newcomers(users: int, candidates: IntArray, cold: float, simulation: Simulation) -> BoolArray:
+    """Choose a fraction of the candidates, who are to look like newcomers."""
+    hidden = np.zeros(users, dtype=bool)
+    count = math.floor(cold * len(candidates) + 0.5)
+    hidden[simulation.generator("cold users").permutation(candidates)[:count]] = True
+    return hidden
+
+
+def _smallest(matrix: RatingMatrix, key: Float64Array, users: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Mark, among each of these users' ratings sorted by ``key``, those from ``begin`` up to ``end``."""
+    counts = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(matrix.shape[0]), counts)
+    order = np.lexsort((key, rows))
+    place = np.empty(matrix.nnz, dtype=np.int64)
+    place[order] = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
+    low, high = np.zeros((2, matrix.shape[0]), dtype=np.int64)
+    low[users], high[users] = begin, end
+    return np.asarray((place >= low[rows]) & (place < high[rows]))

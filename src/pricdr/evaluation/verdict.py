@@ -1,0 +1,175 @@
+"""What a comparison comes to, in a sentence: the release (or a model) helps, hurts, or it cannot be told.
+
+A model helps where the 95 % interval of its gain lies above 0 and a paired test agrees (p ≤ 0.05); it hurts where both
+say the opposite. The two differ over a handful of users: there the bootstrap's interval is too narrow, and the test,
+which flips signs, cannot reach 0.05 with fewer than six.
+
+Verdicts on warm, few and cold users are not corrected for being three. Each answers a question of its own, which is
+acted on by itself (a release may be trusted for cold users and not for warm ones), and a word must agree with the
+interval beside it. The price: where nothing differs, about one comparison in seven has a word other than "cannot be
+told" for one of its three strata. Repetitions over several splits bring that to light.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+from typing import Any, Final, Protocol
+
+from pricdr.evaluation.paired_tests import Difference
+
+JUDGED: Final = {"warm": "warm users", "few": "users with few ratings", "cold": "cold users"}
+"""The strata with a verdict, and what a sentence calls them; ``all`` would mix what must be kept apart."""
+SIGNIFICANCE: Final = 0.05
+
+
+class Verdict(Enum):
+    """What a difference comes to."""
+
+    HELPS = "helps"
+    HURTS = "hurts"
+    UNCLEAR = "cannot be told"
+
+    @classmethod
+    def of(cls, difference: Difference) -> "Verdict":
+        """Return the verdict on a difference: its interval and its test must agree.
+
+        >>> Verdict.of(Difference(0.02, 0.01, 0.03, 0.001)), Verdict.of(Difference(0.02, 0.01, 0.03, 0.2))
+        (<Verdict.HELPS: 'helps'>, <Verdict.UNCLEAR: 'cannot be told'>)
+        """
+        if difference.p_value > SIGNIFICANCE:
+            return cls.UNCLEAR
+        return cls.HELPS if difference.low > 0 else cls.HURTS if difference.high < 0 else cls.UNCLEAR
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The verdict on one model against another, for one kind of users."""
+
+    model: str
+    baseline: str
+    ranking: str
+    stratum: str
+    metric: str
+    difference: Difference
+    about_release: bool
+    """Whether the release is what they differ in: the model was trained with one, the baseline on the target alone."""
+    splits: int = 1
+    """Over how many splits; the interval of a single one is over its users."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return whether the model helps over the baseline."""
+        return Verdict.of(self.difference)
+
+    @property
+    def sentence(self) -> str:
+        """Return the verdict in words, with the interval it rests on. Names are as given."""
+        d = self.difference
+        subject = "the release" if self.about_release else self.model
+        against = "" if self.about_release else f" over {self.baseline}"
+        if d.low == d.high == 0:
+            return f"{JUDGED[self.stratum]}: {subject} makes no difference{against}, every item has the same rank"
+        words = {
+            Verdict.HELPS: f"{subject} helps{against}",
+            Verdict.HURTS: f"{subject} hurts{against}",
+            Verdict.UNCLEAR: f"it cannot be told whether {subject} helps{against}",
+        }[self.verdict]
+        interval = f"95 % interval {d.low:+.4f} to {d.high:+.4f}"
+        over = f", over {self.splits} splits" if self.splits > 1 else ""
+        return f"{JUDGED[self.stratum]}: {words} ({self.metric} {d.mean:+.4f}, {interval}{over})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as ``pricdr evaluate --json`` writes it."""
+        d = self.difference
+        return {
+            "model": self.model,
+            "baseline": self.baseline,
+            "ranking": self.ranking,
+            "stratum": self.stratum,
+            "metric": self.metric,
+            "verdict": self.verdict.value,
+            "about_release": self.about_release,
+            "difference": d.mean,
+            "low": d.low,
+            "high": d.high,
+            "p_value": d.p_value,
+            "splits": self.splits,
+            "sentence": self.sentence,
+        }
+
+
+class Compared(Protocol):
+    """A difference between two models, over the users of one stratum."""
+
+    @property
+    def model(self) -> str:
+        """The model that is judged."""
+        ...
+
+    @property
+    def baseline(self) -> str:
+        """The model it is compared with."""
+        ...
+
+    @property
+    def ranking(self) -> str:
+        """How items were ranked."""
+        ...
+
+    @property
+    def stratum(self) -> str:
+        """The kind of users."""
+        ...
+
+    @property
+    def difference(self) -> Difference:
+        """How much better the model is."""
+        ...
+
+
+def judged(
+    differences: Iterable[Compared], uses_release: Mapping[str, bool], *, metric: str, splits: int = 1
+) -> tuple[Judgement, ...]:
+    """Return the verdict on each difference in a stratum that has one.
+
+    Args:
+        differences: What was compared.
+        uses_release: By name of the model: whether it was trained with a release, or on the target alone.
+        metric: What was compared by.
+        splits: Over how many splits.
+    """
+    return tuple(
+        Judgement(
+            model=one.model,
+            baseline=one.baseline,
+            ranking=one.ranking,
+            stratum=one.stratum,
+            metric=metric,
+            difference=one.difference,
+            about_release=uses_release.get(one.model) is True and uses_release.get(one.baseline) is False,
+            splits=splits,
+        )
+        for one in differences
+        if one.stratum in JUDGED
+    )
+
+
+def trained_with_release(model: object) -> bool | None:
+    """Return whether a model was trained with a release; None where it does not say, or saw the source's ratings."""
+    origin = getattr(model, "origin", None)
+    if origin is None or origin.plaintext_source:
+        return None
+    return origin.release is not None
+
+
+def verdict_lines(judgements: Iterable[Judgement]) -> list[str]:
+    """Return the sentences line by line, under one heading for each pair of models and ranking."""
+    lines = []
+    by_pair = groupby(judgements, key=lambda one: (one.model, one.baseline, one.ranking))
+    for (model, baseline, ranking), group in by_pair:
+        sentences = list(group)
+        question = "does the release help?" if sentences[0].about_release else "does it help?"
+        lines += [f"{model} against {baseline}, {ranking} ranking: {question}"]
+        lines += [f"  {one.sentence}" for one in sentences]
+    return lines

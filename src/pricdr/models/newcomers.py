@@ -1,0 +1,94 @@
+"""Newcomers: the users who show what a release row is worth on its own.
+
+A release serves cold users only where it beats what is popular, for users who took no part in fitting its rows. These
+are validation's cold users. Where they are too few, some warm users stand in for them: their rows are left out while
+rows are fitted to histories, and then they are scored by their rows alone. Scored by rows that were fitted to them, a
+network that only memorised would pass for one that learnt.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import scipy.sparse as sp
+
+from pricdr.data.ratings import IntArray
+from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut
+from pricdr.evaluation.metrics import Float64Array
+from pricdr.evaluation.paired_tests import clearly_above
+from pricdr.models.inputs import Inputs
+from pricdr.randomness import Simulation
+
+FEWEST: Final = 10
+"""Fewer cold users say little: of two, one in four is served better by chance."""
+_SHARE: Final = 0.2
+_FEWEST_STAND_INS, _MOST_STAND_INS = 30, 1000
+"""Of the users with a history and a row. They cost little: only while something is chosen are their rows left out."""
+
+
+@dataclass(frozen=True, eq=False)
+class Newcomers:
+    """Held-out items of users who are scored by their release rows alone."""
+
+    held_out: HeldOut
+    stand_ins: BoolArray
+    """Over the users of :class:`Inputs`: warm users among them, whose rows must not be fitted to their histories."""
+
+    def hidden_from(self, inputs: Inputs) -> Inputs:
+        """Return the inputs without the histories of the stand-ins, who are cold users then."""
+        if not self.stand_ins.any():
+            return inputs
+        kept = sp.csr_array(sp.diags_array((~self.stand_ins).astype(np.float64)) @ inputs.ratings)
+        kept.eliminate_zeros()
+        return replace(inputs, ratings=kept)
+
+
+def newcomers(inputs: Inputs, validation: HeldOut | None, *, seed: int) -> Newcomers:
+    """Return validation's cold users who have a row, and stand-ins beside them where they are fewer than ten.
+
+    Without validation all are stand-ins, and one rating of each is held out.
+    """
+    warm = np.diff(inputs.ratings.indptr) > 0
+    simulation = Simulation(seed)
+    if validation is None:
+        picked = _picked(np.flatnonzero(warm & inputs.present), simulation)
+        return Newcomers(_held_out(inputs, picked, simulation), _mask(picked, len(warm)))
+    users = validation.users
+    cold = ~warm[users] & inputs.present[users]
+    if cold.sum() >= FEWEST:
+        return Newcomers(validation.only(cold), _mask(users[:0], len(warm)))
+    stand_ins = _mask(_picked(np.unique(users[warm[users] & inputs.present[users]]), simulation), len(warm))
+    return Newcomers(validation.only(cold | stand_ins[users]), stand_ins)
+
+
+def shows_gain(own: Float64Array, popular: Float64Array) -> bool:
+    """Return whether rows alone beat what is popular by more than a standard error; no where nobody can show it."""
+    return len(own) > 1 and clearly_above(own, popular)
+
+
+def _picked(candidates: IntArray, simulation: Simulation) -> IntArray:
+    """Return a fifth of the candidates: thirty at least, a thousand and a third of them at most."""
+    wanted = min(max(round(_SHARE * len(candidates)), _FEWEST_STAND_INS), _MOST_STAND_INS, len(candidates) // 3)
+    return np.sort(simulation.generator("stand-ins").permutation(candidates)[:wanted])
+
+
+def _mask(users: IntArray, count: int) -> BoolArray:
+    mask = np.zeros(count, dtype=bool)
+    mask[users] = True
+    return mask
+
+
+def _held_out(inputs: Inputs, users: IntArray, simulation: Simulation) -> HeldOut:
+    """Hold out one rating of each user, to be ranked among items the user has not rated: 99, or as many as there are.
+
+    So it works where items are too few to set any aside in the usual way.
+    """
+    ratings, n_items = inputs.ratings, inputs.ratings.shape[1]
+    rows = [ratings.indices[ratings.indptr[user] : ratings.indptr[user + 1]] for user in users]
+    count = min(NEGATIVES, n_items - max((len(rated) for rated in rows), default=n_items))
+    if count < 1:
+        return HeldOut(users[:0], users[:0], np.zeros((0, 1), dtype=np.int64))
+    draws = simulation.generator("stand-ins: items")
+    items = np.array([draws.choice(rated) for rated in rows], dtype=np.int64)
+    unrated = (np.setdiff1d(np.arange(n_items), rated) for rated in rows)
+    return HeldOut(users, items, np.array([draws.permutation(others)[:count] for others in unrated]))

@@ -1,0 +1,132 @@
+"""The sentence at the end of a comparison, and the rule behind it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import pricdr
+from pricdr import Difference, Judgement, Verdict
+from pricdr.data.splits import leave_one_out
+from pricdr.evaluation.paired_tests import compare, over_repetitions
+from pricdr.evaluation.verdict import trained_with_release, verdict_lines
+from pricdr.models import Origin
+
+CASES = {
+    "all of the interval above 0": (Difference(0.02, 0.01, 0.03, 0.01), Verdict.HELPS),
+    "all of it below": (Difference(-0.02, -0.03, -0.01, 0.05), Verdict.HURTS),
+    "0 inside": (Difference(0.02, -0.01, 0.05, 0.01), Verdict.UNCLEAR),
+    "0 at its end": (Difference(0.02, 0.0, 0.05, 0.01), Verdict.UNCLEAR),
+    "a test that disagrees": (Difference(0.02, 0.01, 0.03, 0.051), Verdict.UNCLEAR),
+    "a test that disagrees below": (Difference(-0.02, -0.03, -0.01, 0.051), Verdict.UNCLEAR),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_interval_and_test_must_agree(case):
+    difference, expected = CASES[case]
+    assert Verdict.of(difference) is expected
+
+
+@pytest.mark.parametrize(("users", "expected"), [(1, Verdict.UNCLEAR), (5, Verdict.UNCLEAR), (8, Verdict.HELPS)])
+def test_a_handful_of_users_tells_nothing_however_much_each_gains(users, expected):
+    assert Verdict.of(compare(np.ones(users), np.zeros(users))) is expected
+
+
+def judgement(**changes):
+    given = {
+        "model": "B",
+        "baseline": "A",
+        "ranking": "full",
+        "stratum": "cold",
+        "metric": "NDCG@10",
+        "difference": CASES["all of the interval above 0"][0],
+        "about_release": True,
+    }
+    return Judgement(**{**given, **changes})
+
+
+def test_sentences():
+    hurts, unclear = CASES["all of it below"][0], CASES["0 inside"][0]
+    figures = "(NDCG@10 +0.0200, 95 % interval +0.0100 to +0.0300"
+    assert judgement().sentence == f"cold users: the release helps {figures})"
+    assert judgement(splits=5).sentence == f"cold users: the release helps {figures}, over 5 splits)"
+    assert judgement(about_release=False).sentence == f"cold users: B helps over A {figures})"
+    assert judgement(difference=hurts, stratum="few").sentence.startswith("users with few ratings: the release hurts (")
+    unclear_sentence = judgement(difference=unclear, stratum="warm").sentence
+    assert unclear_sentence.startswith("warm users: it cannot be told whether the release helps (NDCG@10 +0.0200")
+    same = judgement(difference=Difference(0.0, 0.0, 0.0, 1.0))
+    assert same.sentence == "cold users: the release makes no difference, every item has the same rank"
+    assert same.verdict is Verdict.UNCLEAR
+    assert judgement().to_dict()["verdict"] == "helps"
+    assert verdict_lines([judgement(), judgement(stratum="few", model="C", about_release=False)])[::2] == [
+        "B against A, full ranking: does the release help?",
+        "C against A, full ranking: does it help?",
+    ]
+
+
+@dataclass
+class Scores:
+    users: tuple[str, ...]
+    items: tuple[str, ...]
+    table: np.ndarray
+    origin: Origin | None
+
+    def score(self, users):
+        return self.table[users]
+
+    def score_candidates(self, users, candidates):
+        return np.take_along_axis(self.table[users], candidates, axis=1)
+
+
+ALONE, WITH = Origin({}, "f"), Origin({}, "f", release="hash")
+PLAINTEXT = Origin({}, "f", plaintext_source=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [(ALONE, WITH, True), (WITH, WITH, False), (None, WITH, False), (PLAINTEXT, WITH, False), (WITH, ALONE, False)],
+)
+def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expected):
+    rng = np.random.default_rng(0)
+    items = tuple(f"i{at:03d}" for at in range(230))
+    pairs = [(f"u{user:02d}", item) for user in range(40) for item in rng.choice(items, 5, replace=False)]
+    ratings = pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items)
+    split = leave_one_out(ratings, seed=0, cold=0.3)
+    users, items = split.train.users, split.train.items
+    guess = rng.random((len(users), len(items)))
+    good = guess.copy()
+    good[split.test.users, split.test.items] += 1
+    models = {"a": Scores(users, items, guess, first), "b": Scores(users, items, good, second)}
+    comparison = pricdr.evaluate(models, split, ranking="sampled")
+    assert {one.about_release for one in comparison.verdicts} == {expected}
+    assert [one.stratum for one in comparison.verdicts] == ["warm", "few", "cold"]
+    assert {one.verdict for one in comparison.verdicts} == {Verdict.HELPS}
+    assert (str(comparison).count("the release helps") == 3) == expected
+    alone = pricdr.evaluate({"a": models["a"]}, split, ranking="sampled")
+    assert alone.verdicts == ()
+    assert "help" not in str(alone)
+
+
+def test_what_a_model_was_trained_with():
+    assert [trained_with_release(replace_origin(origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
+        *(False, True, None, None)
+    ]
+    assert trained_with_release(object()) is None
+
+
+def replace_origin(origin):
+    return replace(Scores((), (), np.zeros((0, 0)), None), origin=origin)
+
+
+def test_students_interval_over_repetitions():
+    values = np.array([0.010, 0.014, 0.006, 0.012])
+    half = 3.182446 * values.std(ddof=1) / 2  # the 97.5 % point of Student's law with three degrees of freedom
+    found = over_repetitions(values)
+    assert found.mean == pytest.approx(0.0105)
+    assert (found.low, found.high) == pytest.approx((0.0105 - half, 0.0105 + half), rel=1e-5)
+    assert 0 < found.p_value < 0.05
+    assert over_repetitions(np.zeros(3)) == Difference(0.0, 0.0, 0.0, 1.0)
+    assert over_repetitions(np.full(3, 0.5)) == Difference(0.5, 0.5, 0.5, 0.0)
+    with pytest.raises(pricdr.PriCDRError, match="two or more, got 1"):
+        over_repetitions(values[:1])

@@ -19,6 +19,7 @@ from pricdr.privacy.dimension import ChosenDim, choose_dim, require_room
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
+from pricdr.privacy.registry import BY_NAME, strategy_named
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
 from pricdr.privacy.strategies import Spectral, Strategy
@@ -58,7 +59,7 @@ def publish(
     ratings: Ratings,
     guarantee: Guarantee,
     *,
-    strategy: Strategy = _DEFAULT_STRATEGY,
+    strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: Sequence[str] | None = None,
     items: Sequence[str] | None = None,
     bounds: Bounds = _PRESENCE,
@@ -74,7 +75,8 @@ def publish(
     Args:
         ratings: the source's ratings; by default each rated pair counts as 1 (see ``bounds``).
         guarantee: (ε, δ) and whether one rating or one user is protected.
-        strategy: the steps from ratings to rows; :class:`Spectral` unless given.
+        strategy: the steps from ratings to rows, or their name, for one that needs nothing beyond its defaults;
+            :class:`Spectral` unless given.
         users: the user list both parties agreed on. Every listed user gets a row, in this order; others are left
             out. Without it the users are read off the ratings, and the certificate says so.
         items: the public item universe; ratings of other items are left out.
@@ -94,6 +96,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
+    strategy = _known(strategy)
     items = strategy.catalogue if items is None else items
     selected = _select(ratings, users, items)
     if bounds.rating_bound is not None and not ratings.has_values:
@@ -101,6 +104,8 @@ def publish(
     source: NoiseSource = "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
     guide = _guide_statement(strategy, selected.users, allow_not_private_guide)
     strategy = strategy.resolved(guarantee, selected.users)
+    if strategy.dim is None and not strategy.rows_cancel:  # only random rows choose it by a part of the budget
+        raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
@@ -130,6 +135,17 @@ def publish(
         matrix = plan.strategy.publish(entries, run)
     certificate = issue(_terms(plan, declared, inputs, balance, chosen, guide))
     return Release(matrix, selected.users, certificate)
+
+
+def _known(strategy: Strategy | str) -> Strategy:
+    """Return the strategy that is given or named; a certificate will name it, so its name must be its own."""
+    if isinstance(strategy, str):
+        return strategy_named(strategy)
+    if not isinstance(strategy, Strategy):
+        given = f"the class {strategy.__name__}" if isinstance(strategy, type) else type(strategy).__name__
+        raise ParameterError(f"strategy must be a strategy, such as pricdr.JLT(dim=200), or its name, got {given}")
+    BY_NAME.register(type(strategy))
+    return strategy
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:

@@ -7,6 +7,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
 from pricdr.models.base import Method, PlaintextMethod, ReleaseMethod, TargetMethod
+from pricdr.models.catalogue import METHODS, configure
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
 from pricdr.release import Release
@@ -17,7 +18,7 @@ def transfer(
     target: Ratings,
     release: Release | None = None,
     *,
-    method: Method,
+    method: Method | str,
     plaintext_source: Ratings | None = None,
     validation: HeldOut | None = None,
     chosen: Chosen | None = None,
@@ -33,13 +34,15 @@ def transfer(
     Args:
         target: the target's ratings.
         release: a release of the source's ratings, for a method that takes one.
-        method: what to fit.
+        method: what to fit, or its name, for one with its defaults (``pricdr methods`` lists them).
         plaintext_source: NOT PRIVATE: the source's ratings, for a method that reads them. For comparison only.
         validation: items to choose by; without it some of the ratings are set aside to choose by.
         chosen: what an earlier training chose; it is followed, and nothing is set aside.
         allow_not_private: use a release that is marked NOT PRIVATE. For experiments.
         log: where the training reports to.
     """
+    if isinstance(method, str):
+        method = configure(METHODS.named(method), {})
     if release is not None and plaintext_source is not None:
         raise ParameterError("give a release or a plaintext source, not both")
     if plaintext_source is not None:

@@ -29,6 +29,7 @@ from pricdr.cli import (
     recommend,
     reproduce,
     split,
+    strategies,
     train,
     verify,
 )
@@ -57,6 +58,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
+app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)
 
 

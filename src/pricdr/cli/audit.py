@@ -9,8 +9,9 @@ import typer
 
 from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.options import PublicKeyOption, UnitName
-from pricdr.cli.strategy_options import StrategyName, parse_strategy
+from pricdr.cli.strategy_options import parse_strategy
 from pricdr.errors import ParameterError, require_count
+from pricdr.privacy.registry import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr.privacy.audit import Finding, Subject
@@ -20,7 +21,14 @@ if TYPE_CHECKING:
 
 def audit(
     folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help="Without a folder: the strategy to audit.")] = None,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=BY_NAME.complete,
+            help=f"Without a folder: the strategy to audit: {', '.join(BY_NAME.own)}, or another (see publish).",
+        ),
+    ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,
     dim: Annotated[

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from pricdr.models.chosen import Chosen
     from pricdr.release import Release
 
-MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
-
 
 class PresetName(StrEnum):
     """Whose settings to start from."""
@@ -38,8 +36,13 @@ def train(
         Path | None, typer.Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
     ] = None,
     method: Annotated[
-        MethodName | None,
-        typer.Option(help="See pricdr methods.  [default: hetero with a release or source, dmf without]"),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=METHODS.complete,
+            help=f"{', '.join(METHODS.own)}; another that is installed (see pricdr methods); or one of your own as "
+            "module:Class.  [default: hetero with a release or source, dmf without]",
+        ),
     ] = None,
     preset: Annotated[PresetName, typer.Option(help="The settings to start from.")] = PresetName.DEFAULT,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
@@ -79,7 +82,8 @@ def train(
     from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog
 
-    name = with_preset(method.value if method else "dmf" if release is None and source is None else "hetero", preset)
+    chosen = METHODS.named(method) if method else "dmf" if release is None and source is None else "hetero"
+    name = with_preset(chosen, preset)
     _require_inputs(name, release, source)
     _require_file(data, source, threshold, columns)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
@@ -24,14 +24,13 @@ from pricdr.errors import (
 )
 from pricdr.experiments.records import RECORD, Flag, Line, Number, Settings, Text, Whole, from_table
 from pricdr.models.base import DataAccess
-from pricdr.models.catalogue import configure, method_class, with_preset
+from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
+from pricdr.privacy.registry import BY_NAME, require_arguments
 
 MOST_ARMS: Final = 1_000
 MOST_SEEDS: Final = 1_000
 MOST_COLUMNS: Final = 4_096
 """Of a simulated release."""
-Strategy: TypeAlias = Literal["jlt", "sjlt", "spectral", "guided"]
-STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 
 
 class RowContent(StrEnum):
@@ -108,7 +107,7 @@ class ReleaseSpec:
 
     __pydantic_config__ = RECORD
 
-    strategy: Strategy = "jlt"
+    strategy: Line = "jlt"
     dim: Whole | None = None
     """Columns; without it 200 for jlt and sjlt, and what suits ε for the others."""
     epsilon: Number = 8.0
@@ -119,6 +118,8 @@ class ReleaseSpec:
     refine: Flag = True
 
     def __post_init__(self) -> None:
+        kind = BY_NAME.find(self.strategy_name)
+        require_arguments(kind, set(kind.needs) - {"guide"})  # a guide is made of the target's ratings
         if self.dim is None and self.strategy in ("jlt", "sjlt"):
             object.__setattr__(self, "dim", 200)
         if self.dim is not None:
@@ -127,6 +128,11 @@ class ReleaseSpec:
                 raise ParameterError(f"dim must be at most {MOST_COLUMNS:,}, got {self.dim:,}")
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
+
+    @property
+    def strategy_name(self) -> str:
+        """The strategy in the registry; module:Class stands for one where the user has named it too."""
+        return BY_NAME.spelled(self.strategy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +169,8 @@ class Arm:
 
     @property
     def method_name(self) -> str:
-        """The method in the catalogue: a preset is one of its own."""
-        return with_preset(self.method, self.preset)
+        """The method in the catalogue: a preset is one of its own, module:Class one that the user has named too."""
+        return with_preset(METHODS.spelled(self.method), self.preset)
 
 
 @dataclass(frozen=True, kw_only=True)

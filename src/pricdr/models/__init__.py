@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pricdr.models.base import PlaintextMethod as PlaintextMethod
     from pricdr.models.base import ReleaseMethod as ReleaseMethod
     from pricdr.models.base import TargetMethod as TargetMethod
+    from pricdr.models.catalogue import register as register
     from pricdr.models.chosen import Chosen as Chosen
     from pricdr.models.chosen import Trust as Trust
     from pricdr.models.crossdomain.conet import CoNet as CoNet
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "base": ("DataAccess", "Method", "PlaintextMethod", "ReleaseMethod", "TargetMethod"),
+    "catalogue": ("register",),
     "chosen": ("Chosen", "Trust"),
     "fitted": ("Basis", "FittedModel", "HistorySummary", "Origin", "Recommendation"),
     "interaction": ("Interaction",),

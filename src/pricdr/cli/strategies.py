@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pricdr.cli.listing import say_registry
+from pricdr.cli.registries import say_registry
 from pricdr.privacy.registry import BY_NAME
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pricdr.cli.registries import name_given
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.registry import BY_NAME, require_arguments
 
@@ -33,7 +34,7 @@ def parse_strategy(given: str, dim: str | None, density: float | None, guarantee
 
     ``given`` is what the user typed: a name, or module:Class.
     """
-    name = BY_NAME.named(given)
+    name = name_given(BY_NAME, given)
     kind = BY_NAME.find(name)
     require_arguments(kind)
     arguments: dict[str, Any] = {"dim": _parse_dim(kind, dim, guarantee)}

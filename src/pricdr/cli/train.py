@@ -9,6 +9,7 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import ColumnsOption, DeviceName, PublicKeyOption, read_some_ratings
+from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
@@ -82,7 +83,7 @@ def train(
     from pricdr.models.folder import write_model
     from pricdr.training.run_log import RunLog
 
-    chosen = METHODS.named(method) if method else "dmf" if release is None and source is None else "hetero"
+    chosen = name_given(METHODS, method) if method else "dmf" if release is None and source is None else "hetero"
     name = with_preset(chosen, preset)
     _require_inputs(name, release, source)
     _require_file(data, source, threshold, columns)

@@ -1,4 +1,4 @@
-"""What ``pricdr methods`` and ``pricdr strategies`` have in common: a registry as a table."""
+"""Methods and strategies on the command line: what --method and --strategy take, and the tables of what there is."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -8,6 +8,16 @@ from pricdr.errors import ParameterError
 from pricdr.extensions import Registry
 
 T = TypeVar("T")
+
+
+def name_given(registry: Registry[T], text: str) -> str:
+    """Return the name of what the user asked for by --method or --strategy: a name, or module:Class, once it is found."""
+    try:
+        name = registry.named(text)
+        registry.find(name)
+    except ParameterError as error:
+        raise ParameterError(f"--{registry.kind}: {error}") from error
+    return name
 
 
 def say_registry(registry: Registry[T], heading: tuple[str, ...], cells: Callable[[type[T]], tuple[str, ...]]) -> None:

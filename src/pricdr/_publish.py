@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from pricdr import __version__
 from pricdr.data.ratings import Ids, Ratings
@@ -33,6 +34,7 @@ from pricdr.release.certificate import (
     ItemUniverse,
     NoiseSource,
     StrategyStatement,
+    require_issuer,
 )
 from pricdr.release.issue import issue
 from pricdr.release.ledger_check import ledger_statement
@@ -55,6 +57,14 @@ class _Plan:
     """μ of the whole release."""
 
 
+@dataclass(frozen=True)
+class _Origin:
+    """What the source says about itself."""
+
+    issuer: str | None
+    issued: str
+
+
 def publish(
     ratings: Ratings,
     guarantee: Guarantee,
@@ -65,6 +75,7 @@ def publish(
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
     ledger: Ledger | None = None,
+    issuer: str | None = None,
     allow_not_private_guide: bool = False,
     insecure_seed: int | None = None,
     insecure_no_noise: bool = False,
@@ -83,6 +94,7 @@ def publish(
         bounds: the declared rating bound and step, and the clip of the user unit.
         calibration: how σ follows from the guarantee.
         ledger: records the spend before anything is drawn, or refuses it.
+        issuer: who publishes, for the certificate; a claim that only a signature can vouch for.
         allow_not_private_guide: take a guide that protects nobody on the other side; the certificate says so.
         insecure_seed: draw everything from this seed. For tests: the release is marked not private.
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
@@ -96,6 +108,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
+    origin = _origin(issuer)
     strategy = _known(strategy)
     items = strategy.catalogue if items is None else items
     selected = _select(ratings, users, items)
@@ -118,7 +131,7 @@ def publish(
         filtered_by=ratings.filtered_by,
     )
     if strategy.dim is not None:  # what cannot be certified must not be paid for either
-        issue(_terms(plan, declared, inputs, None, None, guide))
+        issue(_terms(plan, declared, inputs, origin, None, None, guide))
     balance = None if ledger is None else _spend(plan, ledger)
     entries = Entries.of(
         selected, bounds, summed=strategy.learns, universe_declared=items is not None, unlisted=unlisted
@@ -133,7 +146,7 @@ def publish(
             plan = _with_dim(plan, chosen.dim)
         run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=progress)
         matrix = plan.strategy.publish(entries, run)
-    certificate = issue(_terms(plan, declared, inputs, balance, chosen, guide))
+    certificate = issue(_terms(plan, declared, inputs, origin, balance, chosen, guide))
     return Release(matrix, selected.users, certificate)
 
 
@@ -146,6 +159,11 @@ def _known(strategy: Strategy | str) -> Strategy:
         raise ParameterError(f"strategy must be a strategy, such as pricdr.JLT(dim=200), or its name, got {given}")
     BY_NAME.register(type(strategy))
     return strategy
+
+
+def _origin(issuer: str | None) -> _Origin:
+    """Return who publishes and on which day, read off the clock before any work: its length must not show."""
+    return _Origin(None if issuer is None else require_issuer(issuer), datetime.now(UTC).date().isoformat())
 
 
 def _select(ratings: Ratings, users: Sequence[str] | None, items: Sequence[str] | None) -> Ratings:
@@ -288,6 +306,7 @@ def _terms(
     plan: _Plan,
     declared: Declared,
     inputs: InputStatement,
+    origin: _Origin,
     balance: Balance | None,
     chosen: ChosenDim | None,
     guide: GuideStatement | None,
@@ -308,4 +327,6 @@ def _terms(
         ledger=None if balance is None else ledger_statement(balance),
         chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
         software=f"pricdr {__version__}",
+        issuer=origin.issuer,
+        issued=origin.issued,
     )

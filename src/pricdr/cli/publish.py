@@ -20,6 +20,7 @@ from pricdr.cli.publish_options import (
     GuideOption,
     InsecureNoNoiseOption,
     InsecureSeedOption,
+    IssuerOption,
     ItemFeaturesOption,
     ItemsOption,
     LearnFromOption,
@@ -77,6 +78,7 @@ def publish(
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
+    issuer: IssuerOption = None,
     insecure_seed: InsecureSeedOption = None,
     insecure_no_noise: InsecureNoNoiseOption = False,
 ) -> None:
@@ -124,6 +126,7 @@ def publish(
                 bounds=bounds,
                 calibration=Calibration(calibration.value),
                 ledger=account,
+                issuer=issuer,
                 allow_not_private_guide=allow_not_private_guide,
                 insecure_seed=insecure_seed,
                 insecure_no_noise=insecure_no_noise,

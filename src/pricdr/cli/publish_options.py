@@ -103,6 +103,9 @@ LedgerOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="Count this release against a budget (pricdr ledger init).")
 ]
 SignOption: TypeAlias = Annotated[Path | None, typer.Option(help="Sign with this private key (pricdr keygen).")]
+IssuerOption: TypeAlias = Annotated[
+    str | None, typer.Option(help="Who publishes, for the certificate; only a signature vouches for it.")
+]
 InsecureSeedOption: TypeAlias = Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")]
 InsecureNoNoiseOption: TypeAlias = Annotated[
     bool, typer.Option("--insecure-no-noise", help="EXPERIMENTS ONLY: no noise, not private.")

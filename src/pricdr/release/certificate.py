@@ -9,20 +9,25 @@ from which is the business of ``issue``.
 import hashlib
 import json
 import math
+from datetime import date
 from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import LARGEST_SCALE, VerificationError
+from pricdr.errors import LARGEST_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SchemaVersion: TypeAlias = Literal[1, 2, 3]
-SCHEMA_VERSION: Final[SchemaVersion] = 3
-"""What is issued now. Version 1 had no steps and no guide, version 2 no hashes of the ledger; both still verify."""
+SchemaVersion: TypeAlias = Literal[1, 2, 3, 4]
+SCHEMA_VERSION: Final[SchemaVersion] = 4
+"""What is issued now; all earlier versions still verify.
+
+Version 1 had no steps and no guide, version 2 no hashes of the ledger, version 3 neither issuer nor day.
+"""
 _SINCE_2: Final = ("steps", "guide", "items")
 _SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
 """Fields of the ledger's statement that version 3 brought."""
+_SINCE_4: Final = ("issuer", "issued")
 MAX_BYTES: Final = 1 << 20
 _LARGEST: Final = 1e50
 """The largest figure that may follow from what was declared: its square is still finite."""
@@ -31,6 +36,19 @@ _LARGEST: Final = 1e50
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("must be one line of printable text")
+    return text
+
+
+def require_issuer(text: str) -> str:
+    """Return ``text`` if it can name an issuer: it is shown wherever a release is."""
+    if not (0 < len(text) <= 200 and text.isprintable() and text == text.strip()):
+        rule = "1 to 200 printable characters without a space at either end"
+        raise ParameterError(f"issuer must be {rule}, got {text!r:.60}")
+    return text
+
+
+def _calendar_day(text: str) -> str:
+    date.fromisoformat(text)
     return text
 
 
@@ -56,6 +74,8 @@ Refinement: TypeAlias = Annotated[int, Field(ge=1, le=256)]
 Text: TypeAlias = Annotated[str, Field(max_length=400), AfterValidator(_printable)]
 """One line that a terminal can show."""
 Name: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_printable)]
+Issuer: TypeAlias = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(require_issuer)]
+Day: TypeAlias = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_calendar_day)]
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Moment: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}\+00:00$")]
 """As a ledger writes it. README.md repeats it, so it must not be any text."""
@@ -219,6 +239,8 @@ class Certificate(_Part):
     not_protected: list[Text] = Field(max_length=32)
     warnings: list[Text] = Field(max_length=32)
     software: Software
+    issuer: Issuer | None = Field(default=None, description="who published it, in its own words: a claim")
+    issued: Day | None = Field(default=None, description="the day in UTC by the source's clock: a claim")
     signed_by: PublicKey | None = Field(default=None, description="Ed25519 public key, base64")
     files: dict[Name, Sha256] = Field(default_factory=dict, max_length=8, description="name to SHA-256")
 
@@ -233,6 +255,9 @@ class Certificate(_Part):
         if self.schema_version < 3 and self.ledger is not None:
             for name in _SINCE_3:
                 del content["ledger"][name]
+        if self.schema_version < 4:
+            for name in _SINCE_4:
+                del content[name]
         return seal(content)
 
     @classmethod

@@ -90,6 +90,8 @@ def issue(terms: Terms) -> Certificate:
         not_protected=not_protected(terms),
         warnings=warnings(terms),
         software=terms.software,
+        issuer=terms.issuer,
+        issued=terms.issued,
     )
 
 

@@ -31,6 +31,7 @@ def statement(certificate: Certificate) -> list[Section]:
         Section("How it was made", _made(certificate)),
         Section("What is not protected", tuple(certificate.not_protected)),
         Section("Budget", _budget(certificate)),
+        Section("Who issued it", _issued(certificate)),
         Section("Warnings", tuple(certificate.warnings)),
     ]
     return [section for section in sections if section.lines]
@@ -58,6 +59,18 @@ def _what(c: Certificate) -> tuple[str, ...]:
         "PRIVATE: it may leave the source, within the promise below."
         if c.private
         else "NOT PRIVATE: a test release. It protects nobody and must not leave the source.",
+    )
+
+
+def _issued(c: Certificate) -> tuple[str, ...]:
+    """Return what the source says about itself; versions before 4 had no room for it."""
+    if c.schema_version < 4:
+        return ()
+    name = "no issuer is named" if c.issuer is None else f"issuer: {_quoted(c.issuer)}"
+    day = "no day of issue is stated" if c.issued is None else f"day of issue: {c.issued} (UTC)"
+    return (
+        f"By the source's own account, {name}; {day}.",
+        "Anybody can write such words. What vouches for them is a signature by a key that you have from the source.",
     )
 
 
@@ -128,8 +141,13 @@ def _filter(c: Certificate) -> str:
     words = str(c.input.filtered_by)
     if c.schema_version < 3:
         return f": {words}"
+    return f", in the words of the source, which nothing here vouches for: {_quoted(words)}"
+
+
+def _quoted(words: str) -> str:
+    """Return somebody else's words so that nothing in them is markup, in README.md, or ends the quotation."""
     plain = words.replace("`", "'").replace('"', "'")
-    return f', in the words of the source, which nothing here vouches for: "`{plain}`"'
+    return f'"`{plain}`"'
 
 
 def _rows(c: Certificate) -> str:

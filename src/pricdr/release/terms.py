@@ -41,6 +41,9 @@ class Terms:
     ledger: LedgerStatement | None
     chosen: DimStatement | None
     software: str
+    issuer: str | None = None
+    issued: str | None = None
+    """The day, in UTC, on which publishing began."""
     schema_version: SchemaVersion = SCHEMA_VERSION
 
     @classmethod
@@ -72,6 +75,8 @@ class Terms:
             ledger=c.ledger,
             chosen=c.dim_chosen_by,
             software=c.software,
+            issuer=c.issuer,
+            issued=c.issued,
             schema_version=c.schema_version,
         )
 

@@ -10,9 +10,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from importlib import import_module
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from pricdr.errors import ParameterError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 T = TypeVar("T")
 
@@ -240,14 +243,16 @@ def _read_offers(kind: str, group: str, own: Mapping[str, str]) -> _Offers:
     for distribution in distributions():
         try:
             points = [(point.name, point.value) for point in distribution.entry_points if point.group == group]
-            name = distribution.metadata["Name"] if points else ""
-            package = f"{name} {distribution.version}" if points else ""
         except Exception as error:  # one damaged package must not take the others with it
-            problems.append(f"the entry points of a package cannot be read: {type(error).__name__}: {error!s:.200}")
+            package = _package(distribution)
+            problems.append(f"the entry points of {package} cannot be read: {type(error).__name__}: {error!s:.200}")
             continue
-        if not points or name in seen:  # of a package that is there twice, Python imports the first
+        if not points:
             continue
-        seen.add(name)
+        package = _package(distribution)
+        if package.split()[0] in seen:  # of a package that is there twice, Python imports the first
+            continue
+        seen.add(package.split()[0])
         for name, home in points:
             where = f"package {package} offers the {kind} {name!r:.60}"
             if not is_name(name) or not _REFERENCE.fullmatch(home):
@@ -255,7 +260,7 @@ def _read_offers(kind: str, group: str, own: Mapping[str, str]) -> _Offers:
             elif name in own:
                 problems.append(f"{where}, a name of PriCDR's own: ours is used")
             elif home not in [offer.home for offer in found.setdefault(name, [])]:
-                found[name].append(Offer(home, f"{package:.100}"))
+                found[name].append(Offer(home, package))
     conflicts = {
         name: f"{kind} {name} is offered by {' and by '.join(f'{one.package} ({one.home})' for one in offers)}: remove "
         "one of them, or name one as module:Class"
@@ -264,3 +269,11 @@ def _read_offers(kind: str, group: str, own: Mapping[str, str]) -> _Offers:
     }
     by_name = {name: offers[0] for name, offers in found.items() if len(offers) == 1}
     return _Offers(by_name, conflicts, (*problems, *conflicts.values()))
+
+
+def _package(distribution: "Distribution") -> str:
+    """Return the name and the version of an installed package, as far as it says them."""
+    try:
+        return f"{distribution.metadata['Name'] or 'unnamed'} {distribution.version}"[:100]
+    except Exception:  # metadata that is not there, or no text
+        return "a package without a name"

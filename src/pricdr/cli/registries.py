@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def name_given(registry: Registry[T], text: str) -> str:
-    """Return the name of what the user asked for by --method or --strategy: a name, or module:Class, once it is found."""
+    """Return the name of what --method or --strategy asks for, by name or as module:Class, once it is found."""
     try:
         name = registry.named(text)
         registry.find(name)

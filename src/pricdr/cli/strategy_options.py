@@ -37,7 +37,9 @@ def parse_strategy(given: str, dim: str | None, density: float | None, guarantee
     name = name_given(BY_NAME, given)
     kind = BY_NAME.find(name)
     require_arguments(kind)
-    arguments: dict[str, Any] = {"dim": _parse_dim(kind, dim, guarantee)}
+    columns = _parse_dim(kind, dim, guarantee)
+    # Nobody asked for a number, and the strategy has none for this promise: it keeps the default of its class.
+    arguments: dict[str, Any] = {} if dim is None and columns is None else {"dim": columns}
     if density is not None:
         arguments |= _density(name, density)
     return kind(**arguments)

@@ -60,7 +60,7 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
     kind = BY_NAME.find(spec.strategy_name)
     dim = kind.auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
     if kind is not Guided:
-        return kind(dim=dim)
+        return kind() if dim is None else kind(dim=dim)
     assert target is not None, "a guide is a release of the other party"
     # A seed of its own: the two parties share none.
     theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed

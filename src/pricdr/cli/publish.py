@@ -38,8 +38,11 @@ from pricdr.cli.publish_options import (
 )
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
+from pricdr.files import new_folder
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
     from pricdr.data.ratings import Ids, Ratings
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.privacy.guarantee import Unit
@@ -88,10 +91,8 @@ def publish(
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
     from pricdr._publish import publish as publish_ratings
-    from pricdr.files import new_folder
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
-    from pricdr.release.signing import read_private_key
 
     heed_interrupts()
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
@@ -109,7 +110,7 @@ def publish(
         buckets=buckets,
         items=items,
     ).complete(plan)
-    key = None if sign is None else read_private_key(sign)
+    key = None if sign is None else _read_key(sign)
     account = None if ledger is None else _open_ledger(ledger, guarantee.unit)
     with new_folder(out) as staging:  # first: an unwritable output must be known before the budget is spent
         listed, universe = _read_lists(users, items)
@@ -141,6 +142,12 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
         raise ParameterError(
             f"--calibration paper is for the paper's own jlt and sjlt, not for {strategy.name}: add --strategy jlt"
         )
+
+
+def _read_key(file: Path) -> "Ed25519PrivateKey":
+    from pricdr.release.signing import read_private_key
+
+    return read_private_key(file)
 
 
 def _open_ledger(file: Path, unit: "Unit") -> "Ledger":

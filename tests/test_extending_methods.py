@@ -48,6 +48,7 @@ def pair():
 
 
 def test_naming_it_makes_it_known_to_specs_searches_and_settings(catalogue):
+    assert "--method neighbours:Neighbours" in SECTION
     assert method_class(catalogue) is MODULE.Neighbours
     assert configure(catalogue, {"neighbours": 3}).config.neighbours == 3
     assert {"neighbours": 20} in draws(catalogue, 4)
@@ -56,7 +57,6 @@ def test_naming_it_makes_it_known_to_specs_searches_and_settings(catalogue):
 def test_it_chooses_by_items_set_aside_and_refuses_what_is_not_private(pair):
     # Bits that repeat: whether real noise leaves enough to choose by is a matter of luck.
     promise = Guarantee(epsilon=200, delta=1e-6)
-    assert "--method neighbours:Neighbours" in SECTION
     seeded = publish(pair.source, promise, strategy=JLT(dim=64), users=pair.users, insecure_seed=1)
     model = transfer(pair.target, seeded, method=MODULE.Neighbours(), allow_not_private=True)
     assert model.chosen.settings["neighbours"] in (5, 10, 20)

@@ -43,6 +43,8 @@ format: setup
 schema: setup
 	$(BIN)/python -c 'import sys; from pricdr.release.certificate import schema_text; sys.stdout.write(schema_text())' \
 		> docs/certificate.schema.json
+	$(BIN)/python -c 'import sys; from pricdr.experiments.schema import schema_text; sys.stdout.write(schema_text())' \
+		> docs/spec.schema.json
 
 results: setup
 	$(BIN)/python -m docs._generate.results

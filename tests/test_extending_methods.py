@@ -16,14 +16,13 @@ from pricdr.experiments.search import draws
 from pricdr.models.catalogue import METHODS, configure, method_class
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
-SECTION = PAGE[PAGE.index("## A method of your own") :]
+SECTION = PAGE[PAGE.index("## A method of your own") : PAGE.index("## A package of your own")]
 METHOD, CONTRACT = re.findall(r"```python\n(.*?)```", SECTION, re.S)
-(LINE,) = re.findall(r"```text\n(.*?)```", SECTION, re.S)
 
 
 def _module() -> ModuleType:
     """The example as the file that the page says to save."""
-    module = ModuleType("pricdr.models.linear.neighbours")
+    module = ModuleType("neighbours")
     sys.modules[module.__name__] = module  # a dataclass looks its module up
     exec(compile(METHOD, "docs/extending.md", "exec"), module.__dict__)
     exec(compile(CONTRACT, "docs/extending.md", "exec"), module.__dict__)
@@ -37,9 +36,10 @@ TestNeighbours = MODULE.TestNeighbours
 
 @pytest.fixture
 def catalogue(monkeypatch):
-    name, home = re.fullmatch(r'\s*"(.+)": "(.+)",\s*', LINE).groups()
-    monkeypatch.setitem(METHODS, name, home)
-    return name
+    """The example's name, once the user has named its class."""
+    monkeypatch.setattr(METHODS, "_registered", {})
+    monkeypatch.setattr(METHODS, "_references", {})
+    return METHODS.named("neighbours:Neighbours")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,8 @@ def pair():
     return synthetic_pair(SyntheticConfig(users=120, source_items=250, target_items=300))
 
 
-def test_one_line_makes_it_known_to_specs_searches_and_settings(catalogue):
+def test_naming_it_makes_it_known_to_specs_searches_and_settings(catalogue):
+    assert "--method neighbours:Neighbours" in SECTION
     assert method_class(catalogue) is MODULE.Neighbours
     assert configure(catalogue, {"neighbours": 3}).config.neighbours == 3
     assert {"neighbours": 20} in draws(catalogue, 4)

@@ -18,6 +18,7 @@ from pricdr.privacy.dimension import ChosenDim, choose_dim
 from pricdr.privacy.estimate import Estimate, estimate
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.ledger import Balance, Cost, Ledger
+from pricdr.privacy.registry import BY_NAME, strategy_named
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, total_numbers
 from pricdr.privacy.strategies import Spectral, Strategy
@@ -106,7 +107,7 @@ def publish(
     ratings: RatingsLike,
     guarantee: Guarantee,
     *,
-    strategy: Strategy = _DEFAULT_STRATEGY,
+    strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: IdsLike | None = None,
     items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
@@ -123,7 +124,8 @@ def publish(
     Args:
         ratings: the source's ratings, or a data frame of them; by default each rated pair counts as 1 (see ``bounds``).
         guarantee: (ε, δ) and whether one rating or one user is protected.
-        strategy: the steps from ratings to rows; :class:`Spectral` unless given.
+        strategy: the steps from ratings to rows, or their name, for one that needs nothing beyond its defaults;
+            :class:`Spectral` unless given.
         users: the user list both parties agreed on, a list or a column. Every listed user gets a row, in this order;
             others are left out. Without it the users are read off the ratings, and the certificate says so.
         items: the public item universe; ratings of other items are left out.
@@ -177,7 +179,7 @@ def rehearse(
     ratings: RatingsLike,
     guarantee: Guarantee,
     *,
-    strategy: Strategy = _DEFAULT_STRATEGY,
+    strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: IdsLike | None = None,
     items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
@@ -224,7 +226,7 @@ def _prepare(
     ratings: RatingsLike,
     guarantee: Guarantee,
     *,
-    strategy: Strategy,
+    strategy: Strategy | str,
     users: IdsLike | None,
     items: IdsLike | None,
     bounds: Bounds,
@@ -235,6 +237,7 @@ def _prepare(
 ) -> _Ready:
     """Check everything that can be refused, and settle everything that needs no random bit."""
     ratings = Ratings.of(ratings)
+    strategy = _known(strategy)
     users = None if users is None else as_ids("users", users)
     items = strategy.catalogue if items is None else as_ids("items", items)
     selected = select(ratings, users, items)
@@ -242,6 +245,8 @@ def _prepare(
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
     guide = guide_statement(strategy, selected.users, allow_not_private_guide)
     strategy = strategy.resolved(guarantee, selected.users)
+    if strategy.dim is None and not strategy.rows_cancel:  # only random rows choose it by a part of the budget
+        raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
     )
@@ -268,6 +273,17 @@ def _prepare(
 
 def _noise_source(insecure_seed: int | None, insecure_no_noise: bool) -> NoiseSource:
     return "none" if insecure_no_noise else "secret" if insecure_seed is None else "seeded"
+
+
+def _known(strategy: Strategy | str) -> Strategy:
+    """Return the strategy that is given or named; a certificate will name it, so its name must be its own."""
+    if isinstance(strategy, str):
+        return strategy_named(strategy)
+    if not isinstance(strategy, Strategy):
+        given = f"the class {strategy.__name__}" if isinstance(strategy, type) else type(strategy).__name__
+        raise ParameterError(f"strategy must be a strategy, such as pricdr.JLT(dim=200), or its name, got {given}")
+    BY_NAME.register(type(strategy))
+    return strategy
 
 
 def _origin(issuer: str | None) -> _Origin:

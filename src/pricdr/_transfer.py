@@ -7,6 +7,7 @@ from pricdr.data.ratings import RatingsLike
 from pricdr.data.splits import HeldOut
 from pricdr.errors import ParameterError
 from pricdr.models.base import Method, PlaintextMethod, ReleaseMethod, TargetMethod
+from pricdr.models.catalogue import METHODS, configure
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress
@@ -18,7 +19,7 @@ def transfer(
     target: RatingsLike,
     release: Release | None = None,
     *,
-    method: Method,
+    method: Method | str,
     plaintext_source: RatingsLike | None = None,
     validation: HeldOut | None = None,
     chosen: Chosen | None = None,
@@ -35,7 +36,7 @@ def transfer(
     Args:
         target: the target's ratings, or a data frame of them.
         release: a release of the source's ratings, for a method that takes one.
-        method: what to fit.
+        method: what to fit, or its name, for one with its defaults (``pricdr methods`` lists them).
         plaintext_source: NOT PRIVATE: the source's ratings, for a method that reads them. For comparison only.
         validation: items to choose by; without it some of the ratings are set aside to choose by.
         chosen: what an earlier training chose; it is followed, and nothing is set aside.
@@ -43,6 +44,8 @@ def transfer(
         log: where the training reports to.
         progress: True shows how far it has come; a function is called with it.
     """
+    if isinstance(method, str):
+        method = configure(METHODS.named(method), {})
     if release is not None and plaintext_source is not None:
         raise ParameterError("give a release or a plaintext source, not both")
     if plaintext_source is not None:

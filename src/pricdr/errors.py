@@ -20,6 +20,9 @@ LARGEST_SEED: Final = 2**63 - 1
 LARGEST_SCALE: Final = 1e15
 """The largest bound, step, clip, threshold or prior; 1/1e15 is the smallest. Their squares stay finite."""
 
+FILE_NAME: Final = "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
+"""What text from outside may become a file name, as a pattern."""
+
 POSIX_ONLY = "pricdr runs on Linux and macOS: file locks, signals and permissions follow POSIX"
 
 
@@ -184,7 +187,7 @@ def require_file_name(**named: str) -> None:
     pricdr.errors.ParameterError: name becomes a file name: 1 to 100 letters, digits, _, - or . (not first), got '../t'
     """
     for name, value in named.items():
-        if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}", value):
+        if not re.fullmatch(FILE_NAME, value):
             rule = "1 to 100 letters, digits, _, - or . (not first)"
             raise ParameterError(f"{name} becomes a file name: {rule}, got {value[:200]!r}")
 

@@ -237,7 +237,9 @@ CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "not_chosen": ""}
 JSON = {
     "an extra key": {"note": "trust me"},
     "a nested method": {"method": {"a": {"b": 1}}},
-    "a method that is none": {"method": "gpt"},
+    "a method that is a module": {"method": "os:system"},
+    "a method that is a path": {"method": "../dmf"},
+    "no method": {"method": ""},
     "a method that prints": {"method": "\x1b[31mred\n\u202e"},
     "a very long method": {"method": "x" * 500_000},
     "a preset that is none": {"preset": "paper"},

@@ -31,6 +31,7 @@ from pricdr.cli import (
     reproduce,
     revoke,
     split,
+    strategies,
     train,
     verify,
 )
@@ -62,6 +63,7 @@ app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
+app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)
 require_local_paths(app)  # last: it goes over every command there is
 

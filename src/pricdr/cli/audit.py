@@ -10,8 +10,9 @@ from pricdr.cli.console import fail, progress_bar, say, warn
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, refuse_unused_key
 from pricdr.cli.publish_options import DensityOption, DimOption
-from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyName, parse_strategy
+from pricdr.cli.strategy_options import DEFAULT_STRATEGY, parse_strategy
 from pricdr.errors import ParameterError, require_count
+from pricdr.privacy.registry import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr.privacy.audit import Finding, Subject
@@ -22,8 +23,13 @@ if TYPE_CHECKING:
 def audit(
     folder: Annotated[Path | None, typer.Argument(help="A release folder whose parameters to audit.")] = None,
     strategy: Annotated[
-        StrategyName | None,
-        typer.Option(help=f"Without a folder: the strategy to audit.  [default: {DEFAULT_STRATEGY.value}]"),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=BY_NAME.complete,
+            help=f"Without a folder: the strategy to audit: {', '.join(BY_NAME.own)}, or another (see publish).  "
+            f"[default: {DEFAULT_STRATEGY}]",
+        ),
     ] = None,
     epsilon: Annotated[float | None, typer.Option(help="Without a folder: the claim to audit.")] = None,
     delta: Annotated[float | None, typer.Option(help="Without a folder: the claim's delta.")] = None,

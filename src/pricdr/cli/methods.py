@@ -1,21 +1,24 @@
 """``pricdr methods``: what can be trained."""
 
-from pricdr.cli.console import say, working
-from pricdr.models.catalogue import METHODS, method_class
+from typing import TYPE_CHECKING
+
+from pricdr.cli.registries import say_registry
+from pricdr.models.catalogue import METHODS
+
+if TYPE_CHECKING:
+    from pricdr.models.base import Method
 
 
 def methods() -> None:
     """List every method: what it is, what data it needs, whether it is private.
 
-    Name a method with pricdr train --method. Methods that need the source in plaintext are for comparison.
+    Name a method with pricdr train --method. Methods that need the source in plaintext are for comparison. Those of
+    other installed packages come last, with the package they come from.
     """
-    lines = [("method", "private?", "needs", "what it is")]
-    with working("loading the methods"):  # what a method needs is said by its class, which loads torch
-        for name in METHODS:
-            cls = method_class(name)
-            access = cls.data_access()
-            private = " or ".join(kind.privacy_note for kind in access)
-            lines.append((name, private, " or ".join(kind.value for kind in access), cls.summary))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:3]
-    for *cells, summary in lines:
-        say("  ".join([f"{cell:<{width}}" for cell, width in zip(cells, widths, strict=True)] + [summary]))
+    say_registry(METHODS, ("private?", "needs", "what it is"), _cells)
+
+
+def _cells(method: "type[Method]") -> tuple[str, ...]:
+    access = method.data_access()
+    private = " or ".join(kind.privacy_note for kind in access)
+    return private, " or ".join(kind.value for kind in access), method.summary

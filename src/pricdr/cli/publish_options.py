@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from pricdr.cli.strategy_options import LearnFromName, StrategyName
+from pricdr.cli.strategy_options import LearnFromName
 from pricdr.errors import ParameterError
+from pricdr.privacy.registry import BY_NAME
 
 if TYPE_CHECKING:
     from pricdr.privacy.bounds import Bounds
@@ -22,10 +23,13 @@ class CalibrationName(StrEnum):
 
 
 StrategyOption: TypeAlias = Annotated[
-    StrategyName,
+    str,
     typer.Option(
+        metavar="NAME",
+        autocompletion=BY_NAME.complete,
         help="spectral learns taste directions from the ratings, inside the promise; guided learns them along a "
-        "release of the other party; features takes public item features; jlt and sjlt are the paper's."
+        "release of the other party; features takes public item features; jlt and sjlt are the paper's. Others by "
+        'name ("pricdr strategies" lists them) or as module:Class.',
     ),
 ]
 DimOption: TypeAlias = Annotated[

@@ -18,11 +18,22 @@ def reproduce(
     ] = None,
     device: DeviceOption = DeviceName.AUTO,
     jobs: Annotated[int, typer.Option(help="Runs at the same time.")] = 1,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(metavar="module:Class", help="Import a method that specs may name; may be repeated."),
+    ] = None,
+    strategy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="module:Class", help="Import a strategy that specs may name; may be repeated."),
+    ] = None,
 ) -> None:
     """Run what specs ask for, every arm with every seed, and print the tables.
 
     Results are JSON lines in --out, one per run; a run that is there already is not made again, so an interrupted
     command goes on where it stopped. Tables are written beside them as Markdown.
+
+    A spec may come from anywhere, so it imports nothing by itself: a method or strategy in it is ours, or one of an
+    installed package, or one that is named here.
     """
     from pricdr.experiments.runner import run
     from pricdr.experiments.spec import read_spec
@@ -30,7 +41,10 @@ def reproduce(
     from pricdr.experiments.workers import RunContext
     from pricdr.files import replace_file
 
-    context = RunContext(data, prepared, device.value, jobs)
+    context = RunContext(
+        data, prepared, device.value, jobs, methods=tuple(method or ()), strategies=tuple(strategy or ())
+    )
+    context.import_outside()
     read = [read_spec(path, path.parent / "tuned") for path in specs]
     for spec in read:
         say(f"{spec.title}: {len(spec.arms)} arms, {len(spec.seeds)} seeds")

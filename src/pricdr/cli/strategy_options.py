@@ -1,6 +1,7 @@
 """Makes a strategy of its options: the one place where the command line knows strategies apart.
 
 A strategy without options of its own needs nothing here: its name comes from the registry, its columns from --dim.
+That goes for the strategies of others too.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,17 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.cli.options import refuse_unused_key
+from pricdr.cli.registries import name_given
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.privacy.registry import BY_NAME, HOMES
+from pricdr.privacy.registry import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.strategies.base import Strategy
     from pricdr.release import Release
 
-# A literal list would be a second registry; mypy knows the members of literal ones only.
-StrategyName = StrEnum("StrategyName", [(name.upper(), name) for name in HOMES])  # type: ignore[misc]
-DEFAULT_STRATEGY: Final = StrategyName("spectral")
+DEFAULT_STRATEGY: Final = "spectral"
 
 
 class LearnFromName(StrEnum):
@@ -30,12 +30,19 @@ class LearnFromName(StrEnum):
     ALL = "all"
 
 
-def parse_strategy(name: StrategyName, dim: str | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
-    """Return the strategy with its number of columns; :class:`StrategyOptions` adds what else it needs to run."""
-    kind = BY_NAME[name.value]
-    arguments: dict[str, Any] = {"dim": _parse_dim(kind, dim, guarantee)}
+def parse_strategy(given: str, dim: str | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
+    """Return the strategy with its number of columns; :class:`StrategyOptions` adds what else it needs to run.
+
+    ``given`` is what the user typed: a name, or module:Class.
+    """
+    name = name_given(BY_NAME, given)
+    kind = BY_NAME.find(name)
+    require_arguments(kind)
+    columns = _parse_dim(kind, dim, guarantee)
+    # Nobody asked for a number, and the strategy has none for this promise: it keeps the default of its class.
+    arguments: dict[str, Any] = {} if dim is None and columns is None else {"dim": columns}
     if density is not None:
-        arguments |= _density(name.value, density)
+        arguments |= _density(name, density)
     return kind(**arguments)
 
 

@@ -11,6 +11,7 @@ from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, read_measured
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from pricdr.models.base import Method
     from pricdr.models.chosen import Chosen
     from pricdr.release import Release
-
-MethodName = StrEnum("MethodName", {name.upper().replace("-", "_"): name for name in METHODS})  # type: ignore[misc]
 
 
 class PresetName(StrEnum):
@@ -42,8 +41,13 @@ def train(
         Path | None, typer.Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
     ] = None,
     method: Annotated[
-        MethodName | None,
-        typer.Option(help="See pricdr methods.  [default: hetero with a release or source, dmf without]"),
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=METHODS.complete,
+            help=f"{', '.join(METHODS.own)}; another that is installed (see pricdr methods); or one of your own as "
+            "module:Class.  [default: hetero with a release or source, dmf without]",
+        ),
     ] = None,
     preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.  [default: default]")] = None,
     like: LikeOption = None,
@@ -182,13 +186,13 @@ def _require_file(data: Path, source: Path | None, threshold: float | None, read
 
 
 def _configured(
-    method: MethodName | None, preset: PresetName | None, config: Path | None, release: Path | None, source: Path | None
+    method: str | None, preset: PresetName | None, config: Path | None, release: Path | None, source: Path | None
 ) -> "Method":
     """Return the method with its defaults, replaced by the file's settings."""
     from pricdr.data.toml_files import read_toml
 
     default = "dmf" if release is None and source is None else "hetero"
-    name = with_preset(method.value if method else default, preset or PresetName.DEFAULT)
+    name = with_preset(name_given(METHODS, method) if method else default, preset or PresetName.DEFAULT)
     _require_inputs(name, release, source)
     settings = {} if config is None else read_toml(config)
     try:

@@ -10,9 +10,10 @@ from pathlib import Path
 from pricdr.errors import PriCDRError, printable
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import RELEASE, search, tuned_table
-from pricdr.experiments.spec import STRATEGIES, ReleaseSpec, read_search, read_spec
+from pricdr.experiments.spec import ReleaseSpec, read_search, read_spec
 from pricdr.experiments.workers import RunContext
 from pricdr.models.catalogue import METHODS
+from pricdr.privacy.registry import BY_NAME
 
 
 def main() -> None:
@@ -23,12 +24,28 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of results, added to")
     parser.add_argument("--tuned", type=Path, help="folder of chosen settings, one TOML per data set")
     parser.add_argument("--trials", type=int, help="search instead: so many settings per method, on validation")
-    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS, help="the methods to search")
-    parser.add_argument("--strategy", choices=STRATEGIES, help="search with a release of this strategy, epsilon 4")
+    parser.add_argument(
+        "--methods",
+        nargs="*",
+        default=list(METHODS.own),
+        help=f"the methods to search: {', '.join(METHODS.own)}, or others; module:Class also lets specs name it",
+    )
+    parser.add_argument(
+        "--strategy", help="search with a release of this strategy, epsilon 4; module:Class also lets specs name it"
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    context = RunContext(given.prepared, given.prepared, given.device, given.jobs)
+    context = RunContext(
+        given.prepared,
+        given.prepared,
+        given.device,
+        given.jobs,
+        methods=tuple(given.methods),
+        strategies=() if given.strategy is None else (given.strategy,),
+    )
+    context.import_outside()
+    methods = [METHODS.spelled(text) for text in given.methods]
 
     def tell(what: str, done: float, total: int, note: str = "") -> None:
         sys.stderr.write(printable(f"{what} {done}/{total} {note}") + "\n")
@@ -41,9 +58,10 @@ def main() -> None:
         data, fixed = read_search(path)
         name, release = data.name, RELEASE
         if given.strategy is not None:
-            name, release = f"{data.name}_{given.strategy}", ReleaseSpec(strategy=given.strategy, epsilon=4.0)
+            release = ReleaseSpec(strategy=BY_NAME.spelled(given.strategy), epsilon=4.0)
+            name = f"{data.name}_{release.strategy}"
         log = given.out / "search" / f"{name}.jsonl"
-        best = search(data, given.methods, given.trials, log, context, release=release, fixed=fixed, progress=tell)
+        best = search(data, methods, given.trials, log, context, release=release, fixed=fixed, progress=tell)
         heading = f"best of {given.trials} trials each on the validation items of {name}"
         (given.out / f"{name}.toml").write_text(tuned_table(best, heading), encoding="utf-8")
 

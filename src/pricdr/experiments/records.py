@@ -1,7 +1,7 @@
 """Dataclasses from TOML and JSON that are not trusted: pydantic checks them, and errors are one line in plain words."""
 
 import json
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -10,15 +10,17 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WithJsonSchema,
     WrapValidator,
 )
+from pydantic.fields import FieldInfo
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import ParameterError
+from pricdr.errors import FILE_NAME, ParameterError
 
 T = TypeVar("T")
 
-RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False)
+RECORD: Final = ConfigDict(extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 """For every record. Strictness is in the types below and not here: a strict dataclass takes no table for itself, no
 list for a tuple and no text for an enum, and files have nothing else."""
 _LONGEST_LINE: Final = 200
@@ -40,10 +42,23 @@ Whole: TypeAlias = Annotated[int, Field(strict=True, ge=-(2**63), lt=2**63)]
 # 4 stays an int and 4.0 a float: the keys by which results are found are computed from the digits in the spec.
 Number: TypeAlias = Annotated[float, Field(strict=True, gt=-(2.0**63), lt=2.0**63), WrapValidator(_as_written)]
 Flag: TypeAlias = Annotated[bool, Field(strict=True)]
-Line: TypeAlias = Annotated[str, Field(strict=True), AfterValidator(_one_line)]
+Line: TypeAlias = Annotated[
+    str,
+    Field(strict=True),
+    AfterValidator(_one_line),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": _LONGEST_LINE}),
+]
 Text: TypeAlias = Annotated[str, Field(strict=True, max_length=20_000)]
+FileName: TypeAlias = Annotated[Text, WithJsonSchema({"type": "string", "pattern": f"^{FILE_NAME}$"})]
+"""Text that its record passes to :func:`require_file_name`, which has the words for what is wrong."""
 Settings: TypeAlias = Annotated[dict[str, Any], Field(strict=True, max_length=1_000)]
 """Settings of a method, which checks them itself."""
+
+
+def limits(**rules: float | bool) -> FieldInfo:
+    """Return limits for the published schema alone: the record checks them itself, in words of its own."""
+    return cast(FieldInfo, Field(json_schema_extra=dict(rules)))
+
 
 _RULES: Final = {
     "int_type": "must be a whole number",

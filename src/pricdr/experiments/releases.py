@@ -10,8 +10,8 @@ from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.experiments.spec import Guide, ReleaseSpec, RowContent
 from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.strategies import JLT, SJLT, Guided, Spectral, Strategy
-from pricdr.privacy.strategies.dims import auto_dim
+from pricdr.privacy.registry import BY_NAME
+from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.randomness import Simulation
 from pricdr.release.folder import MATRIX, Release
 
@@ -57,13 +57,10 @@ def _cycle(n_users: int, seed: int) -> tuple[IntArray, IntArray]:
 
 
 def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | None) -> Strategy:
-    if spec.strategy == JLT.name:
-        return JLT(dim=spec.dim)
-    if spec.strategy == SJLT.name:
-        return SJLT(dim=spec.dim)
-    dim = auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
-    if spec.strategy == Spectral.name:
-        return Spectral(dim=dim)
+    kind = BY_NAME.find(spec.strategy_name)
+    dim = kind.auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
+    if kind is not Guided:
+        return kind() if dim is None else kind(dim=dim)
     assert target is not None, "a guide is a release of the other party"
     # A seed of its own: the two parties share none.
     theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
@@ -22,16 +23,26 @@ from pricdr.errors import (
     require_probability,
     require_share,
 )
-from pricdr.experiments.records import RECORD, Flag, Line, Number, Settings, Text, Whole, from_table
+from pricdr.experiments.records import (
+    RECORD,
+    FileName,
+    Flag,
+    Line,
+    Number,
+    Settings,
+    Text,
+    Whole,
+    from_table,
+    limits,
+)
 from pricdr.models.base import DataAccess
-from pricdr.models.catalogue import configure, method_class, with_preset
+from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
+from pricdr.privacy.registry import BY_NAME, require_arguments
 
 MOST_ARMS: Final = 1_000
 MOST_SEEDS: Final = 1_000
 MOST_COLUMNS: Final = 4_096
 """Of a simulated release."""
-Strategy: TypeAlias = Literal["jlt", "sjlt", "spectral", "guided"]
-STRATEGIES: Final[tuple[Strategy, ...]] = get_args(Strategy)
 
 
 class RowContent(StrEnum):
@@ -67,21 +78,25 @@ class DataSpec:
 
     __pydantic_config__ = RECORD
 
-    folder: Text
-    """In the data folder."""
-    source: Text
-    """A file in ``folder``, like ``target`` and ``official``."""
-    target: Text
+    folder: FileName
+    """Folder of the data set, inside the folder of data sets (--data, PRICDR_DATA). A name, no path."""
+    source: FileName
+    """File of the source's ratings, in that folder."""
+    target: FileName
+    """File of the target's ratings, in that folder."""
     threshold: Number | None = None
-    core: Whole | None = None
-    """The K of a joint K-core."""
+    """Count only ratings of at least this; without it every row counts."""
+    core: Annotated[Whole | None, limits(minimum=1)] = None
+    """The K of a joint K-core: users and items with fewer ratings are left out. Without it, the paper's
+    preprocessing."""
     filtered: Flag = False
-    """The files are taken as they are: their authors filtered them."""
-    official: Text | None = None
-    """The authors' split, a file of the folder; otherwise leave-one-out by seed."""
-    cold: Number = 0.0
+    """Take the files as they are, since their authors filtered them: threshold and core do not apply."""
+    official: FileName | None = None
+    """File of the authors' split, in that folder; without it, leave-one-out by seed."""
+    cold: Annotated[Number, limits(minimum=0, exclusiveMaximum=1)] = 0.0
+    """Share of users who lose all their target ratings in the split, to be recommended to as cold users."""
     distinct: Flag = False
-    """Without source items that a target item repeats, see :meth:`DomainPair.duplicate_items`."""
+    """Leave out source items that a target item repeats: products that both domains list."""
 
     def __post_init__(self) -> None:
         require_file_name(folder=self.folder, source=self.source, target=self.target)
@@ -108,17 +123,27 @@ class ReleaseSpec:
 
     __pydantic_config__ = RECORD
 
-    strategy: Strategy = "jlt"
-    dim: Whole | None = None
-    """Columns; without it 200 for jlt and sjlt, and what suits ε for the others."""
-    epsilon: Number = 8.0
-    delta: Number = 1e-6
+    strategy: Line = "jlt"
+    """A strategy by name (pricdr strategies lists them) that needs nothing beyond its columns and a guide, so not
+    features. module:Class where the command line names it too."""
+    dim: Annotated[Whole | None, limits(minimum=1, maximum=MOST_COLUMNS)] = None
+    """Numbers per user; without it 200 for jlt and sjlt, and what suits ε for the others."""
+    epsilon: Annotated[Number, limits(exclusiveMinimum=0)] = 8.0
+    """Privacy loss ε, for one rating."""
+    delta: Annotated[Number, limits(exclusiveMinimum=0, exclusiveMaximum=1)] = 1e-6
+    """Chance of exceeding ε."""
     rows: RowContent = RowContent.PRIVATE
+    """private: noise of the certified size. noiseless: the projection alone. shuffled: each user has another's row.
+    noise: noise and nothing else. The last two are controls."""
     guide: Guide = Guide.PRIVATE
-    """What a guided release has for a guide."""
+    """Of a guided release: a spectral release of the target's training ratings, private at the same ε and δ, or in the
+    clear (without noise)."""
     refine: Flag = True
+    """Of a guided release: three rounds, each one's rows a guide to the next; otherwise one."""
 
     def __post_init__(self) -> None:
+        kind = BY_NAME.find(self.strategy_name)
+        require_arguments(kind, set(kind.needs) - {"guide"})  # a guide is made of the target's ratings
         if self.dim is None and self.strategy in ("jlt", "sjlt"):
             object.__setattr__(self, "dim", 200)
         if self.dim is not None:
@@ -128,6 +153,11 @@ class ReleaseSpec:
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
 
+    @property
+    def strategy_name(self) -> str:
+        """The strategy in the registry; module:Class stands for one where the user has named it too."""
+        return BY_NAME.spelled(self.strategy)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
@@ -136,14 +166,19 @@ class Arm:
     __pydantic_config__ = RECORD
 
     name: Line
+    """What the table calls it; no two arms alike."""
     method: Line
+    """A method by name (pricdr methods lists them), or module:Class where the command line names it too."""
     preset: Line = "default"
+    """Whose settings to start from: default, or for hetero also paper."""
     release: ReleaseSpec | None = None
+    """The release that the method is given; for methods that take one."""
     plaintext: Flag = False
-    """NOT PRIVATE: fed the source's ratings."""
+    """NOT PRIVATE: give the method the source's ratings as they are. For comparison."""
     settings: Settings = field(default_factory=dict)
+    """Settings of the method and of its training, by name; the others keep their defaults."""
     tuned: Flag = False
-    """Settings from the search, where one was made for this method and data."""
+    """Start from the settings that a search chose for this method and data (tuned/FOLDER.toml beside the spec)."""
 
     def content(self) -> dict[str, Any]:
         """Return what tells it from other arms, as JSON has it."""
@@ -163,8 +198,8 @@ class Arm:
 
     @property
     def method_name(self) -> str:
-        """The method in the catalogue: a preset is one of its own."""
-        return with_preset(self.method, self.preset)
+        """The method in the catalogue: a preset is one of its own, module:Class one that the user has named too."""
+        return with_preset(METHODS.spelled(self.method), self.preset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,12 +208,16 @@ class Spec:
 
     __pydantic_config__ = RECORD
 
-    name: Text
+    name: FileName
+    """What its results are filed under; without it, the name of the spec's file."""
     title: Line
+    """Heading of the table."""
     data: DataSpec
-    arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm")]
-    """In a file, one ``[[arm]]`` each."""
-    seeds: tuple[Whole, ...] = (1, 2, 3, 4, 5)
+    """Where the two domains come from."""
+    arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MOST_ARMS)]
+    """Rows of the table: in a file, one [[arm]] each."""
+    seeds: Annotated[tuple[Whole, ...], limits(minItems=1, maxItems=MOST_SEEDS, uniqueItems=True)] = (1, 2, 3, 4, 5)
+    """Whole numbers from 0 on: every arm is run with each. A seed decides the split, the release and the network."""
     full: Flag = True
     """Rank among all items too, beside the 99 negatives."""
     note: Text = ""
@@ -188,7 +227,7 @@ class Spec:
     ceiling: Line | None = None
     """The arm whose gain over the baseline counts as all there is to gain."""
     search: dict[str, Settings] = field(default_factory=dict)
-    """What a search on this data keeps fixed, by method: on large data larger batches."""
+    """Settings that a search on this data keeps fixed, by method: on large data larger batches."""
 
     def __post_init__(self) -> None:
         require_file_name(name=self.name)
@@ -242,7 +281,13 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> Spec:
-    return from_table(TypeAdapter(Spec), {"name": path.stem, **read_toml(path)})
+    return from_table(_records(), {"name": path.stem, **read_toml(path)})
+
+
+@cache
+def _records() -> TypeAdapter[Spec]:
+    """Return what checks a spec, made once: it reads the descriptions of all fields off their source."""
+    return TypeAdapter(Spec)
 
 
 def _chosen_settings(tuned: Path | None, data: DataSpec) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 from pricdr.errors import require_count
 from pricdr.experiments.spec import DataSpec
 from pricdr.experiments.tasks import Task, load_task
+from pricdr.models.catalogue import METHODS
+from pricdr.privacy.registry import BY_NAME
 
 T = TypeVar("T")
 
@@ -27,9 +29,19 @@ class RunContext:
     """A folder of prepared arrays."""
     device: str = "auto"
     jobs: int = 1
+    methods: tuple[str, ...] = ()
+    """As module:Class, those that the user named: a spec may use them, and every process has to import them."""
+    strategies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_count(jobs=self.jobs)
+
+    def import_outside(self) -> None:
+        """Make the methods and strategies known that the user named."""
+        for text in self.methods:
+            METHODS.named(text)
+        for text in self.strategies:
+            BY_NAME.named(text)
 
 
 def spread(
@@ -96,6 +108,7 @@ def _set_up() -> None:
 def _start_worker(data: DataSpec, context: RunContext) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
     _set_up()
+    context.import_outside()
     _TASK.append((load_task(data, context.data, context.prepared), context.device))
 
 

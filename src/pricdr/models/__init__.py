@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pricdr.models.base import ReleaseMethod as ReleaseMethod
     from pricdr.models.base import TargetMethod as TargetMethod
     from pricdr.models.catalogue import method_of as method_of
+    from pricdr.models.catalogue import register as register
     from pricdr.models.chosen import Chosen as Chosen
     from pricdr.models.chosen import Trust as Trust
     from pricdr.models.crossdomain.conet import CoNet as CoNet
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "base": ("DataAccess", "Method", "PlaintextMethod", "ReleaseMethod", "TargetMethod"),
-    "catalogue": ("method_of",),
+    "catalogue": ("method_of", "register"),
     "chosen": ("Chosen", "Trust"),
     "fitted": ("Basis", "FittedModel", "HistorySummary", "Origin", "Recommendation", "Recommendations"),
     "interaction": ("Interaction",),

@@ -2,22 +2,23 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
+from pricdr.extensions import Registry, fields_without_default, require_kind
 
 if TYPE_CHECKING:
     from pricdr.models.base import Method
     from pricdr.models.fitted import FittedModel
 
+Kind = TypeVar("Kind", bound="type[Method]")
 Settings: TypeAlias = Mapping[str, Any]
 """Names of a method's configuration and of ``TrainingOptions`` in one table, as in a TOML file."""
 MOST: Final = 1_000_000
 """The largest value of a setting that counts something: layers, epochs, rows of a batch."""
 
-METHODS: Final[dict[str, str]] = {
+_OWN: Final[Mapping[str, str]] = {
     "hetero": "pricdr.models.pricdr.hetero:HeteroCDR",
     "hetero-paper": "pricdr.models.pricdr.paper:PaperCDR",
     "symmetric": "pricdr.models.pricdr.symmetric:SymmetricCDR",
@@ -35,17 +36,48 @@ METHODS: Final[dict[str, str]] = {
     "ease-release": "pricdr.models.linear.ease:EASERelease",
     "ridge-release": "pricdr.models.linear.ridge_release:RidgeRelease",
 }
-"""Where each method lives, module:class; what it is and may see, its class says. Packages of others add their own."""
+"""Where each of our methods lives, module:class; what it is and may see, its class says."""
+
+
+def _require_method(kind: Any) -> None:  # noqa: ANN401 - whatever a package offers
+    """Refuse a class that the command line, specs and searches could not use as a method."""
+    from pricdr.models.base import Method
+
+    require_kind(kind, Method)
+    if not isinstance(getattr(kind, "summary", None), str):
+        raise ParameterError(f"{kind.__name__} needs a class attribute summary: what it is, in a few words")
+    if not kind.data_access():
+        raise ParameterError(f"{kind.__name__} must be a TargetMethod, a ReleaseMethod or a PlaintextMethod")
+    lacking = fields_without_default(kind)
+    if lacking:
+        raise ParameterError(f"{kind.__name__} needs a default for {', '.join(lacking)}")
+    try:
+        method = kind()
+    except Exception as error:  # defaults that the method itself refuses
+        raise ParameterError(f"{kind.__name__} cannot be made of its defaults: {error!s:.200}") from error
+    for group in (part.name for part in fields(method)):
+        if getattr(method, group) is not None and not is_dataclass(getattr(method, group)):
+            raise ParameterError(f"{kind.__name__} needs its settings in a dataclass, and {group} is none")
+
+
+METHODS: Final["Registry[Method]"] = Registry("method", group="pricdr.methods", own=_OWN, check=_require_method)
+"""Our methods, and those that installed packages offer (entry points in the group ``pricdr.methods``)."""
 
 _PRESETS: Final[Mapping[str, Mapping[str, str]]] = {"hetero": {"paper": "hetero-paper"}}
 
 
 def method_class(name: str) -> "type[Method]":
     """Return the class of a method; importing it loads torch for most of them."""
-    if name not in METHODS:
-        raise ParameterError(f"there is no method {shorten(name)}: {', '.join(METHODS)}")
-    module, _, cls = METHODS[name].partition(":")
-    return cast("type[Method]", getattr(import_module(module), cls))
+    return METHODS.find(name)
+
+
+def register(kind: Kind) -> Kind:
+    """Make a method of your own known in this process, and return it: for ``transfer`` by name, specs and searches.
+
+    Works as a decorator. A package does it with an entry point in the group ``pricdr.methods`` instead.
+    """
+    METHODS.register(kind)
+    return kind
 
 
 def with_preset(name: str, preset: str) -> str:

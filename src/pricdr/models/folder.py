@@ -23,9 +23,10 @@ from pricdr.data.ratings import CSR
 from pricdr.data.reading.parquet import write_frame
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.extensions import is_name
 from pricdr.files import take_mode
 from pricdr.memory import memory_limit, require_memory
-from pricdr.models.catalogue import METHODS, MOST, with_preset
+from pricdr.models.catalogue import MOST, with_preset
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
 from pricdr.models.fitted import FittedModel, HistorySummary, Origin, Vectors
 from pricdr.models.interaction import Interaction
@@ -85,10 +86,8 @@ def write_model(folder: Path, model: FittedModel) -> None:
     """Write ``model`` into an existing folder."""
     if model.origin is None:
         raise InputError("only a model that was fitted can be saved: this one does not say what it was trained on")
-    if model.method not in METHODS:
-        raise InputError(
-            f"method {shorten(model.method)} is not in pricdr.models.catalogue.METHODS: add it to save models"
-        )
+    if not is_name(model.method):
+        raise InputError(f"method {shorten(model.method)} is no name of a method: small letters, digits, - and _")
     arrays = {
         **_pack("user_vectors", model.user_vectors),
         **_pack("item_vectors", model.item_vectors),
@@ -185,11 +184,10 @@ def _read_record(opened: Folder) -> _Record:
         place, given = ".".join(str(part)[:40] for part in first["loc"][:3]), first["input"]
         shown = f", got {given!r:.60}" if isinstance(given, bool | int | float | str) else ""
         raise InputError(f"{path}: {place}: {first['msg']}{shown}") from error
-    if record.method not in METHODS:
-        raise InputError(
-            f"{path} names the method {record.method!r:.60}, which is none of: {', '.join(METHODS)} "
-            "(is the package imported that adds it?)"
-        )
+    # Only text: a model holds numbers, and whatever made it need not be installed to recommend with it. Nothing is
+    # looked up or imported because a folder says so.
+    if not is_name(record.method):
+        raise InputError(f"{path}: method {shorten(record.method)} is no name: small letters, digits, - and _")
     try:
         return replace(record, method=with_preset(record.method, record.preset))
     except ParameterError as error:

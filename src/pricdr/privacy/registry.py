@@ -1,37 +1,63 @@
 """Every strategy by name. Reading the table imports nothing heavy; asking it for a strategy does."""
 
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from pricdr.errors import ParameterError
+from pricdr.extensions import Registry, fields_without_default, require_kind
 
 if TYPE_CHECKING:
     from pricdr.privacy.strategies.base import Strategy
 
-HOMES: Final = {
+Kind = TypeVar("Kind", bound="type[Strategy]")
+
+_OWN: Final[Mapping[str, str]] = {
     "spectral": "pricdr.privacy.strategies.spectral:Spectral",
     "guided": "pricdr.privacy.strategies.guided:Guided",
     "features": "pricdr.privacy.strategies.features:Features",
     "jlt": "pricdr.privacy.strategies.gaussian:JLT",
     "sjlt": "pricdr.privacy.strategies.hadamard:SJLT",
 }
-"""Where each strategy is defined, as module:class. A strategy is added by one line here."""
+"""Where each of our strategies is defined, as module:class. A strategy is added by one line here."""
 
 
-class _Strategies(Mapping[str, type["Strategy"]]):
-    """Strategies by name, imported when they are asked for: ``pricdr --help`` lists names and must stay quick."""
+def _require_strategy(kind: type) -> None:
+    from pricdr.privacy.strategies.base import Strategy
 
-    def __getitem__(self, name: str) -> type["Strategy"]:
-        module, _, kind = HOMES[name].partition(":")
-        strategy: type[Strategy] = getattr(import_module(module), kind)
-        assert strategy.name == name, "a certificate names the strategy as it names itself"
-        return strategy
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(HOMES)
-
-    def __len__(self) -> int:
-        return len(HOMES)
+    require_kind(kind, Strategy)
 
 
-BY_NAME: Final[Mapping[str, type["Strategy"]]] = _Strategies()
-"""Every strategy, under the name certificates and the command line use."""
+BY_NAME: Final["Registry[Strategy]"] = Registry(
+    "strategy", group="pricdr.strategies", own=_OWN, check=_require_strategy
+)
+"""Every strategy, under the name certificates and the command line use: ours, and those that installed packages offer
+(entry points in the group ``pricdr.strategies``)."""
+
+
+def register(kind: Kind) -> Kind:
+    """Make a strategy of your own known in this process, and return it: releases made with it can then be verified.
+
+    Works as a decorator. A package does it with an entry point in the group ``pricdr.strategies`` instead.
+    """
+    BY_NAME.register(kind)
+    return kind
+
+
+def strategy_named(text: str) -> "Strategy":
+    """Return the strategy of this name (or module:Class, which is imported) with its defaults.
+
+    :class:`ParameterError` lists what it takes where the defaults are not enough.
+    """
+    kind = BY_NAME.find(BY_NAME.named(text))
+    require_arguments(kind, kind.needs)
+    return kind()
+
+
+def require_arguments(kind: "type[Strategy]", needed: Collection[str] = ()) -> None:
+    """Refuse to make a strategy of its defaults where it needs more; ``needed`` beside fields that have none."""
+    lacking = list(dict.fromkeys([*fields_without_default(kind), *needed]))
+    if lacking:
+        taken = ", ".join(f"{one.name} (needed)" if one.name in lacking else one.name for one in fields(kind))
+        example = f"{kind.__name__}({', '.join(f'{name}=…' for name in lacking)})"
+        raise ParameterError(f"strategy {kind.name} takes {taken}: give publish one, such as strategy={example}")

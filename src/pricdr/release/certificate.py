@@ -16,7 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import LARGEST_SCALE, ParameterError, VerificationError
-from pricdr.privacy.registry import BY_NAME
+from pricdr.extensions import NAME_PATTERN
 
 SchemaVersion: TypeAlias = Literal[1, 2, 3, 4]
 SCHEMA_VERSION: Final[SchemaVersion] = 4
@@ -85,7 +85,8 @@ Software: TypeAlias = Annotated[
     str, Field(pattern=r"^pricdr [0-9]{1,4}(\.[0-9]{1,4}){2}((a|b|rc|\.dev|\.post)[0-9]{1,4})?$")
 ]
 UnitName: TypeAlias = Literal["rating", "user"]
-StrategyName: TypeAlias = Annotated[str, Field(pattern=f"^({'|'.join(BY_NAME)})$")]
+StrategyName: TypeAlias = Annotated[str, Field(pattern=NAME_PATTERN)]
+"""Any name that a strategy can have, since packages of others bring their own. README.md repeats it: no markup."""
 NoiseSource: TypeAlias = Literal["secret", "seeded", "none"]
 UserList: TypeAlias = Literal["declared", "read off the ratings"]
 ItemUniverse: TypeAlias = Literal["declared", "read off the ratings", "not needed", "hashed into buckets"]
@@ -98,7 +99,7 @@ class _Part(BaseModel):
 class StrategyStatement(_Part):
     """The strategy and its public parameters: with the dimension, all that its steps depend on."""
 
-    name: Name
+    name: StrategyName
     parameters: dict[Name, Parameter] = Field(max_length=16)
 
 

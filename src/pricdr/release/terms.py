@@ -108,9 +108,15 @@ class Terms:
 def described(certificate: Certificate) -> Strategy:
     """Return the strategy that a certificate names, with its parameters."""
     stated = certificate.strategy
-    kind = BY_NAME.get(stated.name)
-    if kind is None:
-        raise VerificationError(f"strategy {stated.name!r:.40} is not one this software knows")
+    if stated.name not in BY_NAME:
+        raise VerificationError(
+            f"strategy {stated.name!r:.40} is not one this software knows ({', '.join(BY_NAME)}): the release can be "
+            "verified where the package that brings this strategy is installed"
+        )
+    try:
+        kind = BY_NAME[stated.name]
+    except ParameterError as error:
+        raise VerificationError(f"{error}") from error
     try:
         strategy = kind.described(certificate.dim, stated.parameters)
     except (TypeError, KeyError, ValueError, OverflowError) as error:

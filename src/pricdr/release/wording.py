@@ -68,6 +68,12 @@ def warnings(terms: Terms) -> list[str]:
         # Under the paper's calibration what was asked for is not what is promised.
         exact = terms.calibration is Calibration.EXACT
         lines += epsilon_warnings(terms.epsilon if exact else terms.epsilon_at(terms.delta), terms.unit)
+    # A name that is not ours now must not become ours later: releases made with it would no longer say what they did.
+    if terms.schema_version >= 4 and terms.strategy.name not in BY_NAME.own:
+        lines.append(
+            f"strategy {terms.strategy.name} is not part of PriCDR: that one change to the ratings moves its steps no "
+            "further than stated is the claim of whoever wrote it"
+        )
     if terms.guide is not None and not terms.guide.private:
         lines.append("the guide is NOT PRIVATE: it protects nobody on the other side")
     # Learnt rows pay for their rounding instead, so it cannot hide anything that was not paid for.

@@ -120,6 +120,15 @@ class RecommenderContract:
         assert [r.basis for r in recommended] == [Basis.POPULARITY] * 3
         assert [counts[planted.target.items.index(r.item)] for r in recommended] == sorted(counts)[::-1][:3]
 
+    def test_a_saved_model_is_read_back_without_the_method(
+        self, model: FittedModel, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        """A folder holds numbers and a name: it scores alike wherever it is read."""
+        again = FittedModel.load(model.save(tmp_path_factory.mktemp("saved") / "model"))
+        everyone = np.arange(len(model.users))
+        assert (again.method, again.chosen) == (model.method, model.chosen)
+        assert np.array_equal(again.score(everyone), model.score(everyone))
+
     def test_the_planted_taste_is_found(self, planted: Planted, model: FittedModel) -> None:
         """Warm users by their history, cold users by their source row; whoever is not served so gets what is popular.
 

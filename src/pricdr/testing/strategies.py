@@ -1,14 +1,15 @@
-"""What every strategy must keep, ours and yours: checks to run in the tests of a strategy.
+"""What every strategy must keep, ours and yours: a suite to inherit, and the checks it is made of.
 
 A strategy is trusted with two things: that its steps move no further than they claim, and that it draws the noise it is
 given. Everything else (how much noise, who pays, what the certificate says) is done for it.
 """
 
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from pricdr._publish import publish
 from pricdr.data.ratings import Ids, Ratings
@@ -30,9 +31,72 @@ _SINGLE: Final = 1 + 1e-6
 """Published numbers are in single precision."""
 
 
+class Promised(NamedTuple):
+    """What a release is checked with."""
+
+    guarantee: Guarantee
+    bounds: Bounds
+
+
+class StrategyContract:
+    """The suite to inherit: set ``strategy``, with all that it needs to run. Every test runs in both units.
+
+    It cannot prove a sensitivity. For a strategy of one step it looks for neighbours that refute the claim; a strategy
+    of several steps needs a proof, and tests of its own for each.
+    """
+
+    strategy: ClassVar[Strategy]
+    items: ClassVar[Ids] = tuple(f"item {number}" for number in range(12))
+    """The items that are rated in the tests: set it where the strategy knows items by name."""
+    users: ClassVar[Ids] = tuple(f"user {number}" for number in range(5_000))
+    """So many that noise of the stated size is told from a tenth more or less: 8,000 numbers in all."""
+    clip: ClassVar[float] = 2.0
+    """Declared where a user is protected."""
+
+    @pytest.fixture(autouse=True)
+    def known(self) -> None:
+        """A class in a file of its own is known from here on; one of an installed package was before."""
+        BY_NAME.register(type(self.strategy))
+
+    @pytest.fixture(params=list(Unit), ids=lambda unit: unit.value)
+    def promised(self, request: pytest.FixtureRequest) -> Promised:
+        """One rating, or one user with a clip."""
+        clip = None if request.param is Unit.RATING else self.clip
+        return Promised(Guarantee(epsilon=4, delta=1e-6, unit=request.param), Bounds(clip=clip))
+
+    @pytest.fixture
+    def ratings(self) -> Ratings:
+        """Few users who rated at random."""
+        return random_ratings(self.users[:40], self.items, seed=1)
+
+    def test_the_steps_follow_from_what_is_declared(self, promised: Promised) -> None:
+        """An auditor lays out the same ones from the certificate alone."""
+        check_layout(self.strategy, *promised, users=self.users, items=self.items)
+
+    def test_a_release_verifies_and_states_nothing_that_was_rated(
+        self, promised: Promised, ratings: Ratings, tmp_path: Path
+    ) -> None:
+        """One rating less changes nothing but the matrix."""
+        check_release(self.strategy, *promised, ratings, tmp_path / "release")
+
+    def test_the_noise_has_the_stated_size(self, promised: Promised) -> None:
+        """Not nine tenths of it, and not eleven."""
+        check_noise(self.strategy, *promised, users=self.users, items=self.items)
+
+    def test_no_neighbours_are_further_apart_than_stated(self, promised: Promised, ratings: Ratings) -> None:
+        """Of random ratings: a worse pair may exist."""
+        if self.strategy.learns:
+            pytest.skip("several steps: each needs a proof, and a test of its own")
+        assert 0 < sensitivity_ratio(self.strategy, *promised, ratings, seed=1) <= 1
+
+    def test_an_audit_does_not_refute_the_promise(self, promised: Promised) -> None:
+        """And comes near it: one that finds nothing would show nothing."""
+        assert audited(self.strategy.resolved(promised.guarantee, self.users), *promised).share > 0.5
+
+
 def check_layout(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, users: Ids, items: Ids) -> None:
     """Assert that the steps are laid out from declared figures, and again from what a certificate states."""
-    assert BY_NAME[strategy.name] is type(strategy), "the registry holds it under its own name"
+    assert BY_NAME.get(strategy.name) is type(strategy), "the registry holds it under its own name"
     resolved = strategy.resolved(guarantee, users)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(users), items=len(items))
     steps = resolved.steps(declared)

@@ -46,6 +46,10 @@ class Strategy(ABC):
 
     name: ClassVar[str]
     """As in certificates, on the command line and in the registry."""
+    summary: ClassVar[str] = ""
+    """What it is, in a few words, for ``pricdr strategies``."""
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Fields that it cannot be run without; their default, None, is for describing it alone."""
     rows_cancel: ClassVar[bool] = False
     """Whether item rows point in independent random directions, so that t ratings add up like √t, not t."""
     needs_catalogue: ClassVar[bool] = False

@@ -25,6 +25,8 @@ class Features(Projection):
     """
 
     name: ClassVar[str] = "features"
+    summary: ClassVar[str] = "public item features as directions"
+    needs: ClassVar[tuple[str, ...]] = ("features",)
     needs_catalogue: ClassVar[bool] = True
     item_rows_are: ClassVar[str] = "PUBLIC item features, declared as such and scaled to norm 1"
     not_protected: ClassVar[tuple[str, ...]] = (

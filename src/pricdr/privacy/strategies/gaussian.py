@@ -25,6 +25,7 @@ class JLT(RandomProjection):
     """
 
     name: ClassVar[str] = "jlt"
+    summary: ClassVar[str] = "the paper's random projection"
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return E, whose row i is a Gaussian vector scaled to norm 1: a function of the key and ``items[i]`` alone."""

@@ -31,6 +31,8 @@ class Guided(Strategy):
     """
 
     name: ClassVar[str] = "guided"
+    summary: ClassVar[str] = "directions learnt along a release of the other party"
+    needs: ClassVar[tuple[str, ...]] = ("guide",)
     learns: ClassVar[bool] = True
     takes_guide: ClassVar[bool] = True
 

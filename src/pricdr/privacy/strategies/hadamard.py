@@ -28,6 +28,7 @@ class SJLT(RandomProjection):
     """
 
     name: ClassVar[str] = "sjlt"
+    summary: ClassVar[str] = "the paper's sparse-aware random projection"
     needs_catalogue: ClassVar[bool] = True
 
     density: float = 0.5

@@ -51,6 +51,7 @@ class Spectral(Strategy):
     """
 
     name: ClassVar[str] = "spectral"
+    summary: ClassVar[str] = "taste directions learnt from the ratings, inside the promise"
     learns: ClassVar[bool] = True
 
     dim: int | None = None

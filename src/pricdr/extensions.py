@@ -1,0 +1,279 @@
+"""Classes by name: PriCDR's own, those that installed packages offer, and those that somebody here named or defined.
+
+A name in a certificate, a model folder or a spec may come from anywhere. It is only looked up, and imports nothing but
+our own modules and those of packages that are installed and offer that very name (entry points). :meth:`Registry.named`
+alone imports a module because a text says so: it is for what the user typed or a program's author wrote.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+
+from pricdr.errors import ParameterError
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+T = TypeVar("T")
+
+NAME_PATTERN: Final = r"^[a-z][a-z0-9_-]{0,39}$"
+"""Of methods and strategies. Names are shown, become Markdown and stand in files: no colon, no markup, no line ends."""
+_NAME: Final = re.compile(NAME_PATTERN.removesuffix("$") + r"\Z")  # in Python, $ would also match before a line end
+_REFERENCE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Return whether a method or a strategy can have this name.
+
+    >>> is_name("ease-release"), is_name("os:system"), is_name("Hetero")
+    (True, False, False)
+    """
+    return _NAME.match(text) is not None
+
+
+def fields_without_default(kind: type) -> list[str]:
+    """Return the fields that a dataclass cannot be made without."""
+    return [
+        one.name
+        for one in fields(cast(Any, kind))
+        if one.init and one.default is MISSING and one.default_factory is MISSING
+    ]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A class that an installed package offers under a name, not imported yet."""
+
+    home: str
+    """As module:Class."""
+    package: str
+    """The package and its version."""
+
+
+@dataclass(frozen=True)
+class _Offers:
+    """What the installed packages offer, and what is wrong with it, one line each."""
+
+    by_name: Mapping[str, Offer]
+    conflicts: Mapping[str, str]
+    """Names that more than one package offers: none of them is taken."""
+    problems: tuple[str, ...]
+
+
+class Registry(Mapping[str, type[T]], Generic[T]):
+    """Classes of one kind by name, imported when they are asked for. Our own names cannot be taken by others."""
+
+    def __init__(self, kind: str, *, group: str, own: Mapping[str, str], check: Callable[[type], None]) -> None:
+        """Hold our own classes; those of others are found when they are asked for.
+
+        Args:
+            kind: what it holds, as messages call it.
+            group: the group of entry points in which installed packages offer theirs.
+            own: where each of our own is defined, as module:Class.
+            check: refuses a class of somebody else's that is not of this kind, with :class:`ParameterError`.
+        """
+        self.kind: Final = kind
+        self.group: Final = group
+        self.own: Final = own
+        self._check = check
+        self._registered: dict[str, type[T]] = {}
+        self._references: dict[str, str] = {}
+        self._offers: tuple[tuple[str, ...], _Offers] | None = None
+
+    def __getitem__(self, name: str) -> type[T]:
+        if name not in self:
+            raise KeyError(name)
+        return self.find(name)
+
+    def __contains__(self, name: object) -> bool:
+        # Not the inherited one, which would import the class.
+        return name in self.own or name in self._registered or name in self._offered().by_name
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.own
+        yield from sorted({*self._registered, *self._offered().by_name})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def find(self, name: str) -> type[T]:
+        """Return the class of this name; :class:`ParameterError` says why there is none.
+
+        Whoever wrote the name, no module is imported that is not ours and that no installed package offers.
+        """
+        if name in self.own:
+            return cast(type[T], _imported(self.own[name]))
+        if name in self._registered:
+            return self._registered[name]
+        offered = self._offered()
+        if name in offered.by_name:
+            return self._taken(name, offered.by_name[name])
+        raise ParameterError(offered.conflicts.get(name) or self._unknown(name))
+
+    def named(self, text: str) -> str:
+        """Return the name for what the user typed: a name as it is, or that of module:Class, which is imported.
+
+        Not for text from files: see :meth:`spelled`.
+        """
+        if ":" not in text:
+            return text
+        if not _REFERENCE.fullmatch(text):
+            raise ParameterError(f"{self.kind} {text!r:.60} is neither a name nor module:Class")
+        try:
+            name = self.register(_imported_safely(text))
+        except ParameterError as error:
+            raise ParameterError(f"{self.kind} {text}: {error}") from error
+        self._references[text] = name
+        return name
+
+    def spelled(self, text: str) -> str:
+        """Return the name for text in a file: module:Class stands for a name only where the user has named it too."""
+        return self._references.get(text, text)
+
+    def register(self, kind: type) -> str:
+        """Make a class known in this process under the name it gives itself, and return that name.
+
+        A class that is defined anew, as in a notebook, replaces itself. One that the user registers is preferred to one
+        that a package offers under the same name, but never to one of ours.
+        """
+        self._check(kind)
+        name = require_name(kind)
+        if name in self.own and self.find(name) is not kind:
+            raise ParameterError(f"{_home(kind)} calls itself {name!r}, a {self.kind} of PriCDR's own: rename it")
+        known = self._registered.get(name, kind)
+        if _home(known) != _home(kind):
+            raise ParameterError(f"{_home(kind)} calls itself {name!r}, and so does {_home(known)}: rename one of them")
+        if name not in self.own:
+            self._registered[name] = kind
+        return name
+
+    def origin(self, name: str) -> str | None:
+        """Return where a class that is not ours comes from: its package, or module:Class. None for our own."""
+        offer = self._offered().by_name.get(name)
+        known = self._registered.get(name)
+        if known is not None and (offer is None or offer.home != _home(known)):
+            return _home(known)
+        return None if offer is None else offer.package
+
+    def problems(self) -> tuple[str, ...]:
+        """Return what is wrong with what installed packages offer, one line each; nothing is imported for it."""
+        return self._offered().problems
+
+    def complete(self, incomplete: str) -> list[str]:
+        """Return the names that begin like this, for a shell to complete."""
+        return [name for name in self if name.startswith(incomplete)]
+
+    def _unknown(self, name: str) -> str:
+        names = ", ".join(self)
+        if ":" in name:
+            return (
+                f"there is no {self.kind} {name!r:.60}: a file cannot have a module imported, unless the command line "
+                f"names it too (--{self.kind} module:Class): {names}"
+            )
+        return f"there is no {self.kind} {name!r:.60}: {names}, or one of your own as module:Class"
+
+    def _taken(self, name: str, offer: Offer) -> type[T]:
+        """Return the class that a package offers, once it is what it should be."""
+        try:
+            kind = _imported_safely(offer.home)
+            self._check(kind)
+            if require_name(kind) != name:
+                raise ParameterError(f"it calls itself {kind.name!r:.60}")
+        except ParameterError as error:
+            raise ParameterError(f"{self.kind} {name} of {offer.package} ({offer.home}): {error}") from error
+        return cast(type[T], kind)
+
+    def _offered(self) -> _Offers:
+        """Return what is offered by the packages that can be imported now."""
+        path = tuple(sys.path)
+        if self._offers is None or self._offers[0] != path:
+            self._offers = path, _read_offers(self.kind, self.group, self.own)
+        return self._offers[1]
+
+
+def require_name(kind: Any) -> str:  # noqa: ANN401 - a class of somebody else's
+    """Return the name a class gives itself, refused where it cannot be one."""
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not is_name(name):
+        rule = "1 to 40 small letters, digits, - or _, a letter first"
+        raise ParameterError(f"{_home(kind)} needs a class attribute name of {rule}, got {name!r:.60}")
+    return name
+
+
+def require_kind(kind: object, base: type) -> None:
+    """Refuse what is no class, does not inherit from ``base``, or has not implemented all of it."""
+    if not isinstance(kind, type):
+        raise ParameterError(f"it is no class, but {type(kind).__name__}")
+    if not issubclass(kind, base):
+        raise ParameterError(f"{_home(kind)} does not inherit from {_home(base)}")
+    missing = sorted(getattr(kind, "__abstractmethods__", ()))
+    if missing:
+        raise ParameterError(f"{_home(kind)} does not define {', '.join(missing)}")
+
+
+def _home(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _imported(home: str) -> Any:  # noqa: ANN401 - whatever the module holds
+    module, _, name = home.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _imported_safely(home: str) -> Any:  # noqa: ANN401
+    try:
+        return _imported(home)
+    except ModuleNotFoundError as error:
+        raise ParameterError(f"{error} (is its folder on PYTHONPATH?)") from error
+    except (Exception, SystemExit) as error:  # somebody else's module may do anything when it is imported
+        raise ParameterError(f"it cannot be imported: {type(error).__name__}: {error!s:.200}") from error
+
+
+def _read_offers(kind: str, group: str, own: Mapping[str, str]) -> _Offers:
+    """Return the entry points of a group, read from the metadata of installed packages."""
+    # Imported here: it takes as long as everything else that pricdr --help imports.
+    from importlib.metadata import distributions
+
+    found: dict[str, list[Offer]] = {}
+    problems: list[str] = []
+    seen: set[str] = set()
+    for distribution in distributions():
+        try:
+            points = [(point.name, point.value) for point in distribution.entry_points if point.group == group]
+        except Exception as error:  # one damaged package must not take the others with it
+            package = _package(distribution)
+            problems.append(f"the entry points of {package} cannot be read: {type(error).__name__}: {error!s:.200}")
+            continue
+        if not points:
+            continue
+        package = _package(distribution)
+        if package.split()[0] in seen:  # of a package that is there twice, Python imports the first
+            continue
+        seen.add(package.split()[0])
+        for name, home in points:
+            where = f"package {package} offers the {kind} {name!r:.60}"
+            if not is_name(name) or not _REFERENCE.fullmatch(home):
+                problems.append(f"{where} as {home!r:.80}: it takes a name of small letters and module:Class")
+            elif name in own:
+                problems.append(f"{where}, a name of PriCDR's own: ours is used")
+            elif home not in [offer.home for offer in found.setdefault(name, [])]:
+                found[name].append(Offer(home, package))
+    conflicts = {
+        name: f"{kind} {name} is offered by {' and by '.join(f'{one.package} ({one.home})' for one in offers)}: remove "
+        "one of them, or name one as module:Class"
+        for name, offers in found.items()
+        if len(offers) > 1
+    }
+    by_name = {name: offers[0] for name, offers in found.items() if len(offers) == 1}
+    return _Offers(by_name, conflicts, (*problems, *conflicts.values()))
+
+
+def _package(distribution: "Distribution") -> str:
+    """Return the name and the version of an installed package, as far as it says them."""
+    try:
+        return f"{distribution.metadata['Name'] or 'unnamed'} {distribution.version}"[:100]
+    except Exception:  # metadata that is not there, or no text
+        return "a package without a name"

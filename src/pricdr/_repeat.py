@@ -18,7 +18,7 @@ from pricdr.evaluation.metrics import CUTOFFS
 from pricdr.evaluation.repeated import RepeatedComparison
 from pricdr.models.base import Method
 from pricdr.models.fitted import FittedModel
-from pricdr.progress import Progress, silent
+from pricdr.progress import Progress, shown
 from pricdr.release import Release
 from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.run_log import RunLog
@@ -35,7 +35,7 @@ def repeat(
     ranking: Literal["both", "sampled", "full"] = "sampled",
     cutoffs: Sequence[int] = CUTOFFS,
     allow_not_private: bool = False,
-    progress: Progress = silent,
+    progress: Progress | bool = False,
 ) -> RepeatedComparison:
     """Split the target's ratings several times, train every method on each split, and compare them over all splits.
 
@@ -51,7 +51,7 @@ def repeat(
         ranking: Among 99 stored negatives, among all items, or both.
         cutoffs: The values of k; the comparison is by NDCG@10, or at the largest of them.
         allow_not_private: Use releases that are marked NOT PRIVATE. For experiments.
-        progress: Called while methods are trained.
+        progress: True shows how far it has come; a function is called while methods are trained.
 
     Returns:
         The comparison on each split, and a verdict over all of them; ``print`` shows it.
@@ -65,24 +65,25 @@ def repeat(
         raise ParameterError(f"there is a release for {unknown[0]!r:.60}, which is none of the methods")
     comparisons: dict[int, Comparison] = {}
     done, total = 0, times * len(methods)
-    progress("repeating", done, total)
-    for own_seed in range(seed, seed + times):
-        parts = split(target, cold=cold, seed=own_seed)
-        models: dict[str, FittedModel] = {}
-        with TemporaryDirectory() as folder:  # methods with the same target network train it once
-            log = RunLog(checkpoints=FinishedNetworks(Path(folder)), progress=progress)
-            for name, method in methods.items():
-                models[name] = transfer(
-                    parts.train,
-                    releases.get(name),
-                    method=_seeded(method, own_seed),
-                    validation=parts.validation,
-                    allow_not_private=allow_not_private,
-                    log=log,
-                )
-                done += 1
-                progress("repeating", done, total, f"{name}, seed {own_seed}")
-        comparisons[own_seed] = evaluate(models, parts, ranking=ranking, cutoffs=cutoffs)
+    with shown(progress) as report:
+        report("repeating", done, total)
+        for own_seed in range(seed, seed + times):
+            parts = split(target, cold=cold, seed=own_seed)
+            models: dict[str, FittedModel] = {}
+            with TemporaryDirectory() as folder:  # methods with the same target network train it once
+                log = RunLog(checkpoints=FinishedNetworks(Path(folder)), progress=report)
+                for name, method in methods.items():
+                    models[name] = transfer(
+                        parts.train,
+                        releases.get(name),
+                        method=_seeded(method, own_seed),
+                        validation=parts.validation,
+                        allow_not_private=allow_not_private,
+                        log=log,
+                    )
+                    done += 1
+                    report("repeating", done, total, f"{name}, seed {own_seed}")
+            comparisons[own_seed] = evaluate(models, parts, ranking=ranking, cutoffs=cutoffs)
     return RepeatedComparison(comparisons)
 
 

@@ -32,12 +32,11 @@ class Measured:
     release: str | None
     """SHA-256 of the release it was measured with."""
 
-    def warn_of_another(self, release: "Release | None") -> None:
-        """Say so where the release is not the one that the model was measured with."""
-        if release is not None and release.sha256() != self.release:
-            warn(
-                f"this is not the release that {self.folder} was measured with: its trust is carried over all the same"
-            )
+
+def warn_of_another_release(measured: Measured | None, release: "Release | None") -> None:
+    """Say so where the release is not the one that the model was measured with."""
+    if measured is not None and release is not None and release.sha256() != measured.release:
+        warn(f"this is not the release that {measured.folder} was measured with: its trust is carried over anyway")
 
 
 def read_measured(

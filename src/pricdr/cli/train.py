@@ -3,12 +3,12 @@
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
-from pricdr.cli.like import LikeOption, read_measured
+from pricdr.cli.like import LikeOption, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
@@ -32,6 +32,17 @@ class PresetName(StrEnum):
     PAPER = "paper"
 
 
+SeedOption: TypeAlias = Annotated[
+    int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=LARGEST_SEED)
+]
+TrainingDeviceOption: TypeAlias = Annotated[
+    DeviceName | None, typer.Option(help="auto takes a GPU where there is one.  [default: auto]")
+]
+ResumeOption: TypeAlias = Annotated[
+    bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
+]
+
+
 @reads_ratings
 def train(
     data: Annotated[Path, typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend).")],
@@ -53,16 +64,10 @@ def train(
     like: LikeOption = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=LARGEST_SEED)
-    ] = None,
-    device: Annotated[
-        DeviceName | None, typer.Option(help="auto takes a GPU where there is one.  [default: auto]")
-    ] = None,
+    seed: SeedOption = None,
+    device: TrainingDeviceOption = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
-    ] = False,
+    resume: ResumeOption = False,
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
     allow_unverified: Annotated[
@@ -102,8 +107,7 @@ def train(
         refuse_unused_key(public_key, "there is no --release")
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
-    if measured is not None:
-        measured.warn_of_another(received)
+    warn_of_another_release(measured, received)
     ratings, validation = _data(data, reading, threshold)
     plaintext = None if source is None else _source(source, reading, threshold)
     if received is not None:
@@ -125,8 +129,7 @@ def train(
             write_model(staging, model)
             resumable.copy_log(staging / "log.jsonl")
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
-    if measured is None and validation is None:
-        _say_chosen_anew(model.chosen, ratings, configured)
+    _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
     say(f"trained {model!r}", f"to {out}")
 
 
@@ -147,11 +150,11 @@ def _say_chosen(chosen: "Chosen", how: str) -> None:
         say("the source is trusted by {:.0%} for warm users and {:.0%} for cold ones".format(*chosen.trust))
 
 
-def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method") -> None:
+def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method", *, anew: bool) -> None:
     """Say by what a training on everything chose: a model that was measured may have been trained otherwise."""
     from pricdr.models.base import ratings_to_choose_by
 
-    if chosen.not_chosen or not (chosen.epochs or chosen.settings or chosen.trust is not None):
+    if not anew or chosen.not_chosen or not (chosen.epochs or chosen.settings or chosen.trust is not None):
         return
     seed = 0 if method.options is None else method.options.seed
     say(

@@ -12,6 +12,8 @@ from docs._generate.command_line import commands
 ALL = {name: command for name, command, _ in commands()}
 THEIR_OWN = {
     "--out": "each command creates something else",
+    "--method": "in a spec each arm names its own: reproduce only allows those from outside",
+    "--strategy": "the same",
     "--threshold": "prepare follows the paper, which keeps ratings of 3 and more",
     "--epsilon": "audit takes that of a release, and a plan that of a ledger",
     "--delta": "the same",

@@ -60,7 +60,7 @@ def test_networks_and_phases_share_their_turns(clock):
     log = RunLog(progress=lambda *report: seen.append(report))
     for network in ("target", "source"):
         list(log.in_phase("choosing").of_network(network).batches(range(50), 0, 4))
-    assert [what for what, *_ in seen] == ["choosing target"]
+    assert [what for what, *_ in seen] == ["choosing target", "choosing source"]  # each says that it has begun
 
 
 def test_the_last_epochs_figures_stay_in_sight_and_only_those_of_the_same_network(clock):

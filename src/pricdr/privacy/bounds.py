@@ -91,7 +91,7 @@ class Bounds:
 
         Read off the ratings: for the screen of their owner, never for a release.
 
-        >>> Bounds(rating_bound=5).forced(Ratings.from_triples("abcd", "wxyz", [5, 7, -1, 2.4]))
+        >>> Bounds(rating_bound=5).forced(Ratings.from_triples([*"abcd"], [*"wxyz"], [5, 7, -1, 2.4]))
         (2, 1)
         """
         if self.rating_bound is None:

@@ -93,8 +93,8 @@ class RunLog:
         """
         for number, batch in enumerate(batches):
             now = time.monotonic()
-            # Between two epochs there is nothing to add to what ``record`` has just said.
-            if (number or not epoch) and now - self._last.at >= _BETWEEN_BATCHES:
+            # The very first says that training has begun; of other epochs ``record`` has just said so.
+            if not (number or epoch) or (number and now - self._last.at >= _BETWEEN_BATCHES):
                 self._last.at = now
                 so_far = f", {self._last.note}" if self._last.note and self._last.label == self.label else ""
                 note = f"epoch {epoch + 1}, batch {number + 1:,} of {len(batches):,}{so_far}"

@@ -21,16 +21,16 @@ class ResumableRun:
     """A hidden folder beside the model: checkpoints, the log, and a line that says which training they belong to."""
 
     def __init__(self, out: Path, description: str) -> None:
-        self._folder, self._description = out.with_name(f".{out.name}.training"), description
+        self.out, self.folder, self._description = out, out.with_name(f".{out.name}.training"), description
         self._made: list[Path] = []
-        self.log = self._folder / "log.jsonl"
+        self.log = self.folder / "log.jsonl"
 
     @property
     def checkpoints(self) -> "CheckpointFiles":
         """Where the training keeps its networks."""
         from pricdr.training.checkpoints import CheckpointFiles
 
-        return CheckpointFiles(self._folder / _CHECKPOINT)
+        return CheckpointFiles(self.folder / _CHECKPOINT)
 
     @contextmanager
     def begun(self, *, resume: bool) -> Iterator[None]:
@@ -42,7 +42,7 @@ class ResumableRun:
             yield
         except BaseException:
             if self._left_behind():
-                warn(f"the epochs so far are kept in {self._folder}: go on with --resume")
+                warn(f"the epochs so far are kept in {self.folder}: go on with --resume")
             else:
                 self._remove()
             raise
@@ -53,7 +53,7 @@ class ResumableRun:
         path.write_bytes(self.log.read_bytes() if self.log.exists() else b"")
 
     def _begin(self, *, resume: bool) -> None:
-        description = self._folder / "run.txt"
+        description = self.folder / "run.txt"
         try:
             if resume:
                 self._require_plain_files()
@@ -61,28 +61,28 @@ class ResumableRun:
                     left_by = file.read(_LONGEST_DESCRIPTION)
                 if left_by != self._description:
                     raise InputError(
-                        f"{self._folder} was left by {left_by}, not by {self._description}: train without --resume"
+                        f"{self.folder} was left by {left_by}, not by {self._description}: train without --resume"
                     )
             else:
                 self._remove()
-                self._made = [parent for parent in self._folder.parents if not parent.exists()]
-                self._folder.mkdir(parents=True, mode=0o700)  # what is learnt from ratings is for their owner
+                self._made = [parent for parent in self.folder.parents if not parent.exists()]
+                self.folder.mkdir(parents=True, mode=0o700)  # what is learnt from ratings is for their owner
                 description.write_text(self._description, encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise OutputError(f"cannot use {self._folder}: {getattr(error, 'strerror', None) or error}") from error
+            raise OutputError(f"cannot use {self.folder}: {getattr(error, 'strerror', None) or error}") from error
 
     def _require_plain_files(self) -> None:
         """Refuse links: the log is appended to and copied into the model, wherever it may be."""
-        for left in (self._folder, *self._folder.iterdir()):
-            if left.is_symlink() or not (left.is_file() or left == self._folder):
+        for left in (self.folder, *self.folder.iterdir()):
+            if left.is_symlink() or not (left.is_file() or left == self.folder):
                 raise InputError(f"{left} is no plain file: train without --resume")
 
     def _left_behind(self) -> list[Path]:
         """Return the checkpoints, one for each network that was begun."""
-        return list(self._folder.glob(f"{_CHECKPOINT}*"))
+        return list(self.folder.glob(f"{_CHECKPOINT}*"))
 
     def _remove(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
         for parent in self._made:
             with suppress(OSError):  # not empty: the model is there by now
                 parent.rmdir()

@@ -14,6 +14,7 @@ from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ra
 from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
+from pricdr.cli.starting import StartOption, keep_networks, require_known_epochs, say_found, starting_networks
 from pricdr.errors import LARGEST_SEED, InputError, ParameterError
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 
@@ -41,6 +42,12 @@ TrainingDeviceOption: TypeAlias = Annotated[
 ResumeOption: TypeAlias = Annotated[
     bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
 ]
+AllowUnverifiedOption: TypeAlias = Annotated[
+    bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
+]
+AllowNotPrivateOption: TypeAlias = Annotated[
+    bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
+]
 
 
 @reads_ratings
@@ -62,6 +69,7 @@ def train(
     ] = None,
     preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.  [default: default]")] = None,
     like: LikeOption = None,
+    start: StartOption = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
     seed: SeedOption = None,
@@ -70,12 +78,8 @@ def train(
     resume: ResumeOption = False,
     public_key: PublicKeyOption = None,
     revocations: RevocationsOption = None,
-    allow_unverified: Annotated[
-        bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
-    ] = False,
-    allow_not_private: Annotated[
-        bool, typer.Option("--allow-not-private", help="EXPERIMENTS ONLY: use a release that is not private.")
-    ] = False,
+    allow_unverified: AllowUnverifiedOption = False,
+    allow_not_private: AllowNotPrivateOption = False,
     threshold: Annotated[
         float | None, typer.Option(help="Of files of ratings: count only rows rated at least this.")
     ] = None,
@@ -86,6 +90,7 @@ def train(
     On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
     On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
     --like MODEL carries them over from a model that was measured on a split instead, as they are.
+    A network that a model beside --out, or in --start, has finished on the same data and settings is not trained again.
 
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
@@ -112,7 +117,9 @@ def train(
     plaintext = None if source is None else _source(source, reading, threshold)
     if received is not None:
         _say_coverage(ratings, received)
+    require_known_epochs(start, chooses_anew=validation is None and measured is None)
     resumable = ResumableRun(out, f"{configured.name} on {_described(ratings, validation)}")
+    networks = starting_networks(start, resumable, configured)
     with resumable.begun(resume=resume):
         with progress_bar() as progress:
             model = transfer(
@@ -123,11 +130,13 @@ def train(
                 validation=validation,
                 chosen=None if measured is None else measured.chosen,
                 allow_not_private=allow_not_private,
-                log=RunLog(file=resumable.log, checkpoints=resumable.checkpoints, progress=progress),
+                log=RunLog(file=resumable.log, checkpoints=networks, progress=progress),
             )
         with new_folder(out, private=True) as staging:
             write_model(staging, model)
             resumable.copy_log(staging / "log.jsonl")
+            keep_networks(resumable, staging)
+    say_found(networks)
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
     _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
     say(f"trained {model!r}", f"to {out}")

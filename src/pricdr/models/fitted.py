@@ -6,10 +6,11 @@ need numpy alone, and torch where there is an interaction.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,10 +24,14 @@ from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
 from pricdr.models.recommendations import Basis as Basis
 from pricdr.models.recommendations import Recommendation as Recommendation
 from pricdr.models.recommendations import Recommendations as Recommendations
+from pricdr.models.top_items import top_items
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
 """One row each: a float32 array, or a sparse CSR matrix where rows are mostly zero."""
+
+_SCORES_AT_ONCE: Final = 1 << 23
+"""Scores held at once while items are recommended: 32 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +175,7 @@ class FittedModel:
         """Return what the recommendations of the user at this position rest on."""
         if not self.user_vectors.shape[1] and self.interaction is None:
             return Basis.POPULARITY
-        history = self.uses_history and bool(self._has_history()[user])
+        history = self.uses_history and bool(self._has_history[user])
         if self.in_release[user]:
             return Basis.BOTH if history else Basis.RELEASE
         return Basis.HISTORY if history else Basis.POPULARITY
@@ -193,7 +198,7 @@ class FittedModel:
         return replace(
             self,
             seen=sp.csr_array((len(self.users), len(self.items))),
-            summary=HistorySummary(self.popularity(), self._has_history()),
+            summary=HistorySummary(self.popularity(), self._has_history),
             origin=None if self.origin is None else replace(self.origin, trained_on=None),
         )
 
@@ -216,26 +221,42 @@ class FittedModel:
         elsewhere = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
         row_elsewhere = {} if elsewhere is None else {user: at for at, user in enumerate(elsewhere.users)}
         recommendations: list[Recommendation] = []
-        for user in users:
-            at = position.get(user)
-            if at is None:
-                scores, basis = self.popularity(), Basis.POPULARITY
-            else:
-                scores, basis = self.score(np.array([at]))[0], self.basis(at)
-                scores[_row(self.seen, at)] = -np.inf
+        at_once = max(_SCORES_AT_ONCE // max(len(self.items), 1), 1)
+        for start in range(0, len(users), at_once):
+            block = users[start : start + at_once]
+            places = [position.get(user) for user in block]
+            scores = self._unseen_scores(places)
             if elsewhere is not None:
-                scores[_row(elsewhere.matrix, row_elsewhere[user])] = -np.inf
-            # By score, ties by position: the same list every time.
-            best = np.lexsort((np.arange(len(scores)), -scores))[:k]
-            recommendations += [
-                Recommendation(user, self.items[item], float(scores[item]), rank, basis)
-                for rank, item in enumerate(best.tolist(), 1)
-                if np.isfinite(scores[item])
-            ]
+                for row, user in zip(scores, block, strict=True):
+                    row[_row(elsewhere.matrix, row_elsewhere[user])] = -np.inf
+            for user, at, row, best in zip(block, places, scores, top_items(scores, k), strict=True):
+                basis = Basis.POPULARITY if at is None else self.basis(at)
+                recommendations += [
+                    Recommendation(user, self.items[item], score, rank, basis)
+                    for rank, (item, score) in enumerate(zip(best.tolist(), row[best].tolist(), strict=True), 1)
+                    if np.isfinite(score)
+                ]
         return Recommendations(
             recommendations, unknown_users=tuple(user for user in dict.fromkeys(users) if user not in position)
         )
 
+    def _unseen_scores(self, places: Sequence[int | None]) -> Float32Array:
+        """Return the scores of all items for the users at these positions, −∞ where they were rated.
+
+        None is a user the model never met, for whom what is popular scores.
+        """
+        known = np.array([at is not None for at in places], dtype=bool)
+        scores = np.empty((len(places), len(self.items)), dtype=np.float32)
+        if not known.all():
+            scores[~known] = self.popularity()
+        if known.any():
+            scores[known] = self.score(np.array([at for at in places if at is not None]))
+        for row, at in zip(scores, places, strict=True):
+            if at is not None:
+                row[_row(self.seen, at)] = -np.inf
+        return scores
+
+    @cached_property
     def _has_history(self) -> npt.NDArray[np.bool_]:
         return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from pricdr.errors import InputError
 from pricdr.training.checkpoints import Checkpoint, Checkpoints, State
 
 
@@ -39,8 +40,14 @@ class StartingNetworks:
         names: Collection[str],
         earlier: Collection[FinishedNetworks],
         kept: FinishedNetworks,
+        required: str | None = None,
     ) -> None:
+        """Look for networks in ``earlier``, and keep those with one of the ``names`` in ``kept``.
+
+        ``required`` is what errors call the place where a network with one of the names must be found.
+        """
         self._checkpoints, self._names, self._earlier, self._kept = checkpoints, names, earlier, kept
+        self._required = required
         self.found: list[Path] = []
         """The files of earlier runs that were used."""
 
@@ -50,6 +57,11 @@ class StartingNetworks:
             if networks.path(fingerprint).exists():
                 self.found.append(networks.path(fingerprint))
                 return networks.open(label, fingerprint)
+        if self._required is not None and label in self._names:
+            raise InputError(
+                f"{self._required} holds no network of this training: data, settings, seed or epochs differ, or it "
+                "was trained by an older version"
+            )
         own = self._checkpoints.open(label, fingerprint)
         return own if label not in self._names else _KeptWhenFinished(own, self._kept.open(label, fingerprint))
 

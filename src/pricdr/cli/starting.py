@@ -1,0 +1,73 @@
+"""``pricdr train --start``: networks that an earlier training finished are not trained again."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from pricdr.cli.console import say
+from pricdr.errors import ParameterError
+from pricdr.files import take_mode
+
+if TYPE_CHECKING:
+    from pricdr.cli.resumable import ResumableRun
+    from pricdr.models.base import Method
+    from pricdr.training.finished_networks import StartingNetworks
+
+StartOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="A model of the same data and settings, whose network is used again.  [default: one beside --out]"
+    ),
+]
+_NETWORKS: Final = "networks"
+"""Where a model folder keeps what other trainings can start from."""
+_MOST_FOLDERS: Final = 1000
+"""Folders beside the new model that are looked into."""
+
+
+def require_known_epochs(start: Path | None, *, chooses_anew: bool) -> None:
+    """Refuse --start where the epochs are still to be chosen: then it would be another network in the end."""
+    if start is not None and chooses_anew:
+        raise ParameterError("--start on all ratings needs --like: else epochs are chosen anew, for another network")
+
+
+def starting_networks(start: Path | None, run: "ResumableRun", method: "Method") -> "StartingNetworks":
+    """Return the checkpoints of a run that starts from the networks in ``start``, or in any folder beside the model."""
+    from pricdr.training.finished_networks import FinishedNetworks, StartingNetworks
+
+    folders = _beside(run.out) if start is None else [start]
+    return StartingNetworks(
+        run.checkpoints,
+        names=method.starts_others,
+        earlier=[FinishedNetworks(folder / _NETWORKS) for folder in folders],
+        kept=FinishedNetworks(run.folder),
+        required=None if start is None else str(start),
+    )
+
+
+def keep_networks(run: "ResumableRun", model: Path) -> None:
+    """Copy the finished networks of the run into its model folder."""
+    finished = sorted(run.folder.glob("*.safetensors"))
+    if finished:
+        (model / _NETWORKS).mkdir(mode=0o700)  # learnt from the ratings, like the model itself
+    for file in finished:
+        take_mode(shutil.copyfile(file, model / _NETWORKS / file.name))
+
+
+def say_found(networks: "StartingNetworks") -> None:
+    """Say which networks were not trained again."""
+    for file in networks.found:
+        say(f"not trained again: the network of the same data and settings in {file.parent.parent}")
+
+
+def _beside(out: Path) -> list[Path]:
+    """Return the folders beside ``out`` that hold networks, and that nobody else could have put there."""
+    folders = sorted(out.parent.iterdir())[:_MOST_FOLDERS] if out.parent.is_dir() else []
+    return [folder for folder in folders if _is_own(folder / _NETWORKS)]
+
+
+def _is_own(folder: Path) -> bool:
+    return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()

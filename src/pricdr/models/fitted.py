@@ -245,12 +245,12 @@ class FittedModel:
 
         None is a user the model never met, for whom what is popular scores.
         """
-        known = np.array([at is not None for at in places], dtype=bool)
-        scores = np.empty((len(places), len(self.items)), dtype=np.float32)
-        if not known.all():
-            scores[~known] = self.popularity()
-        if known.any():
-            scores[known] = self.score(np.array([at for at in places if at is not None]))
+        known = np.array([at for at in places if at is not None], dtype=np.int64)
+        if len(known) == len(places):
+            scores = self.score(known)
+        else:
+            scores = np.tile(self.popularity(), (len(places), 1))
+            scores[[at is not None for at in places]] = self.score(known)
         for row, at in zip(scores, places, strict=True):
             if at is not None:
                 row[_row(self.seen, at)] = -np.inf

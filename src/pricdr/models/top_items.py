@@ -27,5 +27,6 @@ def _at_least(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.float32
     groups = items // _WIDTH
     if groups < k:
         return np.full(rows, -np.inf, dtype=np.float32)
-    best = scores[:, : groups * _WIDTH].reshape(rows, groups, _WIDTH).max(axis=2)
+    # Every groups-th item, not neighbours: numpy compares whole rows at a time then.
+    best = scores[:, : groups * _WIDTH].reshape(rows, _WIDTH, groups).max(axis=1)
     return np.partition(best, groups - k, axis=1)[:, groups - k]

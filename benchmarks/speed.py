@@ -52,7 +52,14 @@ def main() -> None:
     if given.one:
         sys.stdout.write(json.dumps(measure(json.loads(given.one))) + "\n")
         return
-    plans = [
+    plans: list[Plan] = []
+    if given.before is not None:
+        plans += [
+            {"data": data, "method": method, "seed": 0, "version": "before", "epochs": given.before_epochs}
+            for data in ("cell", "book")
+            for method in ("dmf", "bpr")
+        ]
+    plans += [
         {"data": data, "method": method, "seed": seed, "version": "now"}
         for data in ("cell", "book")
         for method in ("dmf", "bpr")
@@ -64,12 +71,6 @@ def main() -> None:
         for method in ("als", "bpr")
     ]
     plans += [{"data": data, "method": "reference", "seed": 0, "version": "reference"} for data in ("cell", "book")]
-    if given.before is not None:
-        plans += [
-            {"data": data, "method": method, "seed": 0, "version": "before", "epochs": given.before_epochs}
-            for data in ("cell", "book")
-            for method in ("dmf", "bpr")
-        ]
     slots: Queue[int] = Queue()
     for slot in range(given.slots):
         slots.put(slot)
@@ -77,14 +78,14 @@ def main() -> None:
     def run(plan: Plan) -> Plan:
         slot = slots.get()
         try:
-            return child(plan, given.before, slot if given.slots > 1 else None)
+            row = child(plan, given.before, slot if given.slots > 1 else None)
         finally:
             slots.put(slot)
+        print(json.dumps(row), flush=True)
+        return row
 
     with ThreadPoolExecutor(given.slots) as pool:
         found = list(pool.map(run, plans))
-    for row in found:
-        print(json.dumps(row))
     table(found)
 
 

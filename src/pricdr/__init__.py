@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from pricdr.release import verify as verify
     from pricdr.release.certificate import Certificate as Certificate
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 _HOME = {
     "Balance": "pricdr.privacy.ledger",

@@ -49,7 +49,7 @@ def target_options() -> TrainingOptions:
 
 
 class TargetStage:
-    """Fits users' rows to all items by matrix products, with binary cross-entropy; what was not rated counts as 0."""
+    """Fits users' rows to items by matrix products, with binary cross-entropy; what was not rated counts as 0."""
 
     def __init__(
         self, kind: type[TargetNetwork], target: Ratings, config: TargetStageConfig, options: TrainingOptions
@@ -82,7 +82,7 @@ class TargetStage:
         return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
     def step(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch of users against all items."""
+        """Return the loss of a batch of users, against all items in expectation."""
         network, kept = self.network, 1 - self.config.entry_dropout
         rated = self.rows.batch(batch)
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.

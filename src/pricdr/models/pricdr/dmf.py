@@ -16,11 +16,12 @@ from pricdr.training.run_log import NO_LOG, RunLog
 
 @dataclass(frozen=True, kw_only=True)
 class DMF(TargetMethod):
-    """User rows and item columns through towers, cosine times a learnt scale, cross-entropy over all items.
+    """User rows and item columns through towers, cosine times a learnt scale, cross-entropy over items.
 
     Xue et al. (IJCAI 2017) take the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
-    train faster and rank better (``PaperCDR`` keeps the printed form). Every rating counts as 1, rows and
-    columns are scaled by 1/√(entries), and the ReLU comes between the two layers, not after them.
+    train faster and rank better (``PaperCDR`` keeps the printed form). A batch is trained on the items it rated and on
+    a sample that stands for all others: the same loss on average, at a fraction of the time. Every rating counts as 1,
+    rows and columns are scaled by 1/√(entries), and the ReLU comes between the two layers, not after them.
     """
 
     name: ClassVar[str] = "dmf"

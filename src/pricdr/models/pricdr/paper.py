@@ -132,7 +132,7 @@ class _Run:
     def rows_help(self) -> bool:
         """Return whether newcomers are served better by their release rows than by what is popular."""
         assert self.shown_by is not None
-        held_out, popularity = self.shown_by.held_out, self.rows.popularity()
+        held_out, popularity = self.shown_by.held_out, self.rows.popularity().to(self.present.device)
         if not len(held_out):
             return False
         vectors = normalize(self.network.item_tower(self.columns), dim=1)

@@ -23,9 +23,7 @@ from pricdr.training.run_log import RunLog
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
 
-_USERS_AT_ONCE: Final = 64
-"""Users scored in one go on a processor: the vectors of 100 candidates each then stay in its cache."""
-_USERS_AT_ONCE_ON_GPU: Final = 4096
+_USERS_AT_ONCE: Final = 1024
 _COPIES: Final = 13
 """Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
 epoch's), and twice four while a checkpoint is assembled."""
@@ -120,9 +118,9 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
     """Return the NDCG@10 of each held-out item among its stored negatives, scored on the device in blocks."""
     candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=device)
     users = torch.as_tensor(held_out.users, device=device)
-    at_once = _USERS_AT_ONCE if device.type == "cpu" else _USERS_AT_ONCE_ON_GPU
     blocks = [
-        score(*block) for block in zip(torch.split(users, at_once), torch.split(candidates, at_once), strict=True)
+        score(*block)
+        for block in zip(torch.split(users, _USERS_AT_ONCE), torch.split(candidates, _USERS_AT_ONCE), strict=True)
     ]
     scores = torch.cat(blocks).double().cpu().numpy()
     if not np.isfinite(scores).all():

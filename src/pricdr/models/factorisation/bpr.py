@@ -123,7 +123,7 @@ class _Run:
             self.network.items,
             self.network.item_bias[:, 0],
         )
-        return lambda users, chosen: (vectors[users][:, None] * items[chosen]).sum(2) + bias[chosen]
+        return lambda users, chosen: pair_scores(vectors, items, bias, users, chosen)
 
     @torch.no_grad()
     def fitted_model(self) -> FittedModel:

@@ -26,6 +26,7 @@ from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training.item_samples import sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, mean_cross_entropy
+from pricdr.training.pair_scores import pair_scores
 from pricdr.training.rows import Bags, SparseRows
 from pricdr.training.run_log import RunLog
 
@@ -148,7 +149,7 @@ class SourceStage:
     def score_with(self, user_vectors: Tensor) -> ScorePairs:
         """Return the scores of items under these user vectors."""
         bias = self.target_network.item_bias
-        return lambda users, items: (user_vectors[users][:, None] * self.item_vectors[items]).sum(2) + bias[items]
+        return lambda users, items: pair_scores(user_vectors, self.item_vectors, bias, users, items)
 
     def is_cold(self, held_out: HeldOut) -> BoolArray:
         """Return which of the held-out items belong to users without a history."""

@@ -16,6 +16,7 @@ from pricdr.training.item_samples import sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
+from pricdr.training.pair_scores import pair_scores
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
 
@@ -95,7 +96,7 @@ class TargetStage:
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""
         users, items, bias = self.user_vectors(), self.item_vectors(), self.network.item_bias
-        return lambda chosen, candidates: (users[chosen][:, None] * items[candidates]).sum(2) + bias[candidates]
+        return lambda chosen, candidates: pair_scores(users, items, bias, chosen, candidates)
 
     @torch.no_grad()
     def item_vectors(self) -> Tensor:

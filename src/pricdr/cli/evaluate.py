@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking
     from pricdr.evaluation.metrics import Metrics
+    from pricdr.evaluation.verdict import Training
 
 
 class RankingName(StrEnum):
@@ -79,9 +80,9 @@ def evaluate(
     rankings = chosen_rankings(ranking.value)
     # One model at a time: several large ones may not fit into memory together.
     measured = {str(folder): _measure(folder, split, rankings, places, public_key) for folder in folders}
-    uses_release = {name: used for name, (_, used) in measured.items()}
+    trainings = {name: training for name, (_, training) in measured.items()}
     values = {name: metrics for name, (metrics, _) in measured.items()}
-    comparison = compared(values, split, uses_release, cutoffs=places)
+    comparison = compared(values, split, trainings, cutoffs=places)
     say(*comparison.lines())
     figures = comparison.to_dict()
     if repetition is not None:
@@ -120,13 +121,13 @@ def _require_distinct(folders: Sequence[Path]) -> None:
 
 def _measure(
     folder: Path, split: "Split", rankings: "Sequence[Ranking]", cutoffs: Sequence[int], public_key: Path | None
-) -> "tuple[dict[Ranking, Metrics], bool | None]":
-    """Return the metrics of the model in ``folder``, and whether it was trained with a release.
+) -> "tuple[dict[Ranking, Metrics], Training | None]":
+    """Return the metrics of the model in ``folder``, and what it was trained by.
 
     It must have been trained on this very split.
     """
     from pricdr.evaluation.comparison import measure
-    from pricdr.evaluation.verdict import trained_with_release
+    from pricdr.evaluation.verdict import training_of
     from pricdr.models.fitted import FittedModel
 
     with working(f"reading {folder}"):
@@ -138,7 +139,7 @@ def _measure(
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     with progress_bar() as progress:
         metrics = measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
-    return metrics, trained_with_release(model)
+    return metrics, training_of(model)
 
 
 def _write_page(path: Path, comparison: "Comparison", split: Path) -> None:

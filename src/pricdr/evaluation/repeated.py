@@ -69,7 +69,11 @@ class RepeatedComparison:
     def verdicts(self) -> tuple[Judgement, ...]:
         """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
         first = self._first
-        return judged(self.differences, first.uses_release, metric=first.compared_by, splits=len(self.comparisons))
+        return tuple(
+            judgement
+            for one in self.differences
+            for judgement in judged([one], first.trainings, metric=first.compared_by, splits=len(one.by_split))
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``evaluate --repeat`` adds to its JSON: every mean, split by split, and the verdicts."""

@@ -12,13 +12,14 @@ from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
-from pricdr.cli.repeat import ReleasesOption, RepeatOption, RepeatOptions, TargetOption
+from pricdr.cli.repeat import ONE_RUN, ReleasesOption, RepeatOption, RepeatOptions, TargetOption
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking
     from pricdr.evaluation.metrics import Metrics
+    from pricdr.evaluation.repeated import RepeatedComparison
     from pricdr.evaluation.verdict import Training
 
 
@@ -85,16 +86,16 @@ def evaluate(
     comparison = compared(values, split, trainings, cutoffs=places)
     say(*comparison.lines())
     figures = comparison.to_dict()
-    if repetition is not None:
-        repeated = repetition.run(rankings, places)
+    repeated = None if repetition is None else repetition.run(rankings, places)
+    if repeated is not None:
         say(*repeated.lines())
         figures["repeat"] = repeated.to_dict()
     elif comparison.verdicts:
-        warn("one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more")
+        warn(ONE_RUN)
     if json_output is not None:
         json_output.write(figures)
     if html is not None:
-        _write_page(html, comparison, where)
+        _write_page(html, comparison, where, repeated)
     if per_user is not None:
         _write_values(per_user, comparison)
 
@@ -142,11 +143,13 @@ def _measure(
     return metrics, training_of(model)
 
 
-def _write_page(path: Path, comparison: "Comparison", split: Path) -> None:
+def _write_page(
+    path: Path, comparison: "Comparison", split: Path, repeated: "RepeatedComparison | None" = None
+) -> None:
     from pricdr.cli.evaluate_page import evaluation_page
     from pricdr.files import write_new
 
-    write_new(path, evaluation_page(comparison, str(split)).encode())
+    write_new(path, evaluation_page(comparison, str(split), repeated).encode())
 
 
 def _write_values(path: Path, comparison: "Comparison") -> None:

@@ -98,6 +98,14 @@ class Judgement:
         over = f", over {self.splits} splits" if self.splits > 1 else ""
         return f"{JUDGED[self.stratum]}: {words} ({self.metric} {d.mean:+.4f}, {interval}{over})"
 
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """Return what to compare with instead, where this comparison says nothing about the release."""
+        fair = self.fair_baseline
+        if fair is None:
+            return ()
+        return (f"what the release adds shows only beside {fair}: train that on this split, and name it first",)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as ``pricdr evaluate --json`` writes it."""
         d = self.difference

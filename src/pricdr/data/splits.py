@@ -12,6 +12,7 @@ import numpy as np
 from pricdr.data.given_parts import united
 from pricdr.data.hold_out_rules import (
     FEWEST,
+    OFFICIAL,
     ONE_AT_RANDOM,
     Float64Array,
     choose_at_random,
@@ -317,9 +318,8 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
         user, item = divmod(int(out[missing][0]), len(ratings.items))
         raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
     train = _part_of(ratings, ~np.isin(codes, out))
-    return Split(
-        train, validation, test, cold_users(train, test), seed=None, not_evaluated=len(ratings.users) - len(test.starts)
-    )
+    not_evaluated = len(ratings.users) - len(test.starts)
+    return Split(train, validation, test, cold_users(train, test), None, not_evaluated, OFFICIAL)
 
 
 def cold_users(train: Ratings, test: HeldOut) -> BoolArray:

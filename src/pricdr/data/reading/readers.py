@@ -68,11 +68,15 @@ class RatingsFile:
 
     @property
     def stars(self) -> tuple[float, float] | None:
-        """Return the fewest and the most stars where the ratings look like stars, of which a few are no like."""
+        """Return the fewest and the most stars where the ratings look like stars, of which the fewest are no like.
+
+        None where even the fewest are more than half of the most: somebody left out the others before.
+        """
         if self.rating_range is None or not self.half_steps:
             return None
         fewest, most = self.rating_range
-        return self.rating_range if 0 <= fewest < most <= _MOST_STARS else None
+        looks_like_stars = 0 <= fewest < most <= _MOST_STARS
+        return self.rating_range if looks_like_stars and fewest <= most / 2 else None
 
     def summary(self) -> str:
         """Return a few lines for people.

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr import Comparison, Guarantee, Ratings
+from pricdr import Comparison, Guarantee, Ratings, RepeatedComparison
 from pricdr.data.splits import leave_one_out
 from pricdr.models import EASE, Chosen, EASESource, Trust
 from pricdr.notebook import Table, summary_html
@@ -163,7 +163,7 @@ def test_a_comparison_shows_every_metric_it_has(any_seed):
     comparison = Comparison(tuple(f"user<{at}" for at in range(6)), strata, values)
     html = comparison._repr_html_()
     texts = Page(html).texts
-    assert [text for text in texts if "@" in text] == [*metrics, "NDCG@10"]
+    assert [text for text in texts if "@" in text and " " not in text] == [*metrics, "NDCG@10"]
     for model in values:
         for metric in metrics:
             mean = values[model]["full"][metric].mean()
@@ -179,3 +179,20 @@ def test_a_comparison_of_one_model_has_no_differences():
     values = {"only": {"sampled": {"NDCG@10": np.zeros(2)}}}
     page = shown(Comparison(("a", "b"), {"all": np.ones(2, dtype=bool)}, values))
     assert "difference" not in " ".join(page.texts)
+
+
+def test_a_comparison_says_what_it_comes_to_and_shows_no_figure_twice():
+    some, none = np.array([True, False]), np.zeros(2, dtype=bool)
+    strata = {"all": some | ~some, "warm": some, "few": none, "cold": ~some}
+    metrics = {f"{measure}@10": np.array([0.5, 1.0]) for measure in ("HR", "NDCG", "MRR", "Recall", "MAP")}
+    comparison = Comparison(("a", "b"), strata, {name: {"full": metrics} for name in ("A", "B")})
+    texts = shown(comparison).texts
+    assert [text for text in texts if "@" in text and " " not in text] == ["HR@10", "NDCG@10", "MRR@10", "NDCG@10"]
+    sentences = [one.sentence for one in comparison.verdicts]
+    assert set(sentences) <= set(map(str.strip, texts))
+    several = Comparison(("a", "b"), strata, comparison.values, test_items=4)
+    assert "Recall@10" in shown(several).texts
+    repeated = RepeatedComparison({1: comparison, 2: several})
+    texts = [text.strip() for text in shown(repeated).texts]
+    assert {one.sentence for one in repeated.verdicts} <= set(texts)
+    assert repeated.title in texts

@@ -55,6 +55,41 @@ def test_split_prepare_fit_transfer_and_seen_take_frames(given):
     assert {r.item for r in model.recommend(["new"], k=260, seen=newcomer)} == seen - {"1", "2", "3"}
 
 
+TIMED = FRAME.with_columns(when=pl.Series(RNG.permutation(len(FRAME)))).sample(fraction=1, shuffle=True, seed=1)
+STARRED = TIMED.with_columns(rating=pl.Series(RNG.integers(1, 6, len(FRAME))))
+TIMED_KINDS = {
+    "polars": STARRED,
+    "lazy": STARRED.lazy(),
+    "pandas": STARRED.to_pandas(),
+    "arrow": STARRED.to_arrow(),
+    "dates": STARRED.with_columns(pl.from_epoch("when", time_unit="d")),
+}
+
+
+@pytest.mark.parametrize("kind", TIMED_KINDS)
+@pytest.mark.parametrize("threshold", [None, 2])
+def test_a_frame_is_split_by_its_time_column_whatever_the_order_of_its_rows(kind, threshold):
+    parts = split(TIMED_KINDS[kind], times="when", threshold=threshold)
+    counted = STARRED.filter(pl.col("rating") >= (threshold or 0)).sort("when").group_by("user_id").last()
+    latest = dict(counted.select(pl.col("user_id", "item_id").cast(pl.String)).iter_rows())
+    train = parts.train
+    held_out = {train.users[u]: train.items[i] for u, i in zip(parts.test.users, parts.test.items, strict=True)}
+    assert len(held_out) > 30
+    assert held_out == {user: latest[user] for user in held_out}
+
+
+def test_times_that_could_belong_to_other_rows_are_refused():
+    with pytest.raises(InputError, match="times must be the name of a column"):
+        split(TIMED, times=TIMED["when"])
+    with pytest.raises(InputError, match="names a column of a data frame"):
+        split(RATINGS, times="when")
+    with pytest.raises(InputError, match="then"):
+        split(TIMED, times="then")
+    late = TIMED.with_columns(when=pl.when(pl.col("when") > 3).then("when"))
+    with pytest.raises(InputError, match="the time None is no time"):
+        split(late, times="when")
+
+
 @pytest.mark.parametrize("bad", ["ratings.csv", None, [("a", "x")], 7])
 def test_what_is_neither_ratings_nor_a_frame_is_refused(bad):
     with pytest.raises(InputError, match="must be Ratings or a data frame"):

@@ -48,6 +48,13 @@ def test_each_repetition_is_a_split_and_a_training_of_its_own(pair, release):
     assert calls[-1] == ("repeating", 6, 6, "ridge, seed 7")
 
 
+def test_a_data_frame_is_repeated_over_like_its_ratings(pair, release):
+    methods = {"popular": Popularity(), "ridge": RidgeRelease()}
+    given = (pair.target, pair.target.to_polars(), pair.target.to_pandas())
+    told = {str(pricdr.repeat(methods, target, releases={"ridge": release}, times=2)) for target in given}
+    assert len(told) == 1
+
+
 def test_trainings_have_the_seed_of_their_split(pair):
     options = TrainingOptions(epochs=1, device="cpu", seed=99)
     bpr = BPR(config=BPRConfig(width=4), options=options)

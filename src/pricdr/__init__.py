@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pricdr.evaluation.repeated import RepeatedComparison as RepeatedComparison
     from pricdr.evaluation.repeated import RepeatedDifference as RepeatedDifference
     from pricdr.evaluation.verdict import Judgement as Judgement
+    from pricdr.evaluation.verdict import Training as Training
     from pricdr.evaluation.verdict import Verdict as Verdict
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
@@ -98,6 +99,7 @@ _HOME = {
     "Spend": "pricdr.privacy.ledger_lines",
     "Split": "pricdr.data.splits",
     "SyntheticConfig": "pricdr.data.synthetic",
+    "Training": "pricdr.evaluation.verdict",
     "Unit": "pricdr.privacy.guarantee",
     "Verdict": "pricdr.evaluation.verdict",
     "evaluate": "pricdr.evaluation.comparison",

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from pricdr._transfer import transfer
-from pricdr.data.ratings import Ratings
+from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import Split, split
 from pricdr.errors import InputError, ParameterError, require_count
 from pricdr.evaluation.comparison import Comparison, evaluate
@@ -26,7 +26,7 @@ from pricdr.training.run_log import RunLog
 
 def repeat(
     methods: Mapping[str, Method],
-    target: Ratings,
+    target: RatingsLike,
     *,
     releases: Mapping[str, Release] | None = None,
     times: int = 5,
@@ -43,7 +43,7 @@ def repeat(
 
     Args:
         methods: What to train, by name; the others are compared with the first.
-        target: The target's ratings, all of them; each rated pair counts as 1.
+        target: The target's ratings, all of them, or a data frame of them; each rated pair counts as 1.
         releases: The release that a method is trained with, under the method's name; the others see the target alone.
         times: How many splits, two or more.
         cold: Hide the whole history of this share of the evaluated users of each split.
@@ -63,6 +63,7 @@ def repeat(
     unknown = sorted(set(releases) - set(methods))
     if unknown:
         raise ParameterError(f"there is a release for {unknown[0]!r:.60}, which is none of the methods")
+    target = Ratings.of(target)
     comparisons: dict[int, Comparison] = {}
     done, total = 0, times * len(methods)
     with shown(progress) as report:

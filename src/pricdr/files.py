@@ -57,6 +57,8 @@ def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
 def require_absent(path: Path) -> None:
     """Refuse an output path that is already taken, or not on this machine."""
     require_local(path, OutputError)
+    if path.name == "-":
+        raise OutputError(f"{path} would be a file of that name: only --json writes to standard output")
     if os.path.lexists(path):
         raise OutputError(f"{path} exists already; choose another name or remove it first")
 

@@ -130,6 +130,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "Spend",
         "Split",
         "SyntheticConfig",
+        "Training",
         "Unit",
         "Verdict",
         "evaluate",

@@ -107,6 +107,9 @@ def test_stars_are_warned_of_where_they_become_likes(here, pricdr, odd):
     assert "look like stars" not in pricdr("split", odd, "--threshold", 3, "--out", "above", *OPTIONS).err
     (here / "plays.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{u * 7 + 1}\n" for u, i in PAIRS))
     assert "look like stars" not in pricdr("split", "plays.csv", "--out", "plays").err
+    # What is left of stars when somebody kept the likes already.
+    (here / "likes.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{3 + i % 3}\n" for u, i in PAIRS))
+    assert "look like stars" not in pricdr("split", "likes.csv", "--out", "likes").err
 
 
 def test_repeated_pairs_take_the_latest_and_that_is_said(here, pricdr, publish):

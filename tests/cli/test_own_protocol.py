@@ -187,6 +187,12 @@ def test_no_output_is_overwritten_and_that_is_known_before_any_work(option, refu
     refused("evaluate", "no model", "no split", option, "there", says=("there", "exists already"))
 
 
+@pytest.mark.parametrize("option", ["--html", "--per-user"])
+def test_only_json_goes_to_standard_output(option, refused, here):
+    refused("evaluate", "no model", "no split", option, "-", says="only --json writes to standard output")
+    assert not (here / "-").exists()
+
+
 def test_the_same_model_twice_is_refused(measured, refused, here):
     refused("evaluate", measured / "popular", measured / "popular", measured / "split", says="is named twice")
     (here / "link").symlink_to(measured / "popular")

@@ -58,7 +58,8 @@ def test_a_sentence_for_each_kind_of_user_and_a_warning(capsys, tmp_path):
 def test_repeating_trains_over_other_splits(capsys, tmp_path):
     json_file = tmp_path / "figures.json"
     options = ["--repeat", "2", "--target", "ratings.parquet", "--release", "release", "--ranking", "sampled"]
-    assert run(["evaluate", "split-alone", "split-with", "split", *options, "--json", str(json_file)]) == 0
+    outputs = ["--json", str(json_file), "--html", str(tmp_path / "page.html")]
+    assert run(["evaluate", "split-alone", "split-with", "split", *options, *outputs]) == 0
     told = capsys.readouterr()
     assert not told.err
     assert "over 2 splits (seeds 1, 2), NDCG@10" in told.out
@@ -67,6 +68,16 @@ def test_repeating_trains_over_other_splits(capsys, tmp_path):
     assert {one["splits"] for one in repeated["verdicts"]} == {2}
     assert all(one["about_release"] for one in repeated["verdicts"])
     assert all(f"  {one['sentence']}" in told.out.splitlines() for one in repeated["verdicts"])
+    page = (tmp_path / "page.html").read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ")
+    assert "Over 2 splits (seeds 1, 2)" in page
+    assert all(one["sentence"] in page for one in repeated["verdicts"])
+    assert "One run can mislead" not in page
+
+
+def test_a_page_of_one_run_says_that_it_can_mislead(tmp_path):
+    page = tmp_path / "page.html"
+    assert run(["evaluate", "split-alone", "split-with", "split", "--ranking", "sampled", "--html", str(page)]) == 0
+    assert "One run can mislead" in page.read_text(encoding="utf-8")
 
 
 def test_a_split_without_cold_users_needs_no_ratings(capsys):

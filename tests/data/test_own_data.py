@@ -131,6 +131,11 @@ def test_too_many_bad_rows_are_refused_and_the_limit_can_be_set(write, refused):
     assert "no row of it can be used" in refused(lambda: read(nothing, skip_bad_rows=True, most_bad_rows=1))
 
 
+def test_rows_of_another_width_are_not_counted_to_the_end_and_the_message_says_so(write, refused):
+    path = write("r.csv", "user,item,rating\n" + ("a,b,1\n" * 4 + "short\n") * 40)
+    assert "at least 3 of about 201 rows are bad" in refused(lambda: read(path, skip_bad_rows=True))
+
+
 def test_bad_lines_end_early_where_there_are_too_many(write, refused):
     path = write("r.csv", "user,item\n" + '"\n' * 200_000)
     assert "rows are bad" in refused(lambda: read(path, skip_bad_rows=True))

@@ -162,6 +162,7 @@ def test_an_official_split_is_taken_as_it_is():
     kept = {(u, i) for u, i in zip(*ratings.matrix.nonzero(), strict=True) if (u, i) not in held}
     assert set(zip(*split.train.matrix.nonzero(), strict=True)) == kept
     assert split.seed is None
+    assert split.protocol == "an official split"
 
 
 @pytest.mark.parametrize("part", ["validation", "test"])

@@ -8,6 +8,7 @@ import pytest
 from pricdr import Comparison, RepeatedComparison, Verdict
 from pricdr.errors import ParameterError
 from pricdr.evaluation.paired_tests import over_repetitions
+from pricdr.evaluation.verdict import Training
 
 
 def comparison(gain, users=6, cold=2):
@@ -19,7 +20,8 @@ def comparison(gain, users=6, cold=2):
     base = np.linspace(0.1, 0.6, users)
     better = base + gain * strata["cold"]
     values = {name: {"sampled": {"NDCG@10": own}} for name, own in (("A", base), ("B", better))}
-    return Comparison(tuple(f"u{at}" for at in range(users)), strata, values, {"A": False, "B": True})
+    trainings = {"A": Training("dmf", with_release=False), "B": Training("hetero", with_release=True)}
+    return Comparison(tuple(f"u{at}" for at in range(users)), strata, values, trainings)
 
 
 def test_the_verdict_is_over_the_means_of_the_splits():
@@ -56,6 +58,7 @@ def test_a_split_without_such_users_is_left_out():
     repeated = RepeatedComparison(dict(enumerate(splits)))
     cold = next(one for one in repeated.differences if one.stratum == "cold")
     assert cold.by_split == pytest.approx((0.02, 0.03))
+    assert {one.stratum: one.splits for one in repeated.verdicts} == {"warm": 3, "cold": 2}
     none = RepeatedComparison(dict(enumerate([comparison(0.02), *splits[2:]])))
     assert "cold" not in {one.stratum for one in none.verdicts}
 

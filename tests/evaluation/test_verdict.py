@@ -9,8 +9,9 @@ import pricdr
 from pricdr import Difference, Judgement, Verdict
 from pricdr.data.splits import leave_one_out
 from pricdr.evaluation.paired_tests import compare, over_repetitions
-from pricdr.evaluation.verdict import trained_with_release, verdict_lines
-from pricdr.models import Origin
+from pricdr.evaluation.verdict import WITHOUT_RELEASE, Training, training_of, verdict_lines
+from pricdr.models import DataAccess, Origin
+from pricdr.models.catalogue import METHODS, method_class
 
 CASES = {
     "all of the interval above 0": (Difference(0.02, 0.01, 0.03, 0.01), Verdict.HELPS),
@@ -56,7 +57,8 @@ def test_sentences():
     unclear_sentence = judgement(difference=unclear, stratum="warm").sentence
     assert unclear_sentence.startswith("warm users: it cannot be told whether the release helps (NDCG@10 +0.0200")
     same = judgement(difference=Difference(0.0, 0.0, 0.0, 1.0))
-    assert same.sentence == "cold users: the release makes no difference, every item has the same rank"
+    assert same.sentence == "cold users: the release makes no difference, NDCG@10 is the same for every user"
+    assert replace(same, splits=3).sentence.endswith("NDCG@10 is the same on every split")
     assert same.verdict is Verdict.UNCLEAR
     assert judgement().to_dict()["verdict"] == "helps"
     assert verdict_lines([judgement(), judgement(stratum="few", model="C", about_release=False)])[::2] == [
@@ -71,6 +73,7 @@ class Scores:
     items: tuple[str, ...]
     table: np.ndarray
     origin: Origin | None
+    method: str = "dmf"
 
     def score(self, users):
         return self.table[users]
@@ -97,7 +100,7 @@ def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expe
     guess = rng.random((len(users), len(items)))
     good = guess.copy()
     good[split.test.users, split.test.items] += 1
-    models = {"a": Scores(users, items, guess, first), "b": Scores(users, items, good, second)}
+    models = {"a": Scores(users, items, guess, first), "b": Scores(users, items, good, second, "hetero")}
     comparison = pricdr.evaluate(models, split, ranking="sampled")
     assert {one.about_release for one in comparison.verdicts} == {expected}
     assert [one.stratum for one in comparison.verdicts] == ["warm", "few", "cold"]
@@ -109,10 +112,32 @@ def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expe
 
 
 def test_what_a_model_was_trained_with():
-    assert [trained_with_release(replace_origin(origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
-        *(False, True, None, None)
+    assert [training_of(replace_origin(origin)) for origin in (ALONE, WITH, PLAINTEXT, None)] == [
+        *(Training("dmf", with_release=False), Training("dmf", with_release=True), None, None)
     ]
-    assert trained_with_release(object()) is None
+    assert training_of(object()) is None
+
+
+@pytest.mark.parametrize("baseline", ["popularity", "ease"])
+def test_another_method_as_the_baseline_says_nothing_about_the_release(baseline):
+    rng = np.random.default_rng(0)
+    users, items = tuple(f"u{at:02d}" for at in range(30)), tuple(f"i{at:03d}" for at in range(230))
+    pairs = [(user, item) for user in users for item in rng.choice(items, 5, replace=False)]
+    split = leave_one_out(pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items), seed=0)
+    table = rng.random((len(users), len(items)))
+    models = {
+        "first": Scores(users, items, table, ALONE, baseline),
+        "second": Scores(users, items, table.round(1), WITH, "ease-release"),
+    }
+    text = str(pricdr.evaluate(models, split, ranking="sampled"))
+    assert ("does the release help?" in text) == (baseline == "ease")
+    assert ("what the release adds shows only beside ease" in text) == (baseline != "ease")
+
+
+def test_every_method_that_reads_a_release_has_its_baseline():
+    access = {name: method_class(name).data_access() for name in METHODS.own}
+    assert set(WITHOUT_RELEASE) == {name for name, seen in access.items() if DataAccess.RELEASE in seen}
+    assert {DataAccess.RELEASE in access[name] for name in WITHOUT_RELEASE.values()} == {False}
 
 
 def replace_origin(origin):

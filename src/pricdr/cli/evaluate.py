@@ -12,13 +12,15 @@ from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.json_output import JsonOption
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
-from pricdr.cli.repeat import ReleasesOption, RepeatOption, RepeatOptions, TargetOption
+from pricdr.cli.repeat import ONE_RUN, ReleasesOption, RepeatOption, RepeatOptions, TargetOption
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.splits import Split
     from pricdr.evaluation.comparison import Comparison, Ranking
     from pricdr.evaluation.metrics import Metrics
+    from pricdr.evaluation.repeated import RepeatedComparison
+    from pricdr.evaluation.verdict import Training
 
 
 class RankingName(StrEnum):
@@ -79,21 +81,21 @@ def evaluate(
     rankings = chosen_rankings(ranking.value)
     # One model at a time: several large ones may not fit into memory together.
     measured = {str(folder): _measure(folder, split, rankings, places, public_key) for folder in folders}
-    uses_release = {name: used for name, (_, used) in measured.items()}
+    trainings = {name: training for name, (_, training) in measured.items()}
     values = {name: metrics for name, (metrics, _) in measured.items()}
-    comparison = compared(values, split, uses_release, cutoffs=places)
+    comparison = compared(values, split, trainings, cutoffs=places)
     say(*comparison.lines())
     figures = comparison.to_dict()
-    if repetition is not None:
-        repeated = repetition.run(rankings, places)
+    repeated = None if repetition is None else repetition.run(rankings, places)
+    if repeated is not None:
         say(*repeated.lines())
         figures["repeat"] = repeated.to_dict()
     elif comparison.verdicts:
-        warn("one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more")
+        warn(ONE_RUN)
     if json_output is not None:
         json_output.write(figures)
     if html is not None:
-        _write_page(html, comparison, where)
+        _write_page(html, comparison, where, repeated)
     if per_user is not None:
         _write_values(per_user, comparison)
 
@@ -120,13 +122,13 @@ def _require_distinct(folders: Sequence[Path]) -> None:
 
 def _measure(
     folder: Path, split: "Split", rankings: "Sequence[Ranking]", cutoffs: Sequence[int], public_key: Path | None
-) -> "tuple[dict[Ranking, Metrics], bool | None]":
-    """Return the metrics of the model in ``folder``, and whether it was trained with a release.
+) -> "tuple[dict[Ranking, Metrics], Training | None]":
+    """Return the metrics of the model in ``folder``, and what it was trained by.
 
     It must have been trained on this very split.
     """
     from pricdr.evaluation.comparison import measure
-    from pricdr.evaluation.verdict import trained_with_release
+    from pricdr.evaluation.verdict import training_of
     from pricdr.models.fitted import FittedModel
 
     with working(f"reading {folder}"):
@@ -138,14 +140,16 @@ def _measure(
         raise InputError(f"{folder} was not trained on this split: what is held out here may be what it learnt from")
     with progress_bar() as progress:
         metrics = measure(str(folder), model, split, rankings, progress, cutoffs=cutoffs)
-    return metrics, trained_with_release(model)
+    return metrics, training_of(model)
 
 
-def _write_page(path: Path, comparison: "Comparison", split: Path) -> None:
+def _write_page(
+    path: Path, comparison: "Comparison", split: Path, repeated: "RepeatedComparison | None" = None
+) -> None:
     from pricdr.cli.evaluate_page import evaluation_page
     from pricdr.files import write_new
 
-    write_new(path, evaluation_page(comparison, str(split)).encode())
+    write_new(path, evaluation_page(comparison, str(split), repeated).encode())
 
 
 def _write_values(path: Path, comparison: "Comparison") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pricdr.models.base import Method
     from pricdr.release import Release
 
+ONE_RUN: Final = "one run can mislead, another split or seed may turn a verdict round: --repeat 5 trains over five more"
 RepeatOption: TypeAlias = Annotated[
     int | None,
     typer.Option(help="Also train the models anew over so many other splits and seeds, and compare over all.", min=2),

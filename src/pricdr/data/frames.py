@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 import polars as pl
 
+from pricdr.data.hold_out_rules import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
 from pricdr.data.reading.raw_ratings import RawRatings, encode, in_memory, to_ratings
@@ -36,46 +37,52 @@ class Named(NamedTuple):
 
 def ratings_from_any(frame: object, named: Named) -> Ratings:
     """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
+    return _ratings(_columns(frame, named), time_asked=named.time is not None)
+
+
+def ratings_and_times(frame: object, time: str) -> tuple[Ratings, Float64Array]:
+    """Return the ratings in a data frame of any kind, and when each of them was made by its column ``time``.
+
+    The times are in the order of the ratings, which is not that of the frame's rows.
+    """
+    raw = _raw(_columns(frame, Named(time=time)), time_asked=True)
+    encoded = encode(raw, need_times=True)
+    ratings, times = to_ratings(encoded, raw), encoded.times_in_order()
+    assert times is not None  # a column that is named is there, and so is every time in it, or it is refused
+    return ratings, times
+
+
+def _columns(frame: object, named: Named) -> dict[str, pl.Series]:
+    """Return the columns of a data frame of any kind by their roles."""
     if isinstance(frame, pl.DataFrame | pl.LazyFrame):
-        return ratings_from_polars(frame, named)
+        return _polars_columns(frame, named)
     if _is_pandas(frame):
-        return ratings_from_pandas(cast("pd.DataFrame", frame), named)
+        return _pandas_columns(cast("pd.DataFrame", frame), named)
     if _speaks_arrow(frame):
-        return ratings_from_arrow(frame, named)
+        return _polars_columns(_from_arrow(frame), named)
     hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
     raise InputError(f"ratings must be Ratings or a data frame (polars, pandas, Arrow), got {_kind_of(frame)}{hint}")
 
 
 def ratings_from_polars(frame: pl.DataFrame | pl.LazyFrame, named: Named) -> Ratings:
     """Return the ratings in a polars data frame; of a lazy one only the columns that are read are computed."""
-    if isinstance(frame, pl.LazyFrame):
-        frame = _collected(frame, named)
-    if not isinstance(frame, pl.DataFrame):
+    if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
         raise InputError(f"from_polars takes a polars DataFrame or LazyFrame, got {_kind_of(frame)}")
-    places = find_in_frame(_FRAME, frame.columns, named._asdict())
-    columns = {role: frame.to_series(at) for role, at in places._asdict().items() if at is not None}
-    return _ratings(columns, time_asked=named.time is not None)
+    return ratings_from_any(frame, named)
 
 
 def ratings_from_pandas(frame: "pd.DataFrame", named: Named) -> Ratings:
     """Return the ratings in a pandas data frame; neither pandas nor pyarrow is imported."""
     if not _is_pandas(frame):
         raise InputError(f"from_pandas takes a pandas DataFrame, got {_kind_of(frame)}")
-    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], named._asdict())
-    columns = {role: frame.iloc[:, at] for role, at in places._asdict().items() if at is not None}
-    converted = {role: _pandas_column(role, column) for role, column in columns.items()}
-    return _ratings(converted, time_asked=named.time is not None)
+    return ratings_from_any(frame, named)
 
 
 def ratings_from_arrow(table: object, named: Named) -> Ratings:
     """Return the ratings in a table that offers the Arrow PyCapsule interface."""
     if not _speaks_arrow(table):
         raise InputError(f"from_arrow takes a table with the Arrow PyCapsule interface, got {_kind_of(table)}")
-    try:
-        frame = pl.DataFrame(cast(Any, table))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError) as error:
-        raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
-    return ratings_from_polars(frame, named)
+    return ratings_from_polars(_from_arrow(table), named)
 
 
 def ratings_to_polars(ratings: Ratings) -> pl.DataFrame:
@@ -125,6 +132,26 @@ def _speaks_arrow(table: object) -> bool:
     return hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
 
 
+def _polars_columns(frame: pl.DataFrame | pl.LazyFrame, named: Named) -> dict[str, pl.Series]:
+    if isinstance(frame, pl.LazyFrame):
+        frame = _collected(frame, named)
+    places = find_in_frame(_FRAME, frame.columns, named._asdict())
+    return {role: frame.to_series(at) for role, at in places._asdict().items() if at is not None}
+
+
+def _pandas_columns(frame: "pd.DataFrame", named: Named) -> dict[str, pl.Series]:
+    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], named._asdict())
+    columns = {role: frame.iloc[:, at] for role, at in places._asdict().items() if at is not None}
+    return {role: _pandas_column(role, column) for role, column in columns.items()}
+
+
+def _from_arrow(table: object) -> pl.DataFrame:
+    try:
+        return pl.DataFrame(cast(Any, table))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError) as error:
+        raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
+
+
 def _collected(frame: pl.LazyFrame, named: Named) -> pl.DataFrame:
     try:
         header = frame.collect_schema().names()
@@ -136,6 +163,11 @@ def _collected(frame: pl.LazyFrame, named: Named) -> pl.DataFrame:
 
 
 def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
+    raw = _raw(columns, time_asked=time_asked)
+    return to_ratings(encode(raw), raw)
+
+
+def _raw(columns: dict[str, pl.Series], *, time_asked: bool) -> RawRatings:
     if "time" in columns and not time_asked and not _may_be_times(columns["time"].dtype):
         del columns["time"]
     for role, column in columns.items():
@@ -147,8 +179,7 @@ def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
         columns[role] = columns[role].cast(pl.String)  # codes of categories must not become ids
     # By another name: polars would take ^user$ for a pattern.
     loaders = {role: in_memory(column.alias(role)) for role, column in columns.items()}
-    raw = RawRatings(_FRAME, rows, loaders, time_asked=time_asked)
-    return to_ratings(encode(raw), raw)
+    return RawRatings(_FRAME, rows, loaders, time_asked=time_asked)
 
 
 def _may_be_times(kind: pl.DataType) -> bool:

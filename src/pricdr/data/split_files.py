@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from pricdr.data.hold_out_rules import ONE_AT_RANDOM
+from pricdr.data.hold_out_rules import OFFICIAL, ONE_AT_RANDOM
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
@@ -60,7 +60,7 @@ def load_split(folder: Path) -> Split:
             require_seed(seed=seed)
         if type(left_out) is not int or left_out < 0:
             raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
-        protocol = about.get("protocol", ONE_AT_RANDOM)
+        protocol = about.get("protocol", OFFICIAL if seed is None else ONE_AT_RANDOM)
         if type(protocol) is not str or len(protocol) > _LONGEST_PROTOCOL or not protocol.isprintable():
             raise InputError(f"protocol is {protocol!r:.40}, a printable line is needed")
     except (InputError, ParameterError) as error:

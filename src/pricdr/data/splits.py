@@ -12,6 +12,7 @@ import numpy as np
 from pricdr.data.given_parts import united
 from pricdr.data.hold_out_rules import (
     FEWEST,
+    OFFICIAL,
     ONE_AT_RANDOM,
     Float64Array,
     choose_at_random,
@@ -186,7 +187,7 @@ def split(
     seed: int = 0,
     test_items: int = 1,
     ratio: float | None = None,
-    times: Float64Array | None = None,
+    times: Float64Array | str | None = None,
 ) -> Split:
     """Hold out items of each user for testing and one for validation, as ``pricdr split`` does.
 
@@ -200,19 +201,36 @@ def split(
         seed: Another seed, another split.
         test_items: How many items of each user to test by.
         ratio: Test by this share of each user's ratings instead, rounded: at least one, and all but two at most.
-        times: When each pair was rated, in the order of ``Ratings.of(ratings).to_polars()``: each user's latest ones
-            are tested by and the one before them is validated by, where chance decides without it.
+        times: When each pair was rated: each user's latest ones are tested by and the one before them is validated by,
+            where chance decides without it. Of a data frame the name of its time column; of ``Ratings`` one number per
+            rating, in the order of ``ratings.to_polars()``.
 
     >>> others = [f"user {n}" for n in range(300)]
     >>> ratings = Ratings.from_triples(["alice"] * 5 + others, [f"item {n}" for n in range(305)])
     >>> split(ratings)
     Split(303 ratings to train on, 1 users evaluated, 0 of them cold)
     """
-    given = Ratings.of(ratings)
+    given, times = _with_times(ratings, times)
     if times is not None and threshold is not None and len(times) == len(given):
         times = times[given.matrix.data >= threshold]
     kept = given.positives(threshold).rated()
     return hold_out(kept, seed=seed, cold=cold, test_items=test_items, ratio=ratio, times=times)
+
+
+def _with_times(ratings: RatingsLike, times: Float64Array | str | None) -> tuple[Ratings, Float64Array | None]:
+    """Return the ratings, and when each was made, in the same order."""
+    if isinstance(ratings, Ratings):
+        if isinstance(times, str):
+            raise InputError(f"times={times!r:.60} names a column of a data frame, and Ratings have no times")
+        return ratings, times
+    if times is None:
+        return Ratings.of(ratings), None
+    from pricdr.data.frames import ratings_and_times
+
+    if not isinstance(times, str):
+        # Ratings are sorted by their ids: a column in the order of the frame's rows would silently belong to others.
+        raise InputError("times must be the name of a column where ratings are a data frame, whose rows are reordered")
+    return ratings_and_times(ratings, times)
 
 
 def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
@@ -300,9 +318,8 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
         user, item = divmod(int(out[missing][0]), len(ratings.items))
         raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
     train = _part_of(ratings, ~np.isin(codes, out))
-    return Split(
-        train, validation, test, cold_users(train, test), seed=None, not_evaluated=len(ratings.users) - len(test.starts)
-    )
+    not_evaluated = len(ratings.users) - len(test.starts)
+    return Split(train, validation, test, cold_users(train, test), None, not_evaluated, OFFICIAL)
 
 
 def cold_users(train: Ratings, test: HeldOut) -> BoolArray:

@@ -21,7 +21,7 @@ from pricdr.evaluation.metrics import (
 )
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
-from pricdr.evaluation.verdict import Judgement, judged, trained_with_release, verdict_lines
+from pricdr.evaluation.verdict import Judgement, Training, judged, training_of, verdict_lines
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Comparison:
     """Masks over ``users``: ``all``, ``warm`` (with ratings to train on), ``few`` (1 to 3 of them), ``cold``."""
     values: Mapping[str, Mapping[Ranking, Metrics]]
     """Model → ranking → metric → one value per user."""
-    uses_release: Mapping[str, bool] = field(default_factory=dict)
-    """Model → whether it was trained with a release, or on the target alone; a model that does not say is missing."""
+    trainings: Mapping[str, Training] = field(default_factory=dict)
+    """Model → its method, and whether it saw a release or the target alone; a model that does not say is missing."""
     cutoffs: tuple[int, ...] = CUTOFFS
     """The k of the metrics, ascending."""
     test_items: int | None = None
@@ -144,7 +144,7 @@ class Comparison:
     @cached_property
     def verdicts(self) -> tuple[Judgement, ...]:
         """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
-        return judged(self.differences, self.uses_release, metric=self.compared_by)
+        return judged(self.differences, self.trainings, metric=self.compared_by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that ``pricdr evaluate`` shows, as ``--json`` writes it; the user guide lists the keys.
@@ -313,8 +313,8 @@ def evaluate(
     rankings = chosen_rankings(ranking)
     with shown(progress) as report:
         values = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
-    uses_release = {name: trained_with_release(model) for name, model in models.items()}
-    return compared(values, split, uses_release, cutoffs=cutoffs)
+    trainings = {name: training_of(model) for name, model in models.items()}
+    return compared(values, split, trainings, cutoffs=cutoffs)
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
@@ -332,16 +332,16 @@ def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
 def compared(
     values: Mapping[str, Mapping[Ranking, Metrics]],
     split: Split,
-    uses_release: Mapping[str, bool | None] | None = None,
+    trainings: Mapping[str, Training | None] | None = None,
     *,
     cutoffs: Sequence[int] = CUTOFFS,
 ) -> Comparison:
     """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`.
 
-    ``uses_release`` says which were trained with a release, see :func:`trained_with_release`.
+    ``trainings`` says by which methods, and which saw a release, see :func:`training_of`.
     """
     users = tuple(split.train.users[at] for at in split.test.evaluated)
-    known = {name: used for name, used in (uses_release or {}).items() if used is not None}
+    known = {name: training for name, training in (trainings or {}).items() if training is not None}
     shape = require_cutoffs(cutoffs), len(split.test), split.protocol
     return Comparison(users, split.strata(), values, known, *shape)
 

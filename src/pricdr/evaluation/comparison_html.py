@@ -1,11 +1,13 @@
-"""What a notebook shows of a ``Comparison``: its tables, whatever metrics and kinds of users they have."""
+"""What a notebook shows of a ``Comparison``, or of several: tables, whatever metrics they have, and the verdicts."""
 
 from typing import TYPE_CHECKING, Any
 
+from pricdr.evaluation.verdict import verdict_lines
 from pricdr.notebook import Table, summary_html
 
 if TYPE_CHECKING:
     from pricdr.evaluation.comparison import Comparison, Ranking
+    from pricdr.evaluation.repeated import RepeatedComparison
 
 
 def comparison_html(comparison: "Comparison") -> str:
@@ -17,7 +19,18 @@ def comparison_html(comparison: "Comparison") -> str:
             tables.append(_differences(comparison, ranking))
     facts = {"models": f"{len(comparison.models):,}", "users": f"{len(comparison.users):,}"}
     note = "A figure is a mean over users ± its standard error; an interval covers 95 %."
-    return summary_html("Comparison", facts, tables=tables, notes=(note,))
+    return summary_html("Comparison", facts, tables=tables, notes=(note, *verdict_lines(comparison.verdicts)))
+
+
+def repeated_html(repeated: "RepeatedComparison") -> str:
+    """Return the figures over all splits, the differences split by split, and the verdicts, as HTML."""
+    figures = Table(repeated.title, ("model", "ranking", "kind", "mean"), list(repeated.rows()), names=3)
+    cells = [(one.model, one.ranking, one.stratum, one.gains) for one in repeated.differences]
+    caption = f"difference from {repeated.models[0]}, split by split"
+    differences = Table(caption, ("model", "ranking", "kind", "differences"), cells, names=3)
+    facts = {"models": f"{len(repeated.models):,}", "splits": f"{len(repeated.comparisons):,}"}
+    notes = verdict_lines(repeated.verdicts)
+    return summary_html("RepeatedComparison", facts, tables=(figures, differences), notes=notes)
 
 
 def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
@@ -27,9 +40,17 @@ def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
         if row["ranking"] == ranking:
             name = (row["model"], row["stratum"], f"{row['users']:,}")
             rows.setdefault(name, {})[row["metric"]] = _figure(row)
-    metrics = list(dict.fromkeys(metric for figures in rows.values() for metric in figures))
+    measured = dict.fromkeys(metric for figures in rows.values() for metric in figures)
+    metrics = [metric for metric in measured if not (comparison.one_item_each and _other_name(metric) in measured)]
     cells = [(*name, *(figures.get(metric, "–") for metric in metrics)) for name, figures in rows.items()]
     return Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2)
+
+
+def _other_name(metric: str) -> str:
+    """Return the metric with the same value where a user has one test item; an empty text where there is none."""
+    measure, _, k = metric.partition("@")
+    same = {"Recall": "HR", "MAP": "MRR"}.get(measure)
+    return "" if same is None else f"{same}@{k}"
 
 
 def _figure(row: dict[str, Any]) -> str:

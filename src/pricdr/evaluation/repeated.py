@@ -7,6 +7,7 @@ training, for these users and ratings: the splits share both, so nothing follows
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +33,11 @@ class RepeatedDifference(NamedTuple):
     def difference(self) -> Difference:
         """Return the mean over splits, with Student's interval."""
         return over_repetitions(np.array(self.by_split))
+
+    @property
+    def gains(self) -> str:
+        """Return the difference on each split, as text."""
+        return " ".join(f"{gain:+.4f}" for gain in self.by_split)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -69,7 +75,11 @@ class RepeatedComparison:
     def verdicts(self) -> tuple[Judgement, ...]:
         """Return whether each further model helps over the first, for warm users, those with few ratings and cold."""
         first = self._first
-        return judged(self.differences, first.uses_release, metric=first.compared_by, splits=len(self.comparisons))
+        return tuple(
+            judgement
+            for one in self.differences
+            for judgement in judged([one], first.trainings, metric=first.compared_by, splits=len(one.by_split))
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return what ``evaluate --repeat`` adds to its JSON: every mean, split by split, and the verdicts."""
@@ -88,25 +98,40 @@ class RepeatedComparison:
 
     def lines(self) -> list[str]:
         """Return the figures and the verdicts line by line. Names are as given."""
+        lines = [self.title]
+        for (model, ranking), rows in groupby(self.rows(), key=lambda row: row[:2]):
+            lines.append(f"  {model}, {ranking} ranking")
+            lines += [f"    {stratum:<6}{figure:>17}" for *_, stratum, figure in rows]
+        for one in self.differences:
+            lines.append(f"  {one.model} − {one.baseline}, {one.stratum}, {one.ranking}: {one.gains}")
+        return lines + verdict_lines(self.verdicts)
+
+    @property
+    def title(self) -> str:
+        """Return over which splits the figures are, and what they are."""
         seeds = ", ".join(map(str, self.comparisons))
-        lines = [f"over {len(self.comparisons)} splits (seeds {seeds}), {self._first.compared_by} ± standard error"]
+        return f"over {len(self.comparisons)} splits (seeds {seeds}), {self._first.compared_by} ± standard error"
+
+    def rows(self) -> Iterator[tuple[str, Ranking, str, str]]:
+        """Yield each model, ranking and stratum, with its mean over splits and the standard error as text."""
         for ranking in self._first.rankings:
             for model in self.models:
-                lines.append(f"  {model}, {ranking} ranking")
                 for stratum in self._first.strata:
                     values = np.array(list(self._means(model, ranking, stratum)))
                     if len(values) > 1:
-                        lines.append(f"    {stratum:<6}{values.mean():>8.4f} ± {standard_error(values):.4f}")
-        for one in self.differences:
-            gains = " ".join(f"{gain:+.4f}" for gain in one.by_split)
-            lines.append(f"  {one.model} − {one.baseline}, {one.stratum}, {one.ranking}: {gains}")
-        return lines + verdict_lines(self.verdicts)
+                        yield model, ranking, stratum, f"{values.mean():.4f} ± {standard_error(values):.4f}"
 
     def __str__(self) -> str:
         """Return the figures and the verdicts as text, one line each whatever the models are called."""
         return "\n".join(map(printable, self.lines()))
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the figures and the verdicts for a notebook."""
+        from pricdr.evaluation.comparison_html import repeated_html
+
+        return repeated_html(self)
 
     @property
     def _first(self) -> Comparison:

@@ -14,13 +14,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from pricdr.evaluation.paired_tests import Difference
 
 JUDGED: Final = {"warm": "warm users", "few": "users with few ratings", "cold": "cold users"}
 """The strata with a verdict, and what a sentence calls them; ``all`` would mix what must be kept apart."""
 SIGNIFICANCE: Final = 0.05
+WITHOUT_RELEASE: Final = {
+    "hetero": "dmf",
+    "hetero-paper": "dmf",
+    "symmetric": "dmf",
+    "ease-release": "ease",
+    "ridge-release": "popularity",
+}
+"""What is left of each method that reads a release when there is none. Only beside it does the release show: EASE with
+a worthless release still beats what is popular."""
+
+
+class Training(NamedTuple):
+    """What a model was trained by."""
+
+    method: str
+    with_release: bool
 
 
 class Verdict(Enum):
@@ -53,7 +69,9 @@ class Judgement:
     metric: str
     difference: Difference
     about_release: bool
-    """Whether the release is what they differ in: the model was trained with one, the baseline on the target alone."""
+    """Whether the release is what they differ in: the baseline is the model's method without one."""
+    fair_baseline: str | None = None
+    """The method beside which the release would show, where the baseline is another one without a release."""
     splits: int = 1
     """Over how many splits; the interval of a single one is over its users."""
 
@@ -69,7 +87,8 @@ class Judgement:
         subject = "the release" if self.about_release else self.model
         against = "" if self.about_release else f" over {self.baseline}"
         if d.low == d.high == 0:
-            return f"{JUDGED[self.stratum]}: {subject} makes no difference{against}, every item has the same rank"
+            same = f"{self.metric} is the same {'for every user' if self.splits == 1 else 'on every split'}"
+            return f"{JUDGED[self.stratum]}: {subject} makes no difference{against}, {same}"
         words = {
             Verdict.HELPS: f"{subject} helps{against}",
             Verdict.HURTS: f"{subject} hurts{against}",
@@ -78,6 +97,14 @@ class Judgement:
         interval = f"95 % interval {d.low:+.4f} to {d.high:+.4f}"
         over = f", over {self.splits} splits" if self.splits > 1 else ""
         return f"{JUDGED[self.stratum]}: {words} ({self.metric} {d.mean:+.4f}, {interval}{over})"
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """Return what to compare with instead, where this comparison says nothing about the release."""
+        fair = self.fair_baseline
+        if fair is None:
+            return ()
+        return (f"what the release adds shows only beside {fair}: train that on this split, and name it first",)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as ``pricdr evaluate --json`` writes it."""
@@ -129,13 +156,13 @@ class Compared(Protocol):
 
 
 def judged(
-    differences: Iterable[Compared], uses_release: Mapping[str, bool], *, metric: str, splits: int = 1
+    differences: Iterable[Compared], trainings: Mapping[str, Training], *, metric: str, splits: int = 1
 ) -> tuple[Judgement, ...]:
     """Return the verdict on each difference in a stratum that has one.
 
     Args:
         differences: What was compared.
-        uses_release: By name of the model: whether it was trained with a release, or on the target alone.
+        trainings: By name of the model: its method, and whether it saw a release or the target alone.
         metric: What was compared by.
         splits: Over how many splits.
     """
@@ -147,20 +174,29 @@ def judged(
             stratum=one.stratum,
             metric=metric,
             difference=one.difference,
-            about_release=uses_release.get(one.model) is True and uses_release.get(one.baseline) is False,
+            about_release=baseline is not None and baseline == fair,
+            fair_baseline=None if baseline is None or baseline == fair else fair,
             splits=splits,
         )
         for one in differences
         if one.stratum in JUDGED
+        for baseline, fair in (_baselines(trainings.get(one.model), trainings.get(one.baseline)),)
     )
 
 
-def trained_with_release(model: object) -> bool | None:
-    """Return whether a model was trained with a release; None where it does not say, or saw the source's ratings."""
+def _baselines(model: Training | None, baseline: Training | None) -> tuple[str | None, str | None]:
+    """Return the method of the baseline and the one that would be fair, where a release is on one side alone."""
+    if model is None or baseline is None or not model.with_release or baseline.with_release:
+        return None, None
+    return baseline.method, WITHOUT_RELEASE.get(model.method)
+
+
+def training_of(model: object) -> Training | None:
+    """Return what a model was trained by; None where it does not say, or saw the source's ratings."""
     origin = getattr(model, "origin", None)
     if origin is None or origin.plaintext_source:
         return None
-    return origin.release is not None
+    return Training(str(getattr(model, "method", "")), origin.release is not None)
 
 
 def verdict_lines(judgements: Iterable[Judgement]) -> list[str]:
@@ -172,4 +208,9 @@ def verdict_lines(judgements: Iterable[Judgement]) -> list[str]:
         question = "does the release help?" if sentences[0].about_release else "does it help?"
         lines += [f"{model} against {baseline}, {ranking} ranking: {question}"]
         lines += [f"  {one.sentence}" for one in sentences]
+        fair = sentences[0].fair_baseline
+        if fair is not None:
+            lines += [
+                f"  what the release adds shows only beside {fair}: train that on the same split, and name it first"
+            ]
     return lines

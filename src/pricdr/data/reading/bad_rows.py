@@ -41,8 +41,13 @@ class BadRows:
         """Return what is wrong with the first few, in the order of the file."""
         return tuple(fault for _, fault in sorted(self._first, reverse=True))
 
-    def require_few(self, file: Path | str, rows: int) -> None:
-        """Refuse a file of so many rows, or of at most so many, if too many of them are bad.
+    def require_few(self, file: Path | str, rows: int, *, so_far: bool = False) -> None:
+        """Refuse a file of so many rows if too many of them are bad.
+
+        Args:
+            file: What the error names.
+            rows: How many rows the file has; at most so many where it was not read to its end.
+            so_far: Whether it was not, and more rows may be bad than were counted.
 
         >>> bad = BadRows(most=0.1)
         >>> bad.add(7, "row 8 (line 9): the user id is empty")
@@ -54,5 +59,6 @@ class BadRows:
         """
         if self.count > self.most * rows:
             are = "is" if self.count == 1 else "are"
+            count = f"at least {self.count:,} of about {rows:,}" if so_far else f"{self.count:,} of {rows:,}"
             limit = f"more than {100 * self.most:.3g}% (--most-bad-rows)"
-            raise refusal(file, f"{self.count:,} of {rows:,} rows {are} bad, {limit}; the first: {self.first[0]}")
+            raise refusal(file, f"{count} rows {are} bad, {limit}; the first: {self.first[0]}")

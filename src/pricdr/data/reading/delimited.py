@@ -187,7 +187,7 @@ class _Parser:
         lines = records + 1 + self.skipped
         for row, line, found in zip(rows.tolist(), lines.tolist(), fields.tolist(), strict=True):
             bad_rows.add(row, f"{place(row, line)} {wrong_width(found, width, headers)}")
-            bad_rows.require_few(self.file, counts.records)
+            bad_rows.require_few(self.file, counts.records, so_far=True)
         pieces = zip([0, *stops.tolist()], [*starts.tolist(), len(self.content)], strict=True)
         content = b"".join(self.content[start:stop] for start, stop in pieces)
         raw = replace(self, content=content).raw_ratings(positions, width, headers)
@@ -265,7 +265,7 @@ class _Parser:
                 kept.add(fields, row, lines.first)
             elif row >= 0:
                 bad_rows.add(row, f"{place(row, lines.first)} {fault}")
-                bad_rows.require_few(self.file, most)
+                bad_rows.require_few(self.file, most, so_far=True)
                 lines.give_back()
             row += 1
 

@@ -108,6 +108,10 @@ class EncodedRatings(NamedTuple):
     times: Floats | None
     """When each pair was rated, NaN where that cannot be read; None without a time column, or where not needed."""
 
+    def times_in_order(self) -> Floats | None:
+        """Return the times in the order of the matrix: by user, then by item."""
+        return None if self.times is None else self.times[np.lexsort((self.columns, self.rows))]
+
 
 def encode(raw: RawRatings, *, need_times: bool = False) -> EncodedRatings:
     """Check every id and value of ``raw`` and turn it into positions; bad rows are refused or skipped.

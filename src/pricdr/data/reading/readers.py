@@ -5,8 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-import numpy as np
-
 from pricdr.data.ids import id_fault
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
@@ -14,7 +12,7 @@ from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
 from pricdr.data.reading.delimited import CSV, INTER, MOVIELENS, TSV, parse_delimiter, read_delimited
 from pricdr.data.reading.jsonlines import read_json_lines
 from pricdr.data.reading.parquet import read_parquet, write_ratings
-from pricdr.data.reading.raw_ratings import EncodedRatings, Floats, RawRatings, encode, to_ratings
+from pricdr.data.reading.raw_ratings import Floats, RawRatings, encode, to_ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.text_files import read_text, refusal, require_encoding, shorten
 from pricdr.errors import ParameterError, printable
@@ -70,11 +68,15 @@ class RatingsFile:
 
     @property
     def stars(self) -> tuple[float, float] | None:
-        """Return the fewest and the most stars where the ratings look like stars, of which a few are no like."""
+        """Return the fewest and the most stars where the ratings look like stars, of which the fewest are no like.
+
+        None where even the fewest are more than half of the most: somebody left out the others before.
+        """
         if self.rating_range is None or not self.half_steps:
             return None
         fewest, most = self.rating_range
-        return self.rating_range if 0 <= fewest < most <= _MOST_STARS else None
+        looks_like_stars = 0 <= fewest < most <= _MOST_STARS
+        return self.rating_range if looks_like_stars and fewest <= most / 2 else None
 
     def summary(self) -> str:
         """Return a few lines for people.
@@ -164,7 +166,7 @@ def read_ratings_file(
     rows = raw.rows + (0 if bad_rows is None else bad_rows.count)
     dropped = [("blank lines", raw.blank_lines)] if raw.blank_lines else []
     encoded = encode(raw, need_times=with_times)
-    ratings, times = to_ratings(encoded, raw), _in_order(encoded)
+    ratings, times = to_ratings(encoded, raw), encoded.times_in_order()
     # After merging, so that of a pair one row decides, whatever the threshold is.
     if threshold is not None:
         everything = ratings
@@ -282,8 +284,3 @@ class _Form:
         for option, given in (("--delimiter", self.delimiter is not None), ("--encoding", self.encoding != "utf-8")):
             if given:
                 raise ParameterError(f"{option} is for text files, and {file.name!r} is {kind}")
-
-
-def _in_order(encoded: EncodedRatings) -> Floats | None:
-    """Return the times in the order of the matrix: by user, then by item."""
-    return None if encoded.times is None else encoded.times[np.lexsort((encoded.columns, encoded.rows))]

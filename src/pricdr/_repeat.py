@@ -31,6 +31,8 @@ def repeat(
     releases: Mapping[str, Release] | None = None,
     times: int = 5,
     cold: float = 0.2,
+    test_items: int = 1,
+    ratio: float | None = None,
     seed: int = 1,
     ranking: Literal["both", "sampled", "full"] = "sampled",
     cutoffs: Sequence[int] = CUTOFFS,
@@ -47,6 +49,8 @@ def repeat(
         releases: The release that a method is trained with, under the method's name; the others see the target alone.
         times: How many splits, two or more.
         cold: Hide the whole history of this share of the evaluated users of each split.
+        test_items: How many ratings of each evaluated user are tested by.
+        ratio: Test by this share of each evaluated user's ratings instead.
         seed: The seed of the first split.
         ranking: Among 99 stored negatives, among all items, or both.
         cutoffs: The values of k; the comparison is by NDCG@10, or at the largest of them.
@@ -69,7 +73,7 @@ def repeat(
     with shown(progress) as report:
         report("repeating", done, total)
         for own_seed in range(seed, seed + times):
-            parts = split(target, cold=cold, seed=own_seed)
+            parts = split(target, cold=cold, seed=own_seed, test_items=test_items, ratio=ratio)
             models: dict[str, FittedModel] = {}
             with TemporaryDirectory() as folder:  # methods with the same target network train it once
                 log = RunLog(checkpoints=FinishedNetworks(Path(folder)), progress=report)

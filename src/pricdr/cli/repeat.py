@@ -52,16 +52,16 @@ class RepeatOptions:
             split: what they were measured on; new splits are drawn from the ratings it was made of.
             public_key: the key that must have signed the releases.
         """
-        from pricdr.data.hold_out_rules import OFFICIAL, ONE_AT_RANDOM
+        from pricdr.data.hold_out_rules import drawn_at_random
 
         if self.times is None:
             self._require_none()
             return None
         if len(folders) < 2:
             raise ParameterError("--repeat compares models: give two or more")
-        evaluated = len(split.test)
-        if split.protocol not in (ONE_AT_RANDOM, OFFICIAL):
-            raise InputError(f"--repeat draws {ONE_AT_RANDOM}; this split tests by {split.protocol}")
+        rule = drawn_at_random(split.protocol)
+        if rule is None:
+            raise InputError(f"--repeat draws other test items at random; this split tests by {split.protocol}")
         methods, releases = _trained_with(folders, self.releases, public_key)
         # Other seeds than the split's own, whose verdict is known already.
         first = 1 + (split.seed or 0)
@@ -70,7 +70,9 @@ class RepeatOptions:
             methods=methods,
             releases=releases,
             target=self._whole(split),
-            cold=float(split.cold.sum()) / evaluated,
+            cold=float(split.cold.sum()) / len(split.test.evaluated),
+            test_items=rule[0],
+            ratio=rule[1],
             seed=first if first + self.times <= LARGEST_SEED else 0,
             allow_not_private=self.allow_not_private,
         )
@@ -111,6 +113,8 @@ class Repetition:
     releases: "Mapping[str, Release]"
     target: "Ratings"
     cold: float
+    test_items: int
+    ratio: float | None
     seed: int
     allow_not_private: bool
 
@@ -125,6 +129,8 @@ class Repetition:
                 releases=self.releases,
                 times=self.times,
                 cold=self.cold,
+                test_items=self.test_items,
+                ratio=self.ratio,
                 seed=self.seed,
                 ranking="both" if len(rankings) > 1 else rankings[0],
                 cutoffs=cutoffs,

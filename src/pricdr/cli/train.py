@@ -156,7 +156,7 @@ def _say_chosen(chosen: "Chosen", how: str) -> None:
     if chosen.settings:
         say(f"settings {how}: " + ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items()))
     if chosen.trust is not None:
-        say("the source is trusted by {:.0%} for warm users and {:.0%} for cold ones".format(*chosen.trust))
+        say(f"trust {how}: {chosen.trust.warm:.0%} for warm users and {chosen.trust.cold:.0%} for cold ones")
 
 
 def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method", *, anew: bool) -> None:
@@ -256,7 +256,8 @@ def _data(path: Path, reading: ReadingOptions, threshold: float | None) -> "tupl
         with working(f"reading {path}"):
             split = load_split(path)
         return split.train, split.validation
-    return reading.read_some(path, threshold).ratings.positives(), None
+    # Without items that nobody likes, as in a split: the catalogue of a deployed model is that of a measured one.
+    return reading.read_some(path, threshold).ratings.positives().rated(), None
 
 
 def _source(path: Path, reading: ReadingOptions, threshold: float | None) -> "Ratings":

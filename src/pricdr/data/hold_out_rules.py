@@ -1,6 +1,7 @@
 """Which ratings to hold out: at random or the latest, so many or a share, and whose history to hide."""
 
 import math
+import re
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -33,6 +34,21 @@ def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
     amount = "one rating" if test_items == 1 else f"{test_items} ratings"
     tested = f"{amount} of each user" if ratio is None else f"{100 * ratio:g} % of each user's ratings"
     return f"the latest {tested}".replace("latest one rating", "latest rating") if by_time else f"{tested}, at random"
+
+
+def drawn_at_random(protocol: str) -> tuple[int, float | None] | None:
+    """Return how many test items, or which ratio, the words of :func:`described` stand for; None if drawn otherwise.
+
+    >>> drawn_at_random("3 ratings of each user, at random"), drawn_at_random("20 % of each user's ratings, at random")
+    ((3, None), (1, 0.2))
+    >>> drawn_at_random("the latest rating of each user")
+    """
+    if protocol in (ONE_AT_RANDOM, OFFICIAL):
+        return 1, None
+    if several := re.fullmatch(r"([0-9]{1,6}) ratings of each user, at random", protocol):
+        return int(several[1]), None
+    share = re.fullmatch(r"([0-9.]{1,12}(?:e-[0-9]{1,3})?) % of each user's ratings, at random", protocol)
+    return None if share is None else (1, float(share[1]) / 100)
 
 
 def items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray:

@@ -96,11 +96,12 @@ def test_a_stranger_s_notice_is_ignored_and_warned_of(made, tmp_path):
 
 
 def test_a_notice_is_never_put_inside_a_release(made, tmp_path):
-    for out in (made / "one", made / "one" / "notices", made / "two", made / "one" / ".." / "two"):
-        with pytest.raises(OutputError, match="kept beside releases"):
+    inside = (made / "one", made / "one" / "notices", made / "two", made / "two" / "notices", made / "one" / ".." / "two")
+    for out in inside:
+        with pytest.raises(OutputError, match="put it beside releases"):
             revoke(made / "one", key=made / "key", reason="because", out=out)
     (tmp_path / "link").symlink_to(made / "one")
-    with pytest.raises(OutputError, match="kept beside releases"):
+    with pytest.raises(OutputError, match="put it beside releases"):
         revoke(made / "one", key=made / "key", reason="because", out=tmp_path / "link")
     verify(made / "one")
     verify(made / "two")

@@ -62,6 +62,13 @@ def test_json_and_page_go_into_new_files(pricdr, here, signed, key_fingerprint, 
     refused("inspect", signed, "--json", "found/it.json", says="exists already")
 
 
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_nothing_is_written_into_a_release(signed, refused, pricdr, option):
+    refused("inspect", signed, option, signed / "report", says="put it beside releases")
+    refused("diff", signed, signed, "--json", signed / "report", says="put it beside releases")
+    assert pricdr("verify", signed).code == 0
+
+
 def test_a_release_that_fails_to_verify_leaves_no_page(signed, refused):
     (signed / "README.md").write_text("all is well")
     refused("inspect", signed, "--html", "page.html", "--json", "it.json", says="README.md", code=1)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ids import LONGEST_ID, Ids, require_ids
-from pricdr.errors import InputError, ParameterError, VerificationError, printable
+from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
@@ -183,6 +183,14 @@ def verify(
         for remark in require_not_revoked(release, revocations).remarks:
             warnings.warn(remark, stacklevel=2)
     return release
+
+
+def require_outside_releases(path: Path) -> None:
+    """Refuse an output inside a release folder: with anything added to it, a release no longer verifies."""
+    place = path.resolve()
+    for folder in (place, *place.parents):
+        if (folder / CERTIFICATE).is_file():
+            raise OutputError(f"{path} is a release folder or inside one, and would spoil it: put it beside releases")
 
 
 def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:

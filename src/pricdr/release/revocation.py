@@ -22,10 +22,10 @@ from typing import Annotated, Final, Literal, TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
+from pricdr.errors import InputError, ParameterError, VerificationError, printable
 from pricdr.files import write_new
 from pricdr.release.certificate import Day, PublicKey, Sha256, today
-from pricdr.release.folder import CERTIFICATE, Release, verify
+from pricdr.release.folder import Release, require_outside_releases, verify
 from pricdr.release.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
 from pricdr.untrusted.opening import Folder
 
@@ -121,8 +121,7 @@ def revoke(
         other = fingerprint(public_from_text(named))
         raise InputError(f"{key} did not sign {folder}: the key that did has the fingerprint {other}")
     place = Path(out)
-    if place.resolve().is_relative_to(Path(folder).resolve()) or (place / CERTIFICATE).exists():
-        raise OutputError(f"{place} is a release folder or inside one: a notice is kept beside releases")
+    require_outside_releases(place)
     notice = Notice(release=release.sha256(), reason=reason, revoked=today(), signed_by=named)
     file = place / f"{notice.release}{ENDING}"
     write_new(file, notice.signed(private))

@@ -131,7 +131,8 @@ def revoke(
 def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> NoticesRead:
     """Refuse a release that the key which signed it has revoked; return what else its folder of notices held.
 
-    :class:`VerificationError` quotes the notice. What is malformed or signed by another key revokes nothing.
+    :class:`VerificationError` quotes the notice. What is malformed, a link or signed by another key revokes nothing.
+    A file that cannot be read is a refusal: it might.
     """
     count, remarks = 0, []
     with Folder.opened(Path(notices), "a folder of revocation notices", error=VerificationError) as opened:
@@ -140,6 +141,8 @@ def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> No
             try:
                 notice = Notice.from_bytes(opened.read(name, limit=LARGEST_NOTICE))
             except VerificationError as error:
+                if isinstance(error.__cause__, OSError) and not opened.is_link(name):
+                    raise VerificationError(f"{error}, and it may be the notice that revokes the release") from error
                 remarks.append(f"{shown} is no notice and was ignored: {error}")
                 continue
             count += 1

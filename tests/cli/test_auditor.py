@@ -105,6 +105,17 @@ def test_diff_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
     assert "copy does not verify, so there is nothing to compare" in broken.err
 
 
+def test_diff_shows_where_long_texts_differ_and_calls_no_limit_none(publish, ratings, pricdr):
+    assert publish(ratings, "--epsilon", 1, out="rows").code == 0
+    assert publish(ratings, "--epsilon", 8, "--values", "--rating-bound", 5, "--rating-step", 1, out="values").code == 0
+    lines = pricdr("diff", "rows", "values").out.split("\n")
+    (neighbours,) = (line for line in lines if line.startswith("  neighbours: "))
+    assert "[0, 1]" in neighbours and "[0, 5]" in neighbours  # noqa: PT018 - one line, both ends of it
+    worst = [line for line in lines if "_at_worst: " in line]
+    assert any(line.endswith(" -> without limit") for line in worst)
+    assert not any("none" in line for line in worst)
+
+
 def test_diff_of_a_folder_that_is_none_or_of_another_key(refused, signed, pricdr):
     refused("diff", "signed", "nowhere", says="nowhere is not a release folder")
     assert pricdr("keygen", "--out", "another").code == 0

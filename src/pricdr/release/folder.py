@@ -77,6 +77,7 @@ class Release:
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
         from pricdr.notebook import summary_html
+        from pricdr.release.statement import weakness
 
         c = self.certificate
         facts = {
@@ -89,7 +90,8 @@ class Release:
             "checks": f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified",
         }
         warning = "" if c.private else "NOT PRIVATE: it must not leave the source"
-        return summary_html("Release", facts, notes=c.warnings, warning=warning)
+        notes = dict.fromkeys((*c.warnings, *weakness(c)))  # a certificate of an older version warns of no epsilon
+        return summary_html("Release", facts, notes=list(notes), warning=warning)
 
     def save(
         self,

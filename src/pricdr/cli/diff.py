@@ -1,7 +1,6 @@
 """``pricdr diff``: what changed between two releases."""
 
 from itertools import groupby
-from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -94,9 +93,10 @@ def _shown_apart(field: str, before: Any, after: Any) -> tuple[str, str]:  # noq
     """Return both values as text; of long ones the part in which they differ."""
     old, new = _shown(field, before), _shown(field, after)
     if max(len(old), len(new)) > _LONGEST:
-        alike = max(0, len(commonprefix([old, new])) - _CONTEXT)
-        if alike:
-            old, new = f"…{old[alike:]}", f"…{new[alike:]}"
+        differ = (at for at, (left, right) in enumerate(zip(old, new, strict=False)) if left != right)
+        start = next(differ, min(len(old), len(new))) - _CONTEXT
+        if start > 0:
+            old, new = f"…{old[start:]}", f"…{new[start:]}"
     return _shortened(old), _shortened(new)
 
 

@@ -131,6 +131,11 @@ def test_a_dimension_that_is_chosen_later_is_said_to_be(ratings, users, rehearse
     assert "sigma 1.19953" in shown
 
 
+def test_the_papers_calibration_costs_what_it_delivers(ratings, users, rehearse):
+    outcome = rehearse(ratings, "--users", users, "--strategy", "jlt", "--calibration", "paper")
+    assert "paper calibration: nominal epsilon 4, exact 0.0" in outcome.out
+
+
 def test_a_dry_run_without_noise_says_so(ratings, users, rehearse):
     shown = rehearse(ratings, "--users", users, "--insecure-no-noise").out
     assert "noise: none" in shown

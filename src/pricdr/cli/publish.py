@@ -170,7 +170,7 @@ class _Task:
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
-            self.json_output.write(rehearsed(rehearsal, self.out))
+            self.json_output.write(rehearsed(rehearsal, self.out, seconds))
 
     def publish(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""

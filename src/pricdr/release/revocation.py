@@ -22,7 +22,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import InputError, ParameterError, VerificationError, printable
+from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import write_new
 from pricdr.release.certificate import Day, PublicKey, Sha256, today
 from pricdr.release.folder import Release, require_outside_releases, verify
@@ -124,6 +124,8 @@ def revoke(
     require_outside_releases(place)
     notice = Notice(release=release.sha256(), reason=reason, revoked=today(), signed_by=named)
     file = place / f"{notice.release}{ENDING}"
+    if os.path.lexists(file):
+        raise OutputError(f"{file} exists already: the release was revoked before, and once is enough")
     write_new(file, notice.signed(private))
     return file
 

@@ -98,7 +98,7 @@ def test_the_certificate_says_whose_claim_the_sensitivity_is(example):
     assert not [line for line in ours.warnings if "PriCDR" in line]
 
 
-def test_the_example_cannot_run_without_its_categories(example):
+def test_the_example_cannot_run_without_its_categories(example, capsys):
     exec(compile(example[0], str(PAGE), "exec"), {})
     with pytest.raises(ParameterError, match="needs the category of every item"):
         publish(RATINGS, RATING[0], strategy=BY_NAME["categories"]())
@@ -106,6 +106,7 @@ def test_the_example_cannot_run_without_its_categories(example):
         publish(RATINGS, RATING[0], strategy="categories")
     run = ["publish", "r.csv", "--epsilon", "4", "--delta", "1e-6", "--out", "x", "--strategy", "categories"]
     assert cli.run(run) == 2
+    assert "takes dim, category_of (needed)" in capsys.readouterr().err  # before r.csv, which is not there, is read
 
 
 class TestJLT(StrategyContract):

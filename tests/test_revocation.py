@@ -96,11 +96,11 @@ def test_a_stranger_s_notice_is_ignored_and_warned_of(made, tmp_path):
 
 
 def test_a_notice_is_never_put_inside_a_release(made, tmp_path):
-    for out in (made / "one", made / "one" / "notices", made / "two", made / "one" / ".." / "two"):
-        with pytest.raises(OutputError, match="kept beside releases"):
-            revoke(made / "one", key=made / "key", reason="because", out=out)
+    for out in ("one", "one/notices", "two", "two/notices", "one/../two"):
+        with pytest.raises(OutputError, match="put it beside releases"):
+            revoke(made / "one", key=made / "key", reason="because", out=made / out)
     (tmp_path / "link").symlink_to(made / "one")
-    with pytest.raises(OutputError, match="kept beside releases"):
+    with pytest.raises(OutputError, match="put it beside releases"):
         revoke(made / "one", key=made / "key", reason="because", out=tmp_path / "link")
     verify(made / "one")
     verify(made / "two")
@@ -230,6 +230,19 @@ def test_links_pipes_and_folders_are_not_followed(made, notices, tmp_path):
     assert len(read.remarks) == 5
     assert all(remark.isprintable() for remark in read.remarks)
     assert any(re.search(r"link.revocation cannot be read: it is a link", remark) for remark in read.remarks)
+
+
+def test_a_notice_that_cannot_be_read_is_a_refusal_because_it_might_count(made, notices, monkeypatch):
+    opened = os.open
+
+    def denied(path, *arguments, **options):
+        if str(path).endswith(".revocation"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr("pricdr.untrusted.opening.os.open", denied)
+    with pytest.raises(VerificationError, match="cannot be read: Permission denied, and it may be the notice"):
+        verify(made / "two", revocations=notices)
 
 
 def test_other_files_and_files_being_written_are_not_read(made, notices):

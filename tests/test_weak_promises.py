@@ -77,6 +77,7 @@ def test_a_release_of_an_older_version_verifies_with_its_own_words_and_is_shown_
         assert "LITTLE IS PROMISED: epsilon = 20 is above 16" in shown
         assert "epsilon = 20 is above 16, which promises hardly anything" in shown
         assert CALLED_PRIVATE not in shown
+    assert "LITTLE IS PROMISED: epsilon = 20 is above 16" in release._repr_html_()
 
 
 def test_publish_says_it_too(tmp_path, capsys):

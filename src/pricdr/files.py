@@ -63,6 +63,16 @@ def require_absent(path: Path) -> None:
         raise OutputError(f"{path} exists already; choose another name or remove it first")
 
 
+def require_writable(path: Path) -> None:
+    """Refuse an output that could not be written, as far as that can be seen before there is anything to write."""
+    require_absent(path)
+    nearest = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not nearest.is_dir():
+        raise OutputError(f"cannot write {path}: {nearest} is not a folder")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise OutputError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
+
+
 @contextmanager
 def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a staging folder that becomes ``path`` when the block ends well, and vanishes otherwise.

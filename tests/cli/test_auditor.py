@@ -62,6 +62,13 @@ def test_json_and_page_go_into_new_files(pricdr, here, signed, key_fingerprint, 
     refused("inspect", signed, "--json", "found/it.json", says="exists already")
 
 
+@pytest.mark.parametrize("option", ["--json", "--html"])
+def test_nothing_is_written_into_a_release(signed, refused, pricdr, option):
+    refused("inspect", signed, option, signed / "report", says="put it beside releases")
+    refused("diff", signed, signed, "--json", signed / "report", says="put it beside releases")
+    assert pricdr("verify", signed).code == 0
+
+
 def test_a_release_that_fails_to_verify_leaves_no_page(signed, refused):
     (signed / "README.md").write_text("all is well")
     refused("inspect", signed, "--html", "page.html", "--json", "it.json", says="README.md", code=1)
@@ -96,6 +103,17 @@ def test_diff_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
     broken = pricdr("diff", "signed", "copy")
     assert (broken.code, broken.err.count("\n"), broken.out) == (2, 1, "")
     assert "copy does not verify, so there is nothing to compare" in broken.err
+
+
+def test_diff_shows_where_long_texts_differ_and_calls_no_limit_none(publish, ratings, pricdr):
+    assert publish(ratings, "--epsilon", 1, out="rows").code == 0
+    assert publish(ratings, "--epsilon", 8, "--values", "--rating-bound", 5, "--rating-step", 1, out="values").code == 0
+    lines = pricdr("diff", "rows", "values").out.split("\n")
+    (neighbours,) = (line for line in lines if line.startswith("  neighbours: "))
+    assert "[0, 1]" in neighbours and "[0, 5]" in neighbours  # noqa: PT018 - one line, both ends of it
+    worst = [line for line in lines if "_at_worst: " in line]
+    assert any(line.endswith(" -> without limit") for line in worst)
+    assert not any("none" in line for line in worst)
 
 
 def test_diff_of_a_folder_that_is_none_or_of_another_key(refused, signed, pricdr):

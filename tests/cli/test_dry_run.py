@@ -131,6 +131,11 @@ def test_a_dimension_that_is_chosen_later_is_said_to_be(ratings, users, rehearse
     assert "sigma 1.19953" in shown
 
 
+def test_the_papers_calibration_costs_what_it_delivers(ratings, users, rehearse):
+    outcome = rehearse(ratings, "--users", users, "--strategy", "jlt", "--calibration", "paper")
+    assert "paper calibration: nominal epsilon 4, exact 0.0" in outcome.out
+
+
 def test_a_dry_run_without_noise_says_so(ratings, users, rehearse):
     shown = rehearse(ratings, "--users", users, "--insecure-no-noise").out
     assert "noise: none" in shown
@@ -228,3 +233,28 @@ def test_values_that_are_clamped_or_rounded_are_counted_on_screen_alone(here, pr
         for path in (here / "release").iterdir():
             assert b"outside [0, 5]" not in path.read_bytes()
     assert "--values:" not in pricdr(*fixed[:-2], "other", run).err, "rows that count as 1 are not clamped"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--json", "release/facts.json"),
+        ("--json", "release"),
+        ("--log", "release"),
+        ("--log", "release/log"),
+        ("--log", "both", "--json", "both"),
+        ("--json", "./new/../release/facts.json", "--dry-run"),
+    ],
+    ids=" ".join,
+)
+def test_log_and_json_are_never_put_where_the_release_goes(ratings, refused_publish, options):
+    refused_publish(ratings, *options, says="must be three places")
+
+
+def test_a_json_file_that_cannot_be_written_is_found_before_anything_is_spent(here, ratings, refused_publish):
+    (here / "file").write_text("")
+    refused_publish(ratings, "--json", "file/facts.json", says="is not a folder")
+
+
+def test_a_log_has_no_dash(ratings, refused_publish):
+    refused_publish(ratings, "--log", "-", says="--log takes a file")

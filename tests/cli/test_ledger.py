@@ -23,6 +23,10 @@ def test_init_creates_a_private_file_and_says_the_budget(here, pricdr):
     assert [path.name for path in file.parent.iterdir()] == ["budget.jsonl"]
 
 
+def test_init_warns_of_a_large_epsilon_for_what_it_protects(pricdr):
+    assert "the odds about one user may change" in init(pricdr, "budget.jsonl", epsilon=20, unit="user").err
+
+
 def test_init_never_overwrites(ledger, refused):
     refused(
         *("ledger", "init", ledger, "--epsilon", 99, "--delta", 1e-6, "--unit", "rating"),

@@ -112,6 +112,17 @@ def test_stars_are_warned_of_where_they_become_likes(here, pricdr, odd):
     assert "look like stars" not in pricdr("split", "likes.csv", "--out", "likes").err
 
 
+def test_stars_of_which_prepare_chose_are_not_warned_of(here, pricdr, publish):
+    rows = [f"{u},{i},{3 + (u + i) % 3}\n" for u in range(20) for i in range(20)]
+    for name in ("a.csv", "b.csv"):
+        (here / name).write_text("user,item,rating\n" + "".join(rows))
+    assert "look like stars" in publish("a.csv", out="raw").err
+    assert pricdr("prepare", "a.csv", "b.csv", "--out", "pair").code == 0
+    outcome = publish("pair/source.parquet", out="prepared")
+    assert "filtered before" in outcome.err
+    assert "look like stars" not in outcome.err
+
+
 def test_repeated_pairs_take_the_latest_and_that_is_said(here, pricdr, publish):
     rows = "".join(f"{user},{item},5,{user}\n{user},{item},1,{user + 1}\n" for user, item in PAIRS)
     (here / "r.csv").write_text("user,item,rating,timestamp\n" + rows)

@@ -162,6 +162,16 @@ def test_prepared_arrays_that_lead_outside_are_refused(root, tmp_path):
             load_task(DATA, root, tmp_path)
 
 
+def test_one_seed_has_no_error_and_a_ceiling_that_gains_nothing_has_no_shares():
+    arms = (Arm(name="popularity", method="popularity"), Arm(name="EASE", method="ease"))
+    spec = replace(SPEC, seeds=(1,), arms=arms, baseline="popularity", ceiling="EASE")
+    text = markdown_report(spec, [_measured(arm.name, 1, 3) for arm in arms])
+    assert "nan" not in text
+    assert "±" not in text
+    assert text.endswith("one seed; run on cpu.\n")
+    assert "%" not in text
+
+
 def test_markdown_shows_names_and_notes_and_obeys_none():
     evil = "a | b\n# <img src=x> [c](d) `e`\x1b[31m\u202e"
     arms = (Arm(name="popularity", method="popularity"), replace(ARMS[1], name=evil))

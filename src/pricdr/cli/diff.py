@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 _MOST_LINES = 10
 """Changes within one field, such as the steps, that are shown one by one."""
 _LONGEST = 80
+_CONTEXT = 20
+"""Characters before the first difference that long texts are shown with."""
+_BOUNDS = ("_at_worst", ".epsilon")
+"""How fields end whose null is a privacy loss without limit, and not one that is none."""
 
 
 def diff(
@@ -76,7 +80,7 @@ def _say_changes(field: str, changes: "list[Change]") -> None:
         old, new = change.before, change.after
         if field == "signed_by":
             old, new = _fingerprint(old), _fingerprint(new)
-        say(f"  {change.field}: {_shown(old)} -> {_shown(new)}")
+        say(f"  {change.field}: {' -> '.join(_shown_apart(change.field, old, new))}")
 
 
 def _fingerprint(key: str | None) -> str | None:
@@ -85,6 +89,22 @@ def _fingerprint(key: str | None) -> str | None:
     return None if key is None else f"SHA-256 {fingerprint(public_from_text(key))}"
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
-    text = "none" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+def _shown_apart(field: str, before: Any, after: Any) -> tuple[str, str]:  # noqa: ANN401 - whatever JSON can hold
+    """Return both values as text; of long ones the part in which they differ."""
+    old, new = _shown(field, before), _shown(field, after)
+    if max(len(old), len(new)) > _LONGEST:
+        differ = (at for at, (left, right) in enumerate(zip(old, new, strict=False)) if left != right)
+        start = next(differ, min(len(old), len(new))) - _CONTEXT
+        if start > 0:
+            old, new = f"…{old[start:]}", f"…{new[start:]}"
+    return _shortened(old), _shortened(new)
+
+
+def _shown(field: str, value: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+    if value is None:
+        return "without limit" if field.endswith(_BOUNDS) else "none"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

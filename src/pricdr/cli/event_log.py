@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pricdr.cli.console import warn
-from pricdr.errors import InputError, OutputError, PriCDRError
+from pricdr.errors import InputError, OutputError, ParameterError, PriCDRError
 from pricdr.files import PRIVATE
 
 _BEGINNING: Final = b'{"time": '
@@ -31,10 +31,13 @@ class EventLog:
     @contextmanager
     def opened(cls, path: Path | None) -> Iterator["EventLog"]:
         """Yield a log that ``path`` is extended by, readable by its owner alone; how the block ends is recorded."""
+        from pricdr.release.folder import require_outside_releases
+
         if path is None:
             yield cls(None, None)
             return
         _require_log(path)
+        require_outside_releases(path)
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE)
         except OSError as error:
@@ -63,6 +66,8 @@ class EventLog:
 
 def _require_log(path: Path) -> None:
     """Refuse a file that holds something else: a line at the end of a ledger or of ratings would spoil them."""
+    if path == Path("-"):
+        raise ParameterError("--log takes a file: - stands for standard output with --json alone")
     if not path.is_file():
         return
     try:

@@ -20,12 +20,14 @@ def inspect(
     ] = None,
 ) -> None:
     """Print what a release promises, to whom, and at what cost, in plain words."""
-    from pricdr.files import require_absent, write_new
+    from pricdr.files import require_writable, write_new
     from pricdr.release import verify
+    from pricdr.release.folder import require_outside_releases
     from pricdr.release.inspection import Inspection
 
     if html is not None:
-        require_absent(html)
+        require_writable(html)
+        require_outside_releases(html)
     inspection = Inspection.of(verify(folder, public_key=public_key), key_given=public_key is not None)
     for section in inspection.sections():
         say(section.title)

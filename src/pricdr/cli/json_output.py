@@ -22,15 +22,22 @@ class JsonOutput:
         self._path = None if path == _STANDARD_OUTPUT else Path(path)
         self._stream: TextIO | None = None
 
+    @property
+    def path(self) -> Path | None:
+        """The file; None for standard output."""
+        return self._path
+
     def prepare(self, context: typer.Context) -> None:
-        """Refuse a file that exists before any work is done; keep standard output for the JSON alone.
+        """Refuse a file that cannot be made before any work is done; keep standard output for the JSON alone.
 
         While the command runs, what it says to people goes to standard error.
         """
-        from pricdr.files import require_absent
+        from pricdr.files import require_writable
+        from pricdr.release.folder import require_outside_releases
 
         if self._path is not None:
-            require_absent(self._path)
+            require_writable(self._path)
+            require_outside_releases(self._path)
         else:
             self._stream = sys.stdout
             context.with_resource(redirect_stdout(sys.stderr))

@@ -38,7 +38,7 @@ def init(
 
     budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
     Ledger.create(file, budget)
-    for text in epsilon_warnings(budget.epsilon):
+    for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
     if json_output is not None:
@@ -137,7 +137,7 @@ def verify(
         refuse_unused_key(public_key, "there is no release")
     balance = check_ledger(Ledger(file), folders, public_key=public_key)
     old = sum(spend.hash is None for spend in balance.spends)
-    say(f"ok: {file}: {balance.budget}, {len(balance.spends)} releases")
+    say(f"ok: {file}: {balance.budget}, {_releases(len(balance.spends))}")
     if old:
         say(f"    {old} releases have lines without a hash: they were recorded before version 0.3.0")
     if folders:

@@ -109,6 +109,7 @@ def publish(
     from pricdr.privacy.guarantee import Guarantee, Unit
 
     heed_interrupts()
+    _require_places(out, log, None if json_output is None else json_output.path)
     with EventLog.opened(log) as events:
         events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
@@ -169,7 +170,7 @@ class _Task:
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
-            self.json_output.write(rehearsed(rehearsal, self.out))
+            self.json_output.write(rehearsed(rehearsal, self.out, seconds))
 
     def publish(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
@@ -222,6 +223,18 @@ def _disclosed(certificate: "Certificate") -> dict[str, Any]:
         "ledger_line": None if line is None else line.head,
         "warnings": list(certificate.warnings),
     }
+
+
+def _require_places(out: Path, *beside: Path | None) -> None:
+    """Refuse a log or JSON in the place of the release or inside it, before anything is spent."""
+    from pricdr.release.folder import require_outside_releases
+
+    require_outside_releases(out.parent)
+    taken = [out.resolve()]
+    for file in (file.resolve() for file in beside if file is not None):
+        if any(file == other or other in file.parents or file in other.parents for other in taken):
+            raise OutputError(f"--out, --log and --json must be three places, none inside another: {file} is not")
+        taken.append(file)
 
 
 def _read_key(file: Path) -> "Ed25519PrivateKey":

@@ -86,8 +86,11 @@ DEFAULT_READING = ReadingOptions()
 
 
 def warn_of_stars(reading: "RatingsFile") -> None:
-    """Warn where ratings look like stars and all of them count as likes, since no threshold was given."""
-    if reading.ratings.threshold is None and reading.stars is not None:
+    """Warn where ratings look like stars and all of them count as likes, since no threshold was given.
+
+    Not where ``prepare`` filtered them: their threshold was chosen there.
+    """
+    if reading.ratings.threshold is None and reading.ratings.filtered_by is None and reading.stars is not None:
         fewest, most = reading.stars
         rule = "without --threshold each row counts as a like"
         warn(f"ratings from {fewest:g} to {most:g} look like stars: {rule}, also one of {fewest:g}")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.source_screen import warn_of
+from pricdr.cli.source_screen import say_nominal, warn_of
 from pricdr.memory import in_words, memory_limit
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path |
     noise = f"sigma {rehearsal.sigma:.6g} in the published numbers" if rehearsal.mu is not None else "none"
     say(f"noise: {noise}" + ("" if rehearsal.mu is None else f"; mu {rehearsal.mu:.6g} in all"))
     say(f"cost: {guarantee}" if rehearsal.mu is not None else "cost: it is NOT PRIVATE, and no ledger counts it")
+    say_nominal(rehearsal.certificate)
     if rehearsal.balance is not None:
         _say_balance(rehearsal.balance, ledger)
     need, limit = _memory(rehearsal), memory_limit()
@@ -41,7 +42,7 @@ def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path |
     say("dry run: nothing was spent or drawn, and no release was written")
 
 
-def rehearsed(rehearsal: "Rehearsal", out: Path) -> dict[str, Any]:
+def rehearsed(rehearsal: "Rehearsal", out: Path, reading_seconds: float) -> dict[str, Any]:
     """Return the same for programs. What goes by the size of the data stands apart: it is for the source alone."""
     balance = rehearsal.balance
     return {
@@ -58,7 +59,10 @@ def rehearsed(rehearsal: "Rehearsal", out: Path) -> dict[str, Any]:
             "room_after": balance.room,
         },
         "certificate": None if rehearsal.certificate is None else _foreseen(rehearsal.certificate),
-        "for_the_source_alone": {"memory_bytes": _memory(rehearsal), "seconds": rehearsal.work.seconds},
+        "for_the_source_alone": {
+            "memory_bytes": _memory(rehearsal),
+            "seconds": rehearsal.work.seconds + reading_seconds,
+        },
     }
 
 

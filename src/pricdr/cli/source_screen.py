@@ -89,14 +89,19 @@ def say_result(release: "Release", out: Path, *, learnt: bool) -> None:
     """Say what was published, and what to be warned of."""
     certificate = release.certificate
     warn_of(certificate)
-    if certificate.nominal_epsilon is not None:
-        say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
+    say_nominal(certificate)
     if certificate.guide is not None and certificate.guide.missing_users:
         say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
     if learnt:
         say(f"learnt in {len(certificate.steps)} steps, all within the promise; item directions are erased")
     say(f"published {release!r}")
     say(f"to {out}; check it with: pricdr verify {shlex.quote(str(out))}")
+
+
+def say_nominal(certificate: "Certificate | None") -> None:
+    """Say that what was asked for is not what is promised, where the paper's calibration makes them differ."""
+    if certificate is not None and certificate.nominal_epsilon is not None:
+        say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
 
 
 def warn_of(certificate: "Certificate") -> None:

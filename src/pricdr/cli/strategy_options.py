@@ -37,7 +37,8 @@ def parse_strategy(given: str, dim: str | None, density: float | None, guarantee
     """
     name = name_given(BY_NAME, given)
     kind = BY_NAME.find(name)
-    require_arguments(kind)
+    # What our own strategies need has options; what others need can be given in Python alone.
+    require_arguments(kind, () if name in BY_NAME.own else kind.needs)
     columns = _parse_dim(kind, dim, guarantee)
     # Nobody asked for a number, and the strategy has none for this promise: it keeps the default of its class.
     arguments: dict[str, Any] = {} if dim is None and columns is None else {"dim": columns}

@@ -1,6 +1,7 @@
 """Results of experiments: one JSON line per run, appended, never rewritten; tables show means over seeds."""
 
 import json
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,8 +68,11 @@ class Mean:
 
         >>> str(Mean(0.31662, 0.00123, 5))
         '.3166 ± .0012'
+        >>> str(Mean(0.31662, math.nan, 1))
+        '.3166'
         """
-        return f"{self.value:.4f} ± {self.error:.4f}".replace("0.", ".")
+        error = "" if math.isnan(self.error) else f" ± {self.error:.4f}"
+        return f"{self.value:.4f}{error}".replace("0.", ".")
 
 
 def mean(values: Iterable[float]) -> Mean:

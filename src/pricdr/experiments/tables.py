@@ -1,5 +1,6 @@
 """Results as tables: means over seeds with standard errors, users with and without history apart."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -60,14 +61,15 @@ def stratum_tables(spec: Spec, results: Sequence[Result]) -> list[StratumTable]:
 
 def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
     """Return all results of a spec as Markdown."""
-    foot = f"{len(spec.seeds)} seeds, mean ± standard error over seeds; run on {plain(_devices(spec, results))}."
+    seeds = "one seed" if len(spec.seeds) == 1 else f"{len(spec.seeds)} seeds, mean ± standard error over seeds"
+    foot = f"{seeds}; run on {plain(_devices(spec, results))}."
     note = "\n".join(map(plain, spec.note.strip().split("\n")))
     parts = [f"## {plain(spec.title)}", note, *(table.markdown() for table in stratum_tables(spec, results)), foot]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def share(spec: Spec, by_arm: Mapping[str, Sequence[Result]], name: str) -> Mean:
-    """Return what an arm keeps, for cold users, of the ceiling's gain over the baseline.
+    """Return what an arm keeps, for cold users, of the ceiling's gain over the baseline; nan where that gains nothing.
 
     The error is that of the arm's gain, seed by seed; the ceiling's own gain is taken as it is.
     """
@@ -80,6 +82,8 @@ def share(spec: Spec, by_arm: Mapping[str, Sequence[Result]], name: str) -> Mean
         return mean(own - base for own, base in values)
 
     whole, own = gain(spec.ceiling), gain(name)
+    if whole.value <= 0:
+        return Mean(math.nan, math.nan, own.seeds)
     return Mean(own.value / whole.value, own.error / whole.value, own.seeds)
 
 
@@ -104,6 +108,13 @@ def _counted(counts: Sequence[int]) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
+def _percent(kept: Mean) -> str:
+    if math.isnan(kept.value):
+        return ""
+    error = "" if math.isnan(kept.error) else f" ± {100 * kept.error:.0f}"
+    return f"{100 * kept.value:.0f}{error} %"
+
+
 def _stratum_table(spec: Spec, by_arm: Mapping[str, Sequence[Result]], stratum: str, users: str) -> StratumTable:
     full = all("full" in result.figures for results in by_arm.values() for result in results)
     header = ["", *NAMES]
@@ -125,8 +136,7 @@ def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum:
         own = [r.figures["sampled"][stratum][DECISIVE] for r in results]
         cells.append("" if name == spec.baseline else str(mean(a - b for a, b in zip(own, base, strict=True))))
     if _has_shares(spec, stratum):
-        kept = share(spec, by_arm, name)
-        cells.append(f"{100 * kept.value:.0f} ± {100 * kept.error:.0f} %")
+        cells.append(_percent(share(spec, by_arm, name)))
     if full:
         cells.append(str(mean(r.figures["full"][stratum][DECISIVE] for r in results)))
     return tuple(cells)

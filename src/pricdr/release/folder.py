@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.ids import LONGEST_ID, Ids, require_ids
-from pricdr.errors import InputError, ParameterError, VerificationError, printable
+from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
@@ -77,6 +77,7 @@ class Release:
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
         from pricdr.notebook import summary_html
+        from pricdr.release.statement import weakness
 
         c = self.certificate
         facts = {
@@ -89,7 +90,8 @@ class Release:
             "checks": f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified",
         }
         warning = "" if c.private else "NOT PRIVATE: it must not leave the source"
-        return summary_html("Release", facts, notes=c.warnings, warning=warning)
+        notes = dict.fromkeys((*c.warnings, *weakness(c)))  # a certificate of an older version warns of no epsilon
+        return summary_html("Release", facts, notes=list(notes), warning=warning)
 
     def save(
         self,
@@ -183,6 +185,14 @@ def verify(
         for remark in require_not_revoked(release, revocations).remarks:
             warnings.warn(remark, stacklevel=2)
     return release
+
+
+def require_outside_releases(path: Path) -> None:
+    """Refuse an output inside a release folder: with anything added to it, a release no longer verifies."""
+    place = path.resolve()
+    for folder in (place, *place.parents):
+        if (folder / CERTIFICATE).is_file():
+            raise OutputError(f"{path} is a release folder or inside one, and would spoil it: put it beside releases")
 
 
 def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:

@@ -25,7 +25,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import write_new
 from pricdr.release.certificate import Day, PublicKey, Sha256, today
-from pricdr.release.folder import CERTIFICATE, Release, verify
+from pricdr.release.folder import Release, require_outside_releases, verify
 from pricdr.release.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
 from pricdr.untrusted.opening import Folder
 
@@ -121,10 +121,11 @@ def revoke(
         other = fingerprint(public_from_text(named))
         raise InputError(f"{key} did not sign {folder}: the key that did has the fingerprint {other}")
     place = Path(out)
-    if place.resolve().is_relative_to(Path(folder).resolve()) or (place / CERTIFICATE).exists():
-        raise OutputError(f"{place} is a release folder or inside one: a notice is kept beside releases")
+    require_outside_releases(place)
     notice = Notice(release=release.sha256(), reason=reason, revoked=today(), signed_by=named)
     file = place / f"{notice.release}{ENDING}"
+    if os.path.lexists(file):
+        raise OutputError(f"{file} exists already: the release was revoked before, and once is enough")
     write_new(file, notice.signed(private))
     return file
 
@@ -132,7 +133,8 @@ def revoke(
 def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> NoticesRead:
     """Refuse a release that the key which signed it has revoked; return what else its folder of notices held.
 
-    :class:`VerificationError` quotes the notice. What is malformed or signed by another key revokes nothing.
+    :class:`VerificationError` quotes the notice. What is malformed, a link or signed by another key revokes nothing.
+    A file that cannot be read is a refusal: it might.
     """
     count, remarks = 0, []
     with Folder.opened(Path(notices), "a folder of revocation notices", error=VerificationError) as opened:
@@ -141,6 +143,8 @@ def require_not_revoked(release: Release, notices: str | os.PathLike[str]) -> No
             try:
                 notice = Notice.from_bytes(opened.read(name, limit=LARGEST_NOTICE))
             except VerificationError as error:
+                if isinstance(error.__cause__, OSError) and not opened.is_link(name):
+                    raise VerificationError(f"{error}, and it may be the notice that revokes the release") from error
                 remarks.append(f"{shown} is no notice and was ignored: {error}")
                 continue
             count += 1

@@ -27,7 +27,10 @@ class Section:
 
 def statement(certificate: Certificate) -> list[Section]:
     """Return everything a certificate says, in an order a privacy officer can follow, for a screen."""
-    return _sections(certificate, SCHEMA_VERSION)
+    return [
+        Section(section.title, tuple(_without_markup(line) for line in section.lines))
+        for section in _sections(certificate, SCHEMA_VERSION)
+    ]
 
 
 def weakness(certificate: Certificate) -> tuple[str, ...]:
@@ -182,6 +185,11 @@ def _quoted(words: str) -> str:
     """Return somebody else's words so that nothing in them is markup, in README.md, or ends the quotation."""
     plain = words.replace("`", "'").replace('"', "'")
     return f'"`{plain}`"'
+
+
+def _without_markup(line: str) -> str:
+    """Return a sentence for a screen: quotation marks are enough there."""
+    return line.replace('"`', '"').replace('`"', '"')
 
 
 def _rows(c: Certificate) -> str:

@@ -52,6 +52,13 @@ class Folder:
             return False
         return True
 
+    def is_link(self, name: str) -> bool:
+        """Return whether ``name`` is a symbolic link."""
+        try:
+            return stat.S_ISLNK(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
+        except OSError:
+            return False
+
     def names(self, *, ending: str, limit: int) -> list[str]:
         """Return the names in it that end so, sorted; refuse more than ``limit`` entries of any name."""
         found = []
@@ -79,7 +86,7 @@ class Folder:
         except FileNotFoundError as refused:
             raise self._error(f"{self.path / name} is missing") from refused
         except OSError as refused:
-            reason = "it is a link" if self._is_link(name) else refused.strerror
+            reason = "it is a link" if self.is_link(name) else refused.strerror
             raise self._error(f"{self.path / name} cannot be read: {reason}") from refused
         try:
             status = os.fstat(descriptor)
@@ -98,12 +105,6 @@ class Folder:
         if len(content) > limit:
             raise self._error(f"{self.path / name} grew beyond {limit:,} bytes while it was being read")
         return content
-
-    def _is_link(self, name: str) -> bool:
-        try:
-            return stat.S_ISLNK(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
-        except OSError:
-            return False
 
 
 def read_bounded(path: Path, *, limit: int) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 import pricdr
 from pricdr import Guarantee, SyntheticConfig, publish, synthetic_pair
 from pricdr._repeat import whole_of
+from pricdr.data.hold_out_rules import described, drawn_at_random
 from pricdr.data.splits import leave_one_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, BPRConfig, Popularity, RidgeRelease, TrainingOptions
@@ -98,3 +99,19 @@ def test_hidden_histories_have_to_be_given_and_to_be_the_same(pair):
     held[target.matrix.indptr[at] : target.matrix.indptr[at + 1]] = True
     with pytest.raises(InputError, match="made of other ratings"):
         whole_of(split, target.only(~held))
+
+
+def test_each_split_holds_out_as_much_as_is_asked_for(pair):
+    methods = {"popular": Popularity(), "also": Popularity()}
+    several = pricdr.repeat(methods, pair.target, times=2, cold=0.0, test_items=2)
+    share = pricdr.repeat(methods, pair.target, times=2, cold=0.0, ratio=0.4)
+    for seed in (1, 2):
+        assert several.comparisons[seed].protocol == "2 ratings of each user, at random"
+        assert share.comparisons[seed].protocol == "40 % of each user's ratings, at random"
+
+
+@pytest.mark.parametrize(("test_items", "ratio"), [(1, None), (2, None), (17, None), (1, 0.2), (1, 1 / 3), (1, 1e-5)])
+def test_a_protocol_is_read_off_its_words(test_items, ratio):
+    words = described(test_items, ratio, by_time=False)
+    assert drawn_at_random(words) == (test_items, ratio if ratio is None else pytest.approx(ratio, rel=1e-5))
+    assert drawn_at_random(described(test_items, ratio, by_time=True)) is None

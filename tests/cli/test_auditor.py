@@ -161,6 +161,13 @@ def test_train_heeds_notices_too(revoked, refused, ratings, pricdr, publish):
     assert pricdr(*train, "--release", "next", "--revocations", "notices").code == 0
 
 
+def test_a_revoked_guide_guides_nobody(revoked, refused, ratings):
+    publish = ("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--out", "guided")
+    guided = (*publish, "--strategy", "guided", "--guide", revoked)
+    refused(*guided, "--revocations", "notices", says=f"--guide {revoked}", code=1)
+    refused(*publish, "--revocations", "notices", says="--revocations belongs to --strategy guided, not to spectral")
+
+
 def test_what_does_not_count_is_warned_of_and_bounded(revoked, pricdr, here):
     for number in range(8):
         (here / "notices" / f"{number}{HOSTILE}.revocation").write_text("junk")

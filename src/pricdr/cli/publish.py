@@ -46,6 +46,7 @@ from pricdr.cli.publish_options import (
 )
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
+from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
@@ -76,6 +77,7 @@ def publish(
     refine: RefineOption = None,
     fill_guide: FillGuideOption = False,
     public_key: PublicKeyOption = None,
+    revocations: RevocationsOption = None,
     allow_not_private_guide: AllowNotPrivateGuideOption = False,
     item_features: ItemFeaturesOption = None,
     learn_from: LearnFromOption = None,
@@ -119,6 +121,7 @@ def publish(
         plan = StrategyOptions(
             guide=guide,
             public_key=public_key,
+            revocations=revocations,
             refine=refine,
             fill_guide=fill_guide,
             allow_not_private_guide=allow_not_private_guide,

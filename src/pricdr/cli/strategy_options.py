@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pricdr.cli.options import refuse_unused_key
 from pricdr.cli.registries import name_given
+from pricdr.cli.revocations import heed_revocations
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.registry import BY_NAME, require_arguments
 
@@ -75,6 +76,8 @@ class StrategyOptions:
     guide: Path | None
     public_key: Path | None
     """Whose signature the guide must have, where one was pinned."""
+    revocations: Path | None
+    """A folder of notices; a guide that one of them revokes is refused."""
     refine: bool | None
     fill_guide: bool
     allow_not_private_guide: bool
@@ -96,6 +99,7 @@ class StrategyOptions:
             "--guide": ("guided", self.guide is not None),
             "--no-refine" if self.refine is False else "--refine": ("guided", self.refine is not None),
             "--fill-guide": ("guided", self.fill_guide),
+            "--revocations": ("guided", self.revocations is not None),
             "--allow-not-private-guide": ("guided", self.allow_not_private_guide),
             "--item-features": ("features", self.item_features is not None),
             "--learn-from": ("spectral", self.learn_from is not None),
@@ -114,7 +118,7 @@ def _guided(options: StrategyOptions) -> dict[str, Any]:
         raise ParameterError("--strategy guided needs --guide: a release folder of the other party")
     refine = {} if options.refine is None else {"refine": options.refine}
     return {
-        "guide": _verified(options.guide, options.public_key),
+        "guide": _verified(options.guide, options.public_key, options.revocations),
         "allow_missing": options.fill_guide,
         **refine,
     }
@@ -141,12 +145,14 @@ _ARGUMENTS: Final[Mapping[str, _Arguments]] = {"guided": _guided, "features": _f
 """For each strategy with options of its own, the function from options to arguments of its constructor."""
 
 
-def _verified(guide: Path, public_key: Path | None) -> "Release":
+def _verified(guide: Path, public_key: Path | None, revocations: Path | None) -> "Release":
     """Return the guide; an error names it first, since publish is given more than one folder."""
     from pricdr.release import verify
 
     try:
-        return verify(guide, public_key=public_key)
+        release = verify(guide, public_key=public_key)
+        heed_revocations(release, revocations)
+        return release
     except VerificationError as error:
         raise VerificationError(f"--guide {guide}: {error}") from error
     except InputError as error:

@@ -167,7 +167,9 @@ def test_threads_are_given_back(played):
 def test_the_whole_demo_in_a_process_of_its_own_shows_a_gain_that_is_transfer(here, process):
     """Fresh noise each time: what is asserted holds with room to spare."""
     outcome = process("demo", seconds=600)  # a minute on two quiet cores; tests share theirs
-    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.code == 0
+    # Off a terminal a line every 30 seconds says how far it has come, and nothing else.
+    assert [line for line in outcome.err.splitlines() if not line.startswith("progress: ")] == []
     said = " ".join(outcome.out.split())
     (newcomers,) = re.findall(r"and ([\d,]+) cold users", said)
     assert int(newcomers.replace(",", "")) >= 1000

@@ -61,7 +61,7 @@ def _promise_more(folder: Path, *, public_key: Path | None = None) -> Release:
     release = verify(folder, public_key=public_key)
     certificate = release.certificate
     stronger = None if certificate.epsilon is None else certificate.epsilon / 2
-    return Release(release.matrix, release.users, certificate.model_copy(update={"epsilon": stronger}))
+    return replace(release, certificate=certificate.model_copy(update={"epsilon": stronger}))
 
 
 class _ForgetfulLedger(Ledger):

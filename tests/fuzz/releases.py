@@ -260,10 +260,10 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
         inspect(folder)
     unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
     require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
-    _require_page(release)
     _require_rows(release)
     _require_promise(certificate)
     _require_no_more(certificate, seed.meaning)
+    _require_page(release)
 
 
 def _require_page(release: Release) -> None:

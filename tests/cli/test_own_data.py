@@ -113,7 +113,7 @@ def test_stars_are_warned_of_where_they_become_likes(here, pricdr, odd):
 
 
 def test_stars_of_which_prepare_chose_are_not_warned_of(here, pricdr, publish):
-    rows = [f"{u},{i},{3 + (u + i) % 3}\n" for u in range(20) for i in range(20)]
+    rows = [f"{u},{i},{1 + (u + i) % 5}\n" for u in range(20) for i in range(20)]
     for name in ("a.csv", "b.csv"):
         (here / name).write_text("user,item,rating\n" + "".join(rows))
     assert "look like stars" in publish("a.csv", out="raw").err

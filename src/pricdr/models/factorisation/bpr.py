@@ -55,8 +55,8 @@ class BPR(TargetMethod):
         "width": (16, 32, 64, 128),
         "negatives": (1, 4, 16),
         "regularisation": (0.0, 0.01, 0.03, 0.05, 0.1),
-        "learning_rate": (5e-4, 1e-3, 2e-3, 5e-3, 1e-2),
-        "batch": (512, 1024, 4096, 8192),
+        "learning_rate": (5e-4, 1e-3, 2e-3, 5e-3),
+        "batch": (512, 1024, 4096),
     }
 
     def training_run(self, target: Ratings) -> TrainingRun:

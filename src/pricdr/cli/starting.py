@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -38,6 +39,8 @@ def starting_networks(start: Path | None, run: "ResumableRun", method: "Method")
     """Return the checkpoints of a run that starts from the networks in ``start``, or in any folder beside the model."""
     from pricdr.training.finished_networks import FinishedNetworks, StartingNetworks
 
+    if start is not None and not method.starts_others:
+        raise ParameterError(f"--start is for networks that others share: method {method.name} has none")
     folders = _beside(run.out) if start is None else [start]
     return StartingNetworks(
         run.checkpoints,
@@ -65,9 +68,16 @@ def say_found(networks: "StartingNetworks") -> None:
 
 def _beside(out: Path) -> list[Path]:
     """Return the folders beside ``out`` that hold networks, and that nobody else could have put there."""
-    folders = sorted(out.parent.iterdir())[:_MOST_FOLDERS] if out.parent.is_dir() else []
+    try:
+        folders = sorted(out.parent.iterdir())[:_MOST_FOLDERS]
+    except OSError:  # not there yet, or not for us to look into: then nothing is found
+        return []
     return [folder for folder in folders if _is_own(folder / _NETWORKS)]
 
 
 def _is_own(folder: Path) -> bool:
-    return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
+    try:
+        found = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()

@@ -1,0 +1,233 @@
+"""What crosses at which ε, for whom and with what certainty: the first thing on the page, computed from the results.
+
+A release counts as crossing where users do better with it than without, and better than with a release that is worth
+nothing: the 95 % interval over seeds of the difference to the reference and to every control lies above 0
+(:class:`~pricdr.evaluation.verdict.Verdict`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pricdr.evaluation.verdict import Verdict
+from pricdr.experiments.results import ArmOutline
+from pricdr.report.folder import Access, Experiment, ResultsFolder
+from pricdr.report.measurements import Measurement, number
+
+FAMILY: Final = "frontier"
+USUAL_EPSILON: Final = 4.0
+"""The ε that sentences speak of, where it was measured."""
+PAPER_STRATEGIES: Final = ("jlt", "sjlt")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One strategy at one ε on one pair: what cold users keep of the plaintext gain."""
+
+    pair: str
+    curve: str
+    epsilon: float
+    share: Measurement
+    gain: Measurement
+    access: Access
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One of the answers, under a word that says what it answers."""
+
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The chart's points and the sentences beside it; sentences without figures are left out."""
+
+    points: tuple[Point, ...]
+    sentences: tuple[Sentence, ...]
+
+
+def answer(folder: ResultsFolder) -> Answer:
+    """Return what the frontier's results come to."""
+    pairs = folder.family(FAMILY)
+    points = tuple(point for pair in pairs for point in _points(pair))
+    written = (
+        Sentence("What crosses", _what_crosses(pairs)),
+        Sentence("From which ε, and how certain", _from_which_epsilon(pairs)),
+        Sentence("For whom not", _for_whom_not(pairs)),
+    )
+    return Answer(points, tuple(sentence for sentence in written if sentence.text))
+
+
+def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> tuple[Verdict, Measurement]:
+    """Return whether an arm is better than the reference and every control, and the difference that decided it.
+
+    The smallest of the differences decides: helping over popularity but not over noise is not a transfer.
+    """
+    own = experiment.measured(arm, stratum)
+    reference = experiment.reference(stratum)
+    others = [*([] if reference is None else [reference]), *experiment.controls]
+    differences = [gain for other in others if (gain := own - experiment.measured(other, stratum))]
+    if not differences:
+        return Verdict.UNCLEAR, own - own
+    order = [Verdict.HURTS, Verdict.UNCLEAR, Verdict.HELPS]
+    worst = min(differences, key=lambda gain: (order.index(gain.verdict), gain.value))
+    return worst.verdict, worst
+
+
+def _points(pair: Experiment) -> Iterable[Point]:
+    for arm in pair.outline.arms:
+        if arm.axis == "epsilon" and arm.curve and arm.at is not None:
+            share = pair.share(arm)
+            if share:
+                gain = pair.gain(arm, "cold")
+                yield Point(pair.title, arm.curve, float(arm.at), share, gain, Access.of(arm))
+
+
+def _private_arms(pair: Experiment, *, stratum: str) -> list[ArmOutline]:
+    """Return the arms with a private release on an axis of ε that have figures for a stratum."""
+    return [
+        arm
+        for arm in pair.outline.arms
+        if arm.axis == "epsilon"
+        and arm.at is not None
+        and Access.of(arm) is Access.PRIVATE
+        and pair.measured(arm, stratum)
+    ]
+
+
+def usual_epsilon(pairs: Sequence[Experiment]) -> float | None:
+    """Return the ε to speak of: 4 where it was measured, otherwise the middle one."""
+    measured = sorted({float(arm.at or 0.0) for pair in pairs for arm in _private_arms(pair, stratum="cold")})
+    if not measured:
+        return None
+    return USUAL_EPSILON if USUAL_EPSILON in measured else measured[len(measured) // 2]
+
+
+def _best(pair: Experiment, epsilon: float, stratum: str) -> ArmOutline | None:
+    """Return the private arm that gains most at an ε."""
+    arms = [arm for arm in _private_arms(pair, stratum=stratum) if arm.at == epsilon]
+    return max(arms, key=lambda arm: pair.measured(arm, stratum).value, default=None)
+
+
+def _what_crosses(pairs: Sequence[Experiment]) -> str:
+    epsilon = usual_epsilon(pairs)
+    if epsilon is None:
+        return ""
+    told = []
+    for pair in pairs:
+        arm = _best(pair, epsilon, "cold")
+        if arm is None:
+            continue
+        verdict, difference = crosses(pair, arm, "cold")
+        share = pair.share(arm)
+        if verdict is Verdict.HELPS and share:
+            told.append(f"{share.percent()} of it on {pair.title} ({arm.curve})")
+        elif verdict is Verdict.HURTS:
+            told.append(f"less than nothing on {pair.title} ({difference.interval_in_words()})")
+        else:
+            told.append(
+                f"an amount that cannot be told from nothing on {pair.title} ({difference.interval_in_words()})"
+            )
+    if not told:
+        return ""
+    ceilings = " or ".join(dict.fromkeys(pair.outline.ceiling for pair in pairs if pair.outline.ceiling))
+    whole = f"what {ceilings} gains" if ceilings else "what the plaintext source gains"
+    return (
+        f"Of {whole} for cold users over what is popular, the best private release at ε = {epsilon:g} keeps "
+        f"{_listed(told)}."
+    )
+
+
+def _from_which_epsilon(pairs: Sequence[Experiment]) -> str:
+    told, controls = [], []
+    for pair in pairs:
+        arms = _private_arms(pair, stratum="cold")
+        if not arms:
+            continue
+        least = _least_epsilon(pair, arms)
+        largest = max(float(arm.at or 0.0) for arm in arms)
+        told.append(f"{least:g} on {pair.title}" if least is not None else f"none up to {largest:g} on {pair.title}")
+        controls += [gain for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
+    if not told:
+        return ""
+    return (
+        "The smallest ε from which on cold users gain for certain (95 % interval over seeds above the baseline and "
+        f"above the controls): {_listed(told)}. {_controls_in_words(controls)}"
+    )
+
+
+def _least_epsilon(pair: Experiment, arms: Sequence[ArmOutline]) -> float | None:
+    """Return the smallest ε from which on some strategy helps at every ε that was measured with it."""
+    least = []
+    for curve in dict.fromkeys(arm.curve for arm in arms):
+        points = sorted((arm for arm in arms if arm.curve == curve), key=lambda arm: -float(arm.at or 0.0))
+        helping = []
+        for arm in points:
+            if crosses(pair, arm, "cold")[0] is not Verdict.HELPS:
+                break
+            helping.append(float(arm.at or 0.0))
+        least += helping[-1:]
+    return min(least, default=None)
+
+
+def _controls_in_words(controls: Sequence[Measurement]) -> str:
+    if not controls:
+        return "No control was run, so a gain need not be a transfer."
+    gaining = sum(gain.verdict is Verdict.HELPS for gain in controls)
+    most = max(controls, key=lambda gain: gain.value)
+    if gaining:
+        return (
+            f"Of {len(controls)} controls (shuffled source, noise alone), {gaining} gained as well, up to "
+            f"{number(most.value, signed=True)} NDCG@10: do not trust gains of that size."
+        )
+    return (
+        f"None of {len(controls)} controls (shuffled source, noise alone) gained; the largest difference of one is "
+        f"{number(most.value, signed=True)} NDCG@10."
+    )
+
+
+def _for_whom_not(pairs: Sequence[Experiment]) -> str:
+    told = [line for line in (_warm_users(pairs), _paper_projections(pairs)) if line]
+    return " ".join(told)
+
+
+def _warm_users(pairs: Sequence[Experiment]) -> str:
+    epsilon = usual_epsilon(pairs)
+    words = {
+        Verdict.HELPS: "gain on {pair} ({difference})",
+        Verdict.HURTS: "lose on {pair} ({difference})",
+        Verdict.UNCLEAR: "gain nothing that could be told on {pair} ({difference})",
+    }
+    told = []
+    for pair in pairs:
+        arm = None if epsilon is None else _best(pair, epsilon, "warm")
+        if arm is not None:
+            verdict, difference = crosses(pair, arm, "warm")
+            told.append(words[verdict].format(pair=pair.title, difference=difference.interval_in_words()))
+    return f"Warm users, at ε = {epsilon:g}, {_listed(told)}." if told else ""
+
+
+def _paper_projections(pairs: Sequence[Experiment]) -> str:
+    """Return what the paper's own projections keep, at the largest ε that was measured."""
+    told = []
+    for pair in pairs:
+        arms = [
+            arm
+            for arm in _private_arms(pair, stratum="cold")
+            if arm.release is not None and arm.release.strategy in PAPER_STRATEGIES and pair.share(arm)
+        ]
+        arm = max(arms, key=lambda one: float(one.at or 0.0), default=None)
+        if arm is not None:
+            told.append(f"{pair.share(arm).percent()} on {pair.title} ({arm.curve}, ε = {arm.at:g})")
+    return f"The paper's projections keep {_listed(told)} for cold users." if told else ""
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Return parts of a sentence as a list in words.
+
+    >>> _listed(["a", "b", "c"]), _listed(["a"])
+    ('a, b and c', 'a')
+    """
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

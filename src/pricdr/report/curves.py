@@ -1,0 +1,319 @@
+"""RQ4 and RQ5: a figure along ε, n, sp or sd, and whether its shape is the one that the paper describes.
+
+A claim about a shape is a contrast: weights over the axis whose sum with the figures is above 0 where the claim holds.
+It is computed seed by seed, so that it has an interval over seeds like any other difference.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pricdr.evaluation.verdict import Verdict
+from pricdr.experiments.results import ArmOutline
+from pricdr.report.folder import STRATA, Access, Experiment, ResultsFolder
+from pricdr.report.measurements import NOTHING, Measurement, number
+from pricdr.report.table2 import exact_epsilon
+
+
+class Shape(Enum):
+    """What a curve does along its axis, according to the paper."""
+
+    RISING = "rises"
+    BELL = "is highest in the middle"
+
+    def weights(self, places: Sequence[float]) -> list[float]:
+        """Return the weights of the contrast for figures at these places, two or more of them.
+
+        RISING gives what a straight line over the logarithm of the axis rises by from end to end, BELL by how much the
+        places between the ends are above the two ends.
+        """
+        count = len(places)
+        if self is Shape.BELL:
+            return [-0.5 if at in (0, count - 1) else 1 / (count - 2) for at in range(count)]
+        logs = [math.log(place) for place in places]
+        centre = math.fsum(logs) / count
+        squares = math.fsum((value - centre) ** 2 for value in logs)
+        return [(logs[-1] - logs[0]) * (value - centre) / squares for value in logs]
+
+    @property
+    def least_places(self) -> int:
+        """How many places the contrast needs."""
+        return 3 if self is Shape.BELL else 2
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of the paper's figures: its axis, and what the paper says about it."""
+
+    family: str
+    title: str
+    axis: str
+    label: str
+    logarithmic: bool
+    shape: Shape
+    claim: str
+
+
+QUESTIONS: Final = (
+    Question(
+        *("rq4_epsilon", "RQ4: privacy loss ε", "epsilon", "ε, exact", True, Shape.RISING),
+        claim="performance improves with ε and then stays level",
+    ),
+    Question(
+        *("rq4_dim", "RQ4: dimension n", "dim", "n, numbers per user", False, Shape.BELL),
+        claim="performance first rises with n and then slightly falls",
+    ),
+    Question(
+        *("rq4_density", "RQ4: density sp", "density", "sp, density of the projection", False, Shape.BELL),
+        claim="a medium sp does best",
+    ),
+    Question(
+        *("rq5", "RQ5: source sparsity sd", "source_share", "sd, share of the source's ratings", True, Shape.RISING),
+        claim="performance falls as the source grows sparser, less so for sjlt than for jlt",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One value on the axis, measured."""
+
+    task: str
+    stratum: str
+    curve: str
+    at: float
+    """As the spec has it: for the paper's noise the nominal ε."""
+    exact: float | None
+    """On an axis of ε, the one that the noise delivers; None where it is not known."""
+    nominal: bool
+    """Whether ``at`` is only nominal."""
+    measured: Measurement
+    refused: int
+    """Runs in which the model did not trust the release at all."""
+    runs: int
+
+
+@dataclass(frozen=True)
+class Level:
+    """An arm without an axis: a line across the chart."""
+
+    task: str
+    stratum: str
+    name: str
+    access: Access
+    measured: Measurement
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What one curve does."""
+
+    task: str
+    stratum: str
+    curve: str
+    spread: float
+    """Between its highest and its lowest mean."""
+    typical_error: float
+    """The median standard error of its points."""
+    contrast: Measurement
+    refused: int
+    runs: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """HELPS where it has the paper's shape, HURTS where the opposite, UNCLEAR where it is flat within error."""
+        return self.contrast.verdict
+
+    @property
+    def in_words(self) -> str:
+        """What it does, in a word or two."""
+        if self.spread == 0 and self.contrast:
+            return "the same everywhere"
+        return {Verdict.HELPS: "as in the paper", Verdict.HURTS: "the other way", Verdict.UNCLEAR: "flat within error"}[
+            self.verdict
+        ]
+
+
+@dataclass(frozen=True)
+class CurveStudy:
+    """One of the paper's figures, as we measured it."""
+
+    question: Question
+    points: tuple[CurvePoint, ...]
+    levels: tuple[Level, ...]
+    trends: tuple[Trend, ...]
+    sentences: tuple[str, ...]
+    absent: tuple[str, ...]
+    """Tasks without results, and why."""
+
+
+def studies(folder: ResultsFolder) -> tuple[CurveStudy, ...]:
+    """Return the paper's figures that the folder has a spec for."""
+    return tuple(
+        _study(question, experiments) for question in QUESTIONS if (experiments := folder.family(question.family))
+    )
+
+
+def _study(question: Question, experiments: Sequence[Experiment]) -> CurveStudy:
+    points = tuple(point for one in experiments for point in _points(one, question))
+    trends = tuple(_trends(points, question))
+    sentences = [_summary(question, trends), _refusals(trends)]
+    if question.family == "rq5":
+        sentences.append(_stability(experiments, points, question))
+    return CurveStudy(
+        question,
+        points,
+        tuple(level for one in experiments for level in _levels(one)),
+        trends,
+        tuple(sentence for sentence in sentences if sentence),
+        tuple(f"{one.title}: {one.outline.missing or 'not run yet'}" for one in experiments if not one.runs),
+    )
+
+
+def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
+    arms = [arm for arm in experiment.outline.arms if arm.axis == question.axis and arm.at is not None]
+    return [
+        CurvePoint(
+            experiment.title,
+            stratum,
+            arm.curve,
+            float(arm.at or 0.0),
+            _exact(experiment, arm) if question.axis == "epsilon" else None,
+            question.axis == "epsilon" and arm.release is not None and arm.release.calibration != "exact",
+            measured,
+            sum(_refused(experiment, arm, stratum)),
+            len(_refused(experiment, arm, stratum)),
+        )
+        for stratum in experiment.strata
+        for arm in arms
+        if (measured := experiment.measured(arm, stratum)) and stratum != "few"
+    ]
+
+
+def _exact(experiment: Experiment, arm: ArmOutline) -> float | None:
+    known = exact_epsilon(experiment, arm)
+    if known is None and arm.release is not None and arm.release.calibration == "exact":
+        return float(arm.release.epsilon)
+    return known
+
+
+def _refused(experiment: Experiment, arm: ArmOutline, stratum: str) -> list[bool]:
+    """Return for every run that says so whether the release was refused."""
+    trusts = [result.trust for result in experiment.results_of(arm).values() if result.trust is not None]
+    return [trust[stratum] == 0 for trust in trusts if stratum in trust]
+
+
+def _levels(experiment: Experiment) -> list[Level]:
+    arms = [arm for arm in experiment.outline.arms if not arm.axis]
+    return [
+        Level(experiment.title, stratum, arm.name, Access.of(arm), measured)
+        for stratum in experiment.strata
+        for arm in arms
+        if (measured := experiment.measured(arm, stratum)) and stratum != "few"
+    ]
+
+
+def _trends(points: Sequence[CurvePoint], question: Question) -> list[Trend]:
+    by_curve: dict[tuple[str, str, str], list[CurvePoint]] = {}
+    for point in points:
+        by_curve.setdefault((point.task, point.stratum, point.curve), []).append(point)
+    return [_trend(*key, sorted(curve, key=lambda one: one.at), question) for key, curve in by_curve.items()]
+
+
+def _trend(task: str, stratum: str, name: str, points: Sequence[CurvePoint], question: Question) -> Trend:
+    means = [point.measured.value for point in points]
+    errors = sorted(point.measured.error for point in points if not math.isnan(point.measured.error))
+    return Trend(
+        task,
+        stratum,
+        name,
+        max(means) - min(means),
+        errors[len(errors) // 2] if errors else math.nan,
+        contrast({point.at: point.measured for point in points}, question.shape),
+        sum(point.refused for point in points),
+        sum(point.runs for point in points),
+    )
+
+
+def contrast(by_place: Mapping[float, Measurement], shape: Shape) -> Measurement:
+    """Return by how much figures along an axis have a shape, seed by seed, over the seeds that all of them have."""
+    # On a logarithmic axis there is no place for 0, and a spec may well come from elsewhere.
+    places = sorted(place for place, found in by_place.items() if found and (place > 0 or shape is Shape.BELL))
+    if len(places) < shape.least_places:
+        return NOTHING
+    weights = shape.weights(places)
+    common = set.intersection(*(set(by_place[place].by_seed) for place in places))
+    return Measurement(
+        {
+            seed: math.fsum(w * by_place[place].by_seed[seed] for w, place in zip(weights, places, strict=True))
+            for seed in sorted(common)
+        }
+    )
+
+
+def _summary(question: Question, trends: Sequence[Trend]) -> str:
+    told = [trend for trend in trends if trend.contrast.interval is not None]
+    if not told:
+        return ""
+    counts = {verdict: sum(trend.verdict is verdict for trend in told) for verdict in Verdict}
+    shape = counts[Verdict.HELPS]
+    agrees = (
+        "agrees in shape"
+        if 2 * shape > len(told)
+        else "does not agree in shape"
+        if not shape
+        else "agrees only in part"
+    )
+    largest = max(told, key=lambda trend: trend.contrast.value)
+    return (
+        f"The paper: {question.claim}. Ours {agrees}: of {len(told)} curves, {shape} "
+        f"{'is' if shape == 1 else 'are'} as in the paper, {counts[Verdict.UNCLEAR]} flat within error, "
+        f"{counts[Verdict.HURTS]} the other way. The largest such effect: {largest.contrast.interval_in_words()} "
+        f"({largest.curve}, {STRATA[largest.stratum]}, {largest.task}); {_would_have_shown(told)}."
+    )
+
+
+def _would_have_shown(trends: Sequence[Trend]) -> str:
+    """Return how large an effect would have had to be: the median half of an interval."""
+    halves = sorted((d.high - d.low) / 2 for trend in trends if (d := trend.contrast.interval) is not None)
+    return f"an effect of {number(halves[len(halves) // 2])} would have shown on half of the curves"
+
+
+def _refusals(trends: Sequence[Trend]) -> str:
+    told = []
+    for stratum in dict.fromkeys(trend.stratum for trend in trends):
+        of_stratum = [trend for trend in trends if trend.stratum == stratum]
+        runs = sum(trend.runs for trend in of_stratum)
+        if runs:
+            told.append(f"{sum(trend.refused for trend in of_stratum)} of {runs} runs for {STRATA[stratum]}")
+    if not told:
+        return ""
+    return f"The model refused the release (trust 0, so that the target-only model is left) in {' and in '.join(told)}."
+
+
+def _stability(experiments: Sequence[Experiment], points: Sequence[CurvePoint], question: Question) -> str:
+    """Return whether sjlt loses less than jlt as the source grows sparser: the second half of the paper's claim."""
+    told = []
+    for experiment in experiments:
+        by_curve = {arm.curve: arm.release.strategy for arm in experiment.outline.arms if arm.axis and arm.release}
+        for stratum in ("warm", "cold"):
+            falls = {
+                by_curve.get(name, ""): contrast(
+                    {
+                        point.at: point.measured
+                        for point in points
+                        if (point.task, point.stratum, point.curve) == (experiment.title, stratum, name)
+                    },
+                    question.shape,
+                )
+                for name in by_curve
+            }
+            difference = falls.get("jlt", NOTHING) - falls.get("sjlt", NOTHING)
+            if difference.interval is not None:
+                word = {Verdict.HELPS: "yes", Verdict.HURTS: "no, more", Verdict.UNCLEAR: "cannot be told"}[
+                    difference.verdict
+                ]
+                told.append(f"{word} for {STRATA[stratum]}, {experiment.title} ({difference.interval_in_words()})")
+    return f"Does sjlt lose less than jlt as the source grows sparser? {'; '.join(told)}." if told else ""

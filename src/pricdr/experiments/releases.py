@@ -8,7 +8,7 @@ import numpy as np
 
 from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.experiments.spec import Guide, ReleaseSpec, RowContent
+from pricdr.experiments.arms import Guide, ReleaseSpec, RowContent
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy

@@ -37,12 +37,15 @@ from pricdr.experiments.records import (
 )
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
+from pricdr.privacy.calibration import Calibration
 from pricdr.privacy.registry import BY_NAME, require_arguments
 
 MOST_ARMS: Final = 1_000
 MOST_SEEDS: Final = 1_000
 MOST_COLUMNS: Final = 4_096
 """Of a simulated release."""
+_ADDED: Final = frozenset(("guide", "refine", "calibration", "density"))
+"""Fields that releases did not have at first: keys of results count them only where they say something."""
 
 
 class RowContent(StrEnum):
@@ -140,6 +143,11 @@ class ReleaseSpec:
     clear (without noise)."""
     refine: Flag = True
     """Of a guided release: three rounds, each one's rows a guide to the next; otherwise one."""
+    calibration: Calibration = Calibration.EXACT
+    """How the size of the noise follows from ε and δ. exact: no more than they need. paper: Algorithm 1's w, for jlt
+    and sjlt, which delivers a far smaller ε than the one it is given."""
+    density: Annotated[Number | None, limits(exclusiveMinimum=0, maximum=1)] = None
+    """Share of non-zeros in the sparse projection of sjlt, the paper's sp; without it 0.5."""
 
     def __post_init__(self) -> None:
         kind = BY_NAME.find(self.strategy_name)
@@ -152,6 +160,13 @@ class ReleaseSpec:
                 raise ParameterError(f"dim must be at most {MOST_COLUMNS:,}, got {self.dim:,}")
         require_positive(epsilon=self.epsilon)
         require_probability(delta=self.delta)
+        if self.calibration is Calibration.PAPER and not kind.rows_cancel:
+            raise ParameterError(f"calibration paper is for the paper's own jlt and sjlt, not for {kind.name}")
+        if self.density is not None:
+            if self.strategy != "sjlt":
+                raise ParameterError(f"density is a setting of sjlt, not of {kind.name}")
+            if not 0 < self.density <= 1:
+                raise ParameterError(f"density must lie in (0, 1], got {self.density!r}")
 
     @property
     def strategy_name(self) -> str:
@@ -179,19 +194,33 @@ class Arm:
     """Settings of the method and of its training, by name; the others keep their defaults."""
     tuned: Flag = False
     """Start from the settings that a search chose for this method and data (tuned/FOLDER.toml beside the spec)."""
+    source_share: Annotated[Number, limits(exclusiveMinimum=0, maximum=1)] = 1.0
+    """Share of the source's ratings that are used, drawn by the seed; a smaller share lies within a larger one."""
 
     def content(self) -> dict[str, Any]:
         """Return what tells it from other arms, as JSON has it."""
-        # Keys from before a release could have a guide stay valid: guides count only where there is one.
+        # Keys from before a release could have a guide stay valid: guides count only where there is one. So do keys
+        # from before the rest: it counts only where it is set.
         content = asdict(self)
-        if self.release is not None and self.release.strategy != "guided":
-            content["release"] = {
-                name: value for name, value in content["release"].items() if name not in ("guide", "refine")
-            }
+        if self.source_share == 1:
+            del content["source_share"]
+        if self.release is not None:
+            release = {name: value for name, value in content["release"].items() if name not in _ADDED}
+            if self.release.strategy == "guided":
+                release |= {name: content["release"][name] for name in ("guide", "refine")}
+            if self.release.calibration is not Calibration.EXACT:
+                release["calibration"] = self.release.calibration.value
+            if self.release.density is not None:
+                release["density"] = self.release.density
+            content["release"] = release
         return content
 
     def __post_init__(self) -> None:
+        if not 0 < self.source_share <= 1:
+            raise ParameterError(f"source_share must lie in (0, 1], got {self.source_share!r}")
         given = DataAccess.RELEASE if self.release else DataAccess.PLAINTEXT if self.plaintext else DataAccess.TARGET
+        if self.source_share != 1 and given is DataAccess.TARGET:
+            raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
         needed = method_class(self.method_name).data_access()
         if given not in needed or (self.release and self.plaintext):
             raise ParameterError(f"method {self.method_name} needs {', or '.join(access.value for access in needed)}")

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -60,7 +60,8 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
     kind = BY_NAME.find(spec.strategy_name)
     dim = kind.auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
     if kind is not Guided:
-        return kind() if dim is None else kind(dim=dim)
+        given: dict[str, Any] = {"dim": dim, "density": spec.density}
+        return kind(**{name: value for name, value in given.items() if value is not None})
     assert target is not None, "a guide is a release of the other party"
     # A seed of its own: the two parties share none.
     theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
@@ -80,6 +81,7 @@ def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int,
         strategy=strategy,
         users=ratings.users,
         items=ratings.items,
+        calibration=spec.calibration,
         insecure_seed=seed,
         insecure_no_noise=not noisy,
         allow_not_private_guide=True,

@@ -1,17 +1,18 @@
 """``pricdr reproduce``: tables and figures, from data to results."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import DeviceName, DeviceOption
 
+if TYPE_CHECKING:
+    from pricdr.experiments.spec import Spec
+
 DataOption = Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")]
-PreparedOption = Annotated[
-    Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")
-]
+PreparedOption = Annotated[Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")]
 JobsOption = Annotated[int, typer.Option(help="Runs at the same time.")]
 
 

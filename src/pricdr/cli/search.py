@@ -55,7 +55,9 @@ def search(
     for path, one in read:
         name = one.search_name if strategy is None else f"{one.search_name}_{release.strategy}"
         with progress_bar(f"search on {name}") as progress:
-            best = search(one, names, trials, out / "search" / f"{name}.jsonl", context, release=release, progress=progress)
+            best = search(
+                one, names, trials, out / "search" / f"{name}.jsonl", context, release=release, progress=progress
+            )
         chosen = (path.parent / "tuned" if tuned is None else tuned) / f"{name}.toml"
         update_tuned(chosen, best, f"best of {trials} trials each on the validation items of {name}")
         say(f"{name}: {len(best)} method{'s' if len(best) > 1 else ''}, chosen settings in {chosen}")

@@ -164,7 +164,9 @@ class Arm:
             raise ParameterError(f"source_share must lie in (0, 1], got {self.source_share!r}")
         if self.source_share != 1 and given is DataAccess.TARGET:
             raise ParameterError("source_share is for an arm that is given a release or the source's ratings")
-        if self.vary and (self.point or len(self.vary) > 1 or not 1 <= len(next(iter(self.vary.values()))) <= MOST_POINTS):
+        if self.vary and (
+            self.point or len(self.vary) > 1 or not 1 <= len(next(iter(self.vary.values()))) <= MOST_POINTS
+        ):
             raise ParameterError(f"vary is one list of 1 to {MOST_POINTS} values, and then the arm has no point")
 
     @property
@@ -187,7 +189,10 @@ class Arm:
             return replace(arm, source_share=value)
         if arm.release is None:
             raise ParameterError(f"vary = {{ {axis.value} = … }} is of a release, and the arm has none")
-        if axis is Axis.DIM and value != int(value):
+        if axis is Axis.EPSILON:
+            return replace(arm, release=replace(arm.release, epsilon=value))
+        if axis is Axis.DENSITY:
+            return replace(arm, release=replace(arm.release, density=value))
+        if value != int(value):
             raise ParameterError(f"dim must be a whole number, got {value!r}")
-        changed = int(value) if axis is Axis.DIM else value
-        return replace(arm, release=replace(arm.release, **{axis.value: changed}))
+        return replace(arm, release=replace(arm.release, dim=int(value)))

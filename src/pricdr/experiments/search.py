@@ -7,18 +7,18 @@ needs nothing beyond numpy and torch.
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pricdr.data.toml_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
-from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
-from pricdr.experiments.results import append_line, read_lines
-from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.arms import Arm, ReleaseSpec
 from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.keys import result_key
+from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
+from pricdr.experiments.results import append_line, read_lines
+from pricdr.experiments.runner import fit, validation_ndcg
 from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import RunContext, spread
 from pricdr.files import replace_file
@@ -103,6 +103,7 @@ def search(
 
     Methods that read a release see ``release``; a log is for one. What ``data.search`` has is not searched.
     """
+    release = replace(release, delta=release.delta or data.delta)
     done = {trial.key: trial for trial in read_trials(log)}
     planned = [
         _Planned(number, arm := _arm(method, release, drawn), result_key(data, arm, full=False))
@@ -111,10 +112,13 @@ def search(
     ]
     missing = [one for one in planned if one.key not in done]
     for outcome in spread(run_trial, data, context, [(data.search_name, one) for one in missing]):
-        trial = outcome.value or _failed(*outcome.plan, outcome.failure)
+        name, one = outcome.plan
+        trial = outcome.value or _failed(name, one, outcome.failure)
         append_line(log, json.dumps(asdict(trial)))
         done[trial.key] = trial
-        progress("trials", sum(one.key in done for one in planned), len(planned), f"{trial.method} {trial.validation:.4f}")
+        progress(
+            "trials", sum(one.key in done for one in planned), len(planned), f"{trial.method} {trial.validation:.4f}"
+        )
     best: dict[str, dict[str, Any]] = {}
     for method in methods:
         tried = [done[one.key] for one in planned if one.arm.method == method]
@@ -134,7 +138,9 @@ class _Planned:
 def _arm(method: str, release: ReleaseSpec, settings: dict[str, Any]) -> Arm:
     access = method_class(method).data_access()
     given = release if DataAccess.RELEASE in access else None
-    return Arm(name=method, method=method, release=given, plaintext=access == (DataAccess.PLAINTEXT,), settings=settings)
+    return Arm(
+        name=method, method=method, release=given, plaintext=access == (DataAccess.PLAINTEXT,), settings=settings
+    )
 
 
 def read_trials(log: Path) -> list[Trial]:

@@ -53,7 +53,9 @@ class SpecFile:
         data = self.each_data()
         names = [one.name for one in data]
         if not 1 <= len(data) <= MOST_DATA or (len(data) > 1 and (None in names or len(set(names)) != len(names))):
-            raise ParameterError(f"data are written as [data], or as [[data]], {MOST_DATA} at most, each with its own name")
+            raise ParameterError(
+                f"data are written as [data], or as [[data]], {MOST_DATA} at most, each with its own name"
+            )
         if not 1 <= len(self.arms) <= MOST_ARMS:
             raise ParameterError(f"arms are written as [[arm]], one at least and {MOST_ARMS:,} at most")
         if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:

@@ -72,11 +72,13 @@ def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
 
 def _foot(spec: Spec, results: Sequence[Result]) -> list[str]:
     """Return how the figures were measured, and which are missing."""
-    absent = [
-        f"{arm.name}{'' if len(lacking) == len(spec.seeds) else f' (seeds {", ".join(map(str, lacking))})'}"
-        for arm in spec.arms
-        if (lacking := sorted(set(spec.seeds) - {r.seed for r in results if r.arm == arm.name}))
-    ]
+    absent = []
+    for arm in spec.arms:
+        lacking = sorted(set(spec.seeds) - {result.seed for result in results if result.arm == arm.name})
+        if len(lacking) == len(spec.seeds):
+            absent.append(arm.name)
+        elif lacking:
+            absent.append(f"{arm.name} (seeds {', '.join(map(str, lacking))})")
     said = f"Not run: {plain(' · '.join(absent))}." if absent else ""
     if not results:
         return [said]

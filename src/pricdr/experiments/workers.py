@@ -59,9 +59,7 @@ class Outcome(Generic[T]):
     failure: str = ""
 
 
-def spread(
-    work: Callable[..., T], data: DataSpec, context: RunContext, plans: Sequence[Plan]
-) -> Iterator[Outcome[T]]:
+def spread(work: Callable[..., T], data: DataSpec, context: RunContext, plans: Sequence[Plan]) -> Iterator[Outcome[T]]:
     """Yield what ``work(task, device, *plan)`` gives for every plan, in any order; ``work`` is a function of a module.
 
     With one job everything happens here; with more, each process loads the task once.

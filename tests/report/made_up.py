@@ -21,7 +21,15 @@ PROVENANCE = {
 
 
 def arm(name: str, method: str = "hetero", **more: Any) -> dict[str, Any]:
-    return {"name": name, "key": f"key of {name}"[:60], "method": method, "settings": {}, "plaintext": False, **more}
+    return {
+        "name": name,
+        "key": f"key of {name}"[:60],
+        "method": method,
+        "settings": {},
+        "plaintext": False,
+        "release": None,
+        **more,
+    }
 
 
 def released(name: str, *, strategy: str = "spectral", epsilon: float = 8.0, **more: Any) -> dict[str, Any]:
@@ -57,14 +65,19 @@ def result(spec: str, name: str, seed: int, by_stratum: dict[str, float], **more
     every = {"all": dict.fromkeys(METRICS, round(sum(by_stratum.values()) / len(by_stratum), 6))}
     return {
         **{"spec": spec, "arm": name, "key": f"key of {name}"[:60], "seed": seed, "validation": 0.2, "epochs": 10},
-        **{"figures": {"sampled": {**every, **strata}}, "users": {stratum: 100 for stratum in by_stratum}},
+        **{"figures": {"sampled": {**every, **strata}}, "users": dict.fromkeys(by_stratum, 100)},
         **{"seconds": 2.0, "device": "cpu", "release": None, "trust": None, "memory": 2.0**30},
         **{"provenance": PROVENANCE, **more},
     }
 
 
 def results(
-    spec: str, levels: dict[str, dict[str, float]], *, noise: float = 0.0002, seeds: tuple[int, ...] = SEEDS, **more: Any
+    spec: str,
+    levels: dict[str, dict[str, float]],
+    *,
+    noise: float = 0.0002,
+    seeds: tuple[int, ...] = SEEDS,
+    **more: Any,
 ) -> list[dict[str, Any]]:
     """Return a result for every arm and seed: its level, what the seed has in common, and a little of its own."""
     return [
@@ -79,7 +92,7 @@ def results(
             **more,
         )
         for at, (name, by_stratum) in enumerate(levels.items())
-        for seed in seeds
+        for seed in SEEDS
     ]
 
 

@@ -41,7 +41,7 @@ def test_a_broken_line_is_refused_with_its_file_and_number(tmp_path):
 def test_an_outline_under_another_name_is_refused(tmp_path):
     simple(tmp_path)
     (tmp_path / "toy.spec.json").rename(tmp_path / "other.spec.json")
-    with pytest.raises(InputError, match="other.spec.json is the outline of 'toy', not of 'other'"):
+    with pytest.raises(InputError, match=r"other\.spec\.json is the outline of 'toy', not of 'other'"):
         read_folder(tmp_path)
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from pricdr.experiments.outline import NOT_PRESENT as ABSENT
 from pricdr.report.folder import read_folder
 from pricdr.report.paper import METHODS, TASKS
-from pricdr.report.table2 import ABSENT, tasks
+from pricdr.report.table2 import tasks
 from tests.report import made_up
 
 DOUBAN = {"paper": "Douban Book→Music", "title": "Douban Book→Music"}

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.evaluation.verdict import Verdict
-from pricdr.experiments.results import ArmOutline
+from pricdr.experiments.outline import ArmOutline
 from pricdr.report.folder import STRATA, Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.table2 import paper_name

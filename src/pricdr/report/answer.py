@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.evaluation.verdict import Verdict
-from pricdr.experiments.results import ArmOutline
+from pricdr.experiments.outline import ArmOutline
 from pricdr.report.folder import Access, Experiment, ResultsFolder
 from pricdr.report.measurements import Measurement, number
 

@@ -11,7 +11,8 @@ from enum import Enum
 from typing import Final
 
 from pricdr.evaluation.verdict import Verdict
-from pricdr.experiments.results import ArmOutline
+from pricdr.experiments.outline import ArmOutline
+from pricdr.privacy.calibration import Calibration
 from pricdr.report.folder import STRATA, Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement, number
 from pricdr.report.table2 import exact_epsilon
@@ -181,7 +182,7 @@ def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
             arm.curve,
             float(arm.at or 0.0),
             _exact(experiment, arm) if question.axis == "epsilon" else None,
-            question.axis == "epsilon" and arm.release is not None and arm.release.calibration != "exact",
+            question.axis == "epsilon" and arm.release is not None and arm.release.calibration is Calibration.PAPER,
             measured,
             sum(_refused(experiment, arm, stratum)),
             len(_refused(experiment, arm, stratum)),
@@ -194,7 +195,7 @@ def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
 
 def _exact(experiment: Experiment, arm: ArmOutline) -> float | None:
     known = exact_epsilon(experiment, arm)
-    if known is None and arm.release is not None and arm.release.calibration == "exact":
+    if known is None and arm.release is not None and arm.release.calibration is Calibration.EXACT:
         return float(arm.release.epsilon)
     return known
 

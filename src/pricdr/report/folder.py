@@ -10,15 +10,15 @@ from typing import Final
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
-from pricdr.experiments.results import ArmOutline, Outline, Result, read, read_outline
+from pricdr.experiments.arms import Guide, RowContent
+from pricdr.experiments.outline import SUFFIX, ArmOutline, Outline, read_outline
+from pricdr.experiments.results import Result, read
 from pricdr.experiments.search import Trial, read_trials
-from pricdr.experiments.spec import Guide, RowContent
 from pricdr.experiments.tables import DECISIVE
 from pricdr.progress import Progress, silent
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.untrusted.opening import Folder
 
-OUTLINE: Final = ".spec.json"
 LINES: Final = ".jsonl"
 SYNTHETIC: Final = "frontier_synthetic.jsonl"
 TABLE3: Final = "table3.json"
@@ -64,7 +64,7 @@ class Experiment:
     def title(self) -> str:
         """What its data is called, with a label where it only stands in for the paper's."""
         data = self.outline.data
-        return f"{data.title} (stand-in)" if data.stand_in else data.title
+        return data.title if not data.stand_in or "stand-in" in data.title else f"{data.title} (stand-in)"
 
     @cached_property
     def arms(self) -> Mapping[str, ArmOutline]:
@@ -169,15 +169,15 @@ class ResultsFolder:
 
 def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
     """Return what a results folder holds, every record checked; refuse a folder that holds no outline of a spec."""
-    names, searches = _names(path, LINES, OUTLINE), []
-    outlines = [name for name in names if name.endswith(OUTLINE)]
+    names, searches = _names(path, LINES, SUFFIX), []
+    outlines = [name for name in names if name.endswith(SUFFIX)]
     if not outlines:
-        raise InputError(f"{path} is not a results folder: it holds no *{OUTLINE} (pricdr reproduce writes them)")
+        raise InputError(f"{path} is not a results folder: it holds no *{SUFFIX} (pricdr reproduce writes them)")
     experiments = []
     for number, name in enumerate(outlines):
         progress("reading results", number, len(outlines), name)
         experiments.append(_experiment(path, name))
-    claimed = {f"{name.removesuffix(OUTLINE)}{LINES}" for name in outlines} | {SYNTHETIC}
+    claimed = {f"{name.removesuffix(SUFFIX)}{LINES}" for name in outlines} | {SYNTHETIC}
     if (path / SEARCH).is_dir():
         searches = _names(path / SEARCH, LINES)
     return ResultsFolder(
@@ -196,7 +196,7 @@ def _names(path: Path, *endings: str) -> list[str]:
 
 def _experiment(path: Path, name: str) -> Experiment:
     outline = read_outline(path / name)
-    stem = name.removesuffix(OUTLINE)
+    stem = name.removesuffix(SUFFIX)
     if outline.name != stem:
         raise InputError(f"{path / name} is the outline of {shorten(outline.name)}, not of {shorten(stem)}")
     lines = path / f"{stem}{LINES}"

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -47,7 +48,7 @@ class Measurement:
         """Its standard error; nan with fewer than two seeds."""
         return mean(self.by_seed.values()).error if self.by_seed else math.nan
 
-    @property
+    @cached_property
     def interval(self) -> Difference | None:
         """Student's 95 % interval and test over seeds; None with fewer than two."""
         # Results have six digits; what differs in the ninth is equal, and Student's formula would divide by it.

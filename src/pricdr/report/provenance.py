@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pricdr.experiments.results import Provenance
+from pricdr.experiments.provenance import Provenance
 from pricdr.report.folder import Experiment, ResultsFolder
 
 
@@ -36,12 +36,7 @@ def provenance(folder: ResultsFolder) -> tuple[RunRow, ...]:
 
 def _row(experiment: Experiment) -> RunRow:
     outline = experiment.outline
-    known = [
-        result.provenance
-        for arm in outline.arms
-        for result in experiment.results_of(arm).values()
-        if result.provenance is not None
-    ]
+    known = [result.provenance for arm in outline.arms for result in experiment.results_of(arm).values()]
     finished = sorted(one.finished for one in known)
     return RunRow(
         outline.name,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pricdr.experiments.results import ArmOutline
+from pricdr.experiments.outline import ArmOutline
 from pricdr.experiments.search import Trial
 from pricdr.report.folder import Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
@@ -60,7 +60,9 @@ def _row(name: str, method: str, trials: Sequence[Trial], folder: ResultsFolder)
 def _tested(best: Trial, folder: ResultsFolder) -> tuple[Experiment, ArmOutline] | None:
     """Return the first arm of this method, on this data and with these settings, that has results."""
     for experiment in folder.experiments:
-        if experiment.outline.data.name != best.data:
+        data = experiment.outline.data
+        # Data without duplicate items keeps the settings of a search on all of it, where it had none of its own.
+        if best.data not in (data.folder, f"{data.folder}_distinct"):
             continue
         for arm in experiment.outline.arms:
             chosen = all(arm.settings.get(name) == value for name, value in best.settings.items())

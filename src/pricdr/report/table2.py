@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from pricdr.experiments.results import ArmOutline
+from pricdr.experiments.outline import NOT_PRESENT, ArmOutline
+from pricdr.privacy.calibration import Calibration
 from pricdr.report.folder import Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.paper import METHODS, TASKS, PaperRow, Rule, paper_table
 
 FAMILY = "table2"
-ABSENT = "data not present: point PRICDR_DATA at it"
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def epsilon_in_words(experiment: Experiment, arm: ArmOutline) -> str:
     """Return the ε of a private arm; with the paper's calibration the nominal one and what it delivers."""
     assert arm.release is not None
     nominal = f"{arm.release.epsilon:g}"
-    if arm.release.calibration == "exact":
+    if arm.release.calibration is Calibration.EXACT:
         return f"ε = {nominal}"
     exact = exact_epsilon(experiment, arm)
     return f"nominal ε = {nominal}" + ("" if exact is None else f", exact ε = {exact:.3g}")
@@ -133,7 +133,7 @@ def _other_data(experiment: Experiment, task: str) -> Task:
 
 def _absent(experiment: Experiment | None) -> str:
     if experiment is None:
-        return ABSENT
+        return NOT_PRESENT
     return experiment.outline.missing or ("" if experiment.runs else "not run yet")
 
 

@@ -1,0 +1,140 @@
+"""Table 2 on the page: a table for every task that was measured, and the paper's figures for the others."""
+
+from pricdr.evaluation.metrics import NAMES
+from pricdr.pages import Cell, Column, Details, Figure, Note, Row, Section, Table
+from pricdr.pages.page import slug
+from pricdr.report.charts import paper_and_ours
+from pricdr.report.folder import ResultsFolder
+from pricdr.report.paper import PaperRow, Rule, paper_table
+from pricdr.report.sections import cells
+from pricdr.report.table2 import Row as MethodRow
+from pricdr.report.table2 import Task, impossible_cells, tasks
+
+MARKS = {
+    Rule.NDCG_BELOW_MRR: "Impossible: NDCG@k is below MRR@k. With one held-out item per user, rank r counts 1/log2(1 + r) "
+    "for NDCG and 1/r for MRR, and the first is never smaller.",
+    Rule.FALLING: "Impossible: the metric falls from k = 5 to k = 10, though whoever counts among the first five counts as "
+    "much among the first ten.",
+    Rule.STEP: "Impossible together with HR@5 and HR@10: users whose item is at rank 6 to 10 count 0.29 to 0.36 each for "
+    "NDCG and 0.10 to 0.17 for MRR, so HR's rise from 5 to 10 bounds theirs.",
+}
+"""What a mark on one of the paper's cells says, by the rule that the cell breaks."""
+
+
+def section(folder: ResultsFolder) -> Section:
+    """Return Table 2."""
+    every = tasks(folder)
+    measured = [task for task in every if any(row.ours("HR@10") for row in (*task.rows, *task.further))]
+    others = [task for task in every if task not in measured and not task.stands_for]
+    blocks: list[Section | Note | Details | str] = [
+        "Ten methods on six tasks. Ours: mean ± standard error over seeds, over all users of a task; point at a figure for "
+        "its seeds. Private or not is about the source's ratings: methods that read them in plaintext protect nobody.",
+        Note(_impossible_in_words()),
+        *(_task_section(task) for task in measured),
+    ]
+    if others:
+        blocks.append(_without_data(others))
+    blocks.append(Details("Everything in the paper's Table 2 that contradicts itself", [_contradictions()]))
+    return Section("Table 2: methods and tasks", blocks, id="table2")
+
+
+def _impossible_in_words() -> str:
+    found = impossible_cells()
+    return (
+        f"Of the paper's 60 rows, {len(found.rows)} contradict themselves: no rankings of one held-out item per user give "
+        f"these figures together. NDCG is below MRR in {found.ndcg_below_mrr} places, a metric falls as the list grows in "
+        f"{found.falling}, and the step from 5 to 10 does not fit HR in {found.steps}. All are rows of compared methods, "
+        f"none of PriCDR's. Such cells are marked: compare with them at your own risk."
+        if not any(row.method.startswith("PriCDR") for row in found.rows)
+        else f"Of the paper's 60 rows, {len(found.rows)} contradict themselves."
+    )
+
+
+def _task_section(task: Task) -> Section:
+    name = slug(task.title)
+    blocks: list[Note | Table | Details | Figure | str] = []
+    if task.stands_for:
+        blocks.append(
+            Note(
+                f"A stand-in: other data than the paper's {task.stands_for}, so none of the paper's figures is beside it."
+            )
+        )
+    elif all(row.paper is None for row in task.rows):
+        blocks.append("Not a task of the paper.")
+    else:
+        blocks.append(paper_and_ours(task, id=f"table2-{name}-chart", metric="NDCG@10"))
+    blocks.append(_task_table(task, 10, f"table2-{name}"))
+    blocks.append(Details("The same at 5", [_task_table(task, 5, f"table2-{name}-at-5")]))
+    return Section(task.title, blocks, id=f"table2-{name}-section")
+
+
+def _task_table(task: Task, k: int, id: str) -> Table:
+    metrics = [metric for metric in NAMES if metric.endswith(f"@{k}")]
+    compared = any(row.paper is not None for row in task.rows)
+    per_metric = ("paper", "ours", "difference") if compared else ("ours",)
+    columns = [Column("method", numeric=False), Column("sees", "What the method reads of the source.", numeric=False)]
+    columns += [Column(name) for _ in metrics for name in per_metric]
+    if not compared:
+        columns = [*columns[:2], *(Column(metric) for metric in metrics)]
+    spans = [("", 2), *((metric, len(per_metric)) for metric in metrics)] if compared else []
+    rows = [_row(row, metrics, compared=compared) for row in (*task.rows, *task.further) if compared or not row.absent]
+    beyond = " Methods below PriCDR-S are not in the paper: controls for all of it." if task.further else ""
+    return Table(
+        id,
+        f"{task.title}, the first {k} places",
+        columns,
+        rows,
+        spans,
+        note=f"Difference: ours − paper.{beyond}" if compared else beyond.strip(),
+    )
+
+
+def _row(row: MethodRow, metrics: list[str], *, compared: bool) -> Row:
+    found: list[Cell | str] = [row.method, row.access]
+    for metric in metrics:
+        if compared:
+            found.append(_paper_cell(row.paper, metric))
+        found.append(Cell(row.absent, sort=float("nan")) if row.absent else cells.measured(row.ours(metric)))
+        if compared:
+            found.append(cells.decimal(row.difference(metric), signed=True))
+    return Row(found, series=row.method)
+
+
+def _paper_cell(paper: PaperRow | None, metric: str) -> Cell:
+    if paper is None:
+        return cells.ABSENT
+    broken = [one for one in paper.contradictions if metric in one.metrics]
+    first = min(broken, key=lambda one: list(Rule).index(one.rule), default=None)
+    return Cell(
+        f"{paper.figures[metric]:.4f}",
+        mark="" if first is None else MARKS[first.rule],
+        hover=[one.words for one in broken],
+    )
+
+
+def _without_data(others: list[Task]) -> Section:
+    """Return the paper's tasks that nothing was measured on: their rows are kept."""
+    metrics = [metric for metric in NAMES if metric.endswith("@10")]
+    rows = [
+        Row(
+            [task.title, row.method, *(_paper_cell(row.paper, metric) for metric in metrics), Cell(row.absent)],
+            series=row.method,
+        )
+        for task in others
+        for row in task.rows
+    ]
+    columns = [Column("task", numeric=False), Column("method", numeric=False)]
+    columns += [*(Column(f"{metric}, paper") for metric in metrics), Column("ours", numeric=False)]
+    table = Table("table2-absent", "The paper's figures on tasks without results of ours", columns, rows)
+    why = dict.fromkeys(f"{task.title}: {task.absent}." for task in others)
+    return Section("Tasks without results", [" ".join(why), Details("Their rows", [table])], id="table2-absent-section")
+
+
+def _contradictions() -> Table:
+    rows = [
+        Row([row.task, row.method, one.rule.value, one.words], series=row.method)
+        for row in paper_table().values()
+        for one in row.contradictions
+    ]
+    columns = [Column(name, numeric=False) for name in ("task", "method", "what", "in figures")]
+    return Table("table2-contradictions", "Contradictions in the paper's Table 2, rounding allowed for", columns, rows)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pricdr.pages.figures import Figure, draw
 
-_WIDTH: Final = 560.0
+_WIDTH: Final = 400.0
 _ROW: Final = 46.0
 _THICK: Final = 14.0
 

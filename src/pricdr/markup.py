@@ -8,7 +8,7 @@ from pricdr.errors import printable
 
 
 def template_environment(package: str = "pricdr") -> Environment:
-    """Return the environment of the templates in a package's folder ``templates``, and of those that all pages share."""
+    """Return the environment of the templates in a package's folder ``templates``, and of those of all pages."""
     packages = dict.fromkeys([package, "pricdr"])
     return Environment(
         loader=ChoiceLoader([PackageLoader(name) for name in packages]),

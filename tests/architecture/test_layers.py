@@ -10,7 +10,19 @@ import pytest
 import pricdr
 
 SRC = Path(pricdr.__file__).parent
-BASE = {"errors", "extensions", "randomness", "progress", "notebook", "parallel", "files", "memory", "markup", "pages", "pricdr"}
+BASE = {
+    "errors",
+    "extensions",
+    "randomness",
+    "progress",
+    "notebook",
+    "parallel",
+    "files",
+    "memory",
+    "markup",
+    "pages",
+    "pricdr",
+}
 """Units anyone may import; ``pricdr`` itself is the lazy package (its version)."""
 STAGE_ONE = {"data", "privacy", "release", "_publish"}
 STAGE_TWO = {"data", "release", "evaluation", "training", "models", "_transfer", "_repeat"}

@@ -7,7 +7,6 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
-
 from pricdr.demo.page import Dot, Section, dot_plot, figure_table, render_page, ticks
 
 EVIL = '<script>alert("x")</script>&\'"\x1b[31m\u202e\n\0'

@@ -5,7 +5,19 @@ A page is a :class:`Page` of sections; a section holds paragraphs (plain text), 
 an extra.
 """
 
-from pricdr.pages.blocks import Block, Bullets, Columns, Commands, Content, Details, Facts, Link, Note, Paragraph, Strong
+from pricdr.pages.blocks import (
+    Block,
+    Bullets,
+    Columns,
+    Commands,
+    Content,
+    Details,
+    Facts,
+    Link,
+    Note,
+    Paragraph,
+    Strong,
+)
 from pricdr.pages.dots import Dot, dot_plot
 from pricdr.pages.figures import Figure
 from pricdr.pages.page import Page, Section, render
@@ -13,8 +25,27 @@ from pricdr.pages.palette import Palette
 from pricdr.pages.tables import Cell, Column, Row, Table, table
 
 __all__ = [
-    *("Page", "Section", "render"),
-    *("Block", "Bullets", "Columns", "Commands", "Content", "Details", "Facts", "Link", "Note", "Paragraph", "Strong"),
-    *("Cell", "Column", "Row", "Table", "table"),
-    *("Dot", "Figure", "Palette", "dot_plot"),
+    "Page",
+    "Section",
+    "render",
+    "Block",
+    "Bullets",
+    "Columns",
+    "Commands",
+    "Content",
+    "Details",
+    "Facts",
+    "Link",
+    "Note",
+    "Paragraph",
+    "Strong",
+    "Cell",
+    "Column",
+    "Row",
+    "Table",
+    "table",
+    "Dot",
+    "Figure",
+    "Palette",
+    "dot_plot",
 ]

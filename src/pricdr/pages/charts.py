@@ -30,7 +30,7 @@ THEME: Final[Mapping[str, Mapping[str, Any]]] = {
     "view": {"stroke": None, "continuousWidth": 420, "continuousHeight": 260},
     "axis": {
         **_QUIET,
-        **{name: LINE.light for name in ("gridColor", "domainColor", "tickColor")},
+        **dict.fromkeys(("gridColor", "domainColor", "tickColor"), LINE.light),
         **{"titleFontWeight": "normal", "labelLimit": 0, "titlePadding": 8, "labelPadding": 4},
     },
     "header": {**_QUIET, "labelColor": INK.light, "titleFontWeight": "normal"},
@@ -50,12 +50,12 @@ THEME: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def described(series: str, *lines: str) -> str:
-    """Return what a mark is, for the ``description`` channel: its series, and the lines of its tooltip.
+    r"""Return what a mark is, for the ``description`` channel: its series, and the lines of its tooltip.
 
     A mark without lines (a line, a band, an error bar) has no tooltip, and is hidden together with its series.
 
     >>> described("jlt", "ε = 8: 0.1234 ± 0.0021", "seed 1: 0.1228")
-    '["jlt", "\\\\u03b5 = 8: 0.1234 \\\\u00b1 0.0021", "seed 1: 0.1228"]'
+    '["jlt", "\\u03b5 = 8: 0.1234 \\u00b1 0.0021", "seed 1: 0.1228"]'
     """
     return json.dumps([series, *lines])
 
@@ -75,7 +75,7 @@ def chart_figure(
     """
     root = ElementTree.fromstring(_draw(chart))
     series = _prepare(root, id, caption)
-    svg = Markup(ElementTree.tostring(root, encoding="unicode"))  # noqa: S704 - the serialiser escapes all text
+    svg = Markup(ElementTree.tostring(root, encoding="unicode"))
     return Figure(id, caption, in_words, svg, series, table, note)
 
 
@@ -118,7 +118,9 @@ def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...
     for element in list(root.iter()):
         words = _words(element.get("aria-label", ""))
         path = element.get("aria-roledescription", "") in {"line mark", "area mark"}
-        for name in [name for name in element.attrib if name in _DROPPED or ":" in name or name.startswith(("on", "{"))]:
+        for name in [
+            name for name in element.attrib if name in _DROPPED or ":" in name or name.startswith(("on", "{"))
+        ]:
             del element.attrib[name]
         _tidy(element, id)
         if any(role in element.get("class", "") for role in ("role-axis", "role-legend", "role-title")):
@@ -151,7 +153,9 @@ def _tidy(element: ElementTree.Element, id: str) -> None:
     """Shorten numbers that are finer than any screen, and make ids the figure's own."""
     for name, value in element.attrib.items():
         if name in {"transform", "d", "x2", "y2", "x", "y", "width", "height"}:
-            element.set(name, re.sub(r"-?\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), value))
+            element.set(
+                name, re.sub(r"-?\d+\.\d{3,}", lambda match: f"{float(match[0]):.2f}".rstrip("0").rstrip("."), value)
+            )
         elif name == "id":
             element.set(name, f"{id}-{value}")
         elif value.startswith("url(#"):

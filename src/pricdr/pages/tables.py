@@ -60,7 +60,10 @@ class Cell:
         if isinstance(self.sort, str) or not numeric:
             return (self.sort if isinstance(self.sort, str) else self.text).casefold()
         value = self.sort if self.sort is not None else _first_number(self.text)
-        return "" if value is None or math.isnan(value) else repr(float(value))
+        if value is None or math.isnan(value):
+            return ""
+        # In the words of the script that compares them.
+        return repr(float(value)).replace("inf", "Infinity")
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,9 @@ class Table:
     template: ClassVar[str] = "blocks/table.html.j2"
 
     def __post_init__(self) -> None:
-        widths = {len(row.cells) for row in self.rows} | ({sum(width for _, width in self.spans)} if self.spans else set())
+        widths = {len(row.cells) for row in self.rows} | (
+            {sum(width for _, width in self.spans)} if self.spans else set()
+        )
         if widths - {len(self.columns)}:
             raise ParameterError(f"table {self.id} has {len(self.columns)} columns, and rows or spans of {widths}")
 
@@ -111,7 +116,14 @@ class Table:
 
 
 def table(
-    id: str, caption: str, header: Sequence[str], rows: Sequence[Sequence[str]], *, names: int = 1, strong: str = ""
+    id: str,
+    caption: str,
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    names: int = 1,
+    strong: str = "",
+    hide: bool = True,
 ) -> Table:
     """Return a table of plain texts, of which the first ``names`` in a row are words and the others numbers.
 
@@ -120,15 +132,17 @@ def table(
         caption: what it shows.
         header: the names of the columns.
         rows: a text for each cell; an interval at its end is set apart.
-        names: how many columns hold words; the first also names the series that the row belongs to.
+        names: how many columns hold words.
         strong: the name of the row to point out.
+        hide: whether readers can hide rows by their names.
     """
     columns = [Column(name, numeric=at >= names) for at, name in enumerate(header)]
-    return Table(id, caption, columns, [Row(cells, cells[0], strong=cells[0] == strong) for cells in rows])
+    drawn = [Row(cells, cells[0] if hide else "", strong=cells[0] == strong) for cells in rows]
+    return Table(id, caption, columns, drawn)
 
 
 def _letter(at: int) -> str:
-    """Return a, b, …, z, aa, ab, …
+    """Return a, b, …, z, aa, ab and so on.
 
     >>> _letter(0), _letter(25), _letter(26)
     ('a', 'z', 'aa')

@@ -49,10 +49,10 @@ def test_ours_stands_beside_the_papers_with_the_difference(folder):
 
 def test_who_saw_what_is_told_with_both_epsilons(folder):
     rows = {row.method: row for row in by_title(folder)["Douban Book→Music"].rows}
-    assert rows["BPR"].access == "the target alone"
-    assert rows["ETL"].access == "NOT PRIVATE: plaintext source"
-    assert rows["PriCDR-J"].access == "private release, ε = 8"
-    assert rows["PriCDR-S"].access == "private release, nominal ε = 8, exact ε = 0.25"
+    assert rows["BPR"].access == "target alone"
+    assert rows["ETL"].access == "NOT PRIVATE: plaintext"
+    assert rows["PriCDR-J"].access == "private, ε = 8"
+    assert rows["PriCDR-S"].access == "private, nominal ε = 8, exact ε = 0.25"
 
 
 def test_a_stand_in_has_rows_of_its_own_and_none_of_the_papers_figures(folder):

@@ -81,17 +81,15 @@ def _against_symmetric(experiment: Experiment) -> list[str]:
         if Access.of(arm) is not Access.CONTROL:
             by_method.setdefault(paper_name(arm), arm)
     symmetric = by_method.get(SYMMETRIC)
-    told = []
-    for stratum in (stratum for stratum in experiment.strata if stratum != "few"):
-        for method in OURS:
-            if symmetric is None or method not in by_method:
-                continue
+    if symmetric is None:
+        return []
+    words = {Verdict.HELPS: "is ahead of it", Verdict.HURTS: "is behind it", Verdict.UNCLEAR: "cannot be told from it"}
+    told: dict[str, list[str]] = {}
+    for method in OURS:
+        for stratum in (stratum for stratum in experiment.strata if stratum != "few" and method in by_method):
             difference = experiment.measured(by_method[method], stratum) - experiment.measured(symmetric, stratum)
             if difference:
-                word = {
-                    Verdict.HELPS: "is ahead of",
-                    Verdict.HURTS: "is behind",
-                    Verdict.UNCLEAR: "cannot be told from",
-                }[difference.verdict]
-                told.append(f"{method} {word} it for {STRATA[stratum]} ({difference.interval_in_words()})")
-    return [f"Ours on {experiment.title}: {'; '.join(told)}."] if told else []
+                found = f"for {STRATA[stratum]} ({difference.interval_in_words()})"
+                told.setdefault(f"{method} {words[difference.verdict]}", []).append(found)
+    clauses = [f"{what} {' and '.join(users)}" for what, users in told.items()]
+    return [f"Ours on {experiment.title}: {'; '.join(clauses)}."] if clauses else []

@@ -17,6 +17,7 @@ from pricdr.report.measurements import Measurement, number
 FAMILY: Final = "frontier"
 USUAL_EPSILON: Final = 4.0
 """The ε that sentences speak of, where it was measured."""
+CONTROLS: Final = "controls (shuffled, noise)"
 PAPER_STRATEGIES: Final = ("jlt", "sjlt")
 
 
@@ -30,6 +31,7 @@ class Point:
     share: Measurement
     gain: Measurement
     access: Access
+    """A control is drawn too, under one name for all of them."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,20 @@ class Answer:
 def answer(folder: ResultsFolder) -> Answer:
     """Return what the frontier's results come to."""
     pairs = folder.family(FAMILY)
-    points = tuple(point for pair in pairs for point in _points(pair))
+    # What can be told comes first.
+    points = tuple(point for pair in sorted(pairs, key=_is_unclear) for point in _points(pair))
     written = (
         Sentence("What crosses", _what_crosses(pairs)),
         Sentence("From which ε, and how certain", _from_which_epsilon(pairs)),
-        Sentence("For whom not", _for_whom_not(pairs)),
+        Sentence("Who else gains", _who_else(pairs)),
     )
     return Answer(points, tuple(sentence for sentence in written if sentence.text))
+
+
+def _is_unclear(pair: Experiment) -> bool:
+    epsilon = usual_epsilon([pair])
+    arm = None if epsilon is None else _best(pair, epsilon, "cold")
+    return arm is None or crosses(pair, arm, "cold")[0] is Verdict.UNCLEAR
 
 
 def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> tuple[Verdict, Measurement]:
@@ -78,11 +87,11 @@ def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> tuple[Verd
 
 def _points(pair: Experiment) -> Iterable[Point]:
     for arm in pair.outline.arms:
-        if arm.axis == "epsilon" and arm.curve and arm.at is not None:
-            share = pair.share(arm)
-            if share:
-                gain = pair.gain(arm, "cold")
-                yield Point(pair.title, arm.curve, float(arm.at), share, gain, Access.of(arm))
+        share, access = pair.share(arm), Access.of(arm)
+        if share and access is Access.CONTROL and arm.release is not None:
+            yield Point(pair.title, CONTROLS, float(arm.release.epsilon), share, pair.gain(arm, "cold"), access)
+        elif share and arm.axis == "epsilon" and arm.curve and arm.at is not None:
+            yield Point(pair.title, arm.curve, float(arm.at), share, pair.gain(arm, "cold"), access)
 
 
 def _private_arms(pair: Experiment, *, stratum: str) -> list[ArmOutline]:
@@ -113,48 +122,50 @@ def _best(pair: Experiment, epsilon: float, stratum: str) -> ArmOutline | None:
 
 def _what_crosses(pairs: Sequence[Experiment]) -> str:
     epsilon = usual_epsilon(pairs)
-    if epsilon is None:
-        return ""
-    told = []
-    for pair in pairs:
-        arm = _best(pair, epsilon, "cold")
-        if arm is None:
-            continue
+    arms = [] if epsilon is None else [(pair, arm) for pair in pairs if (arm := _best(pair, epsilon, "cold"))]
+    kept, unclear, lost = [], [], []
+    for pair, arm in arms:
         verdict, difference = crosses(pair, arm, "cold")
         share = pair.share(arm)
         if verdict is Verdict.HELPS and share:
-            told.append(f"{share.percent()} of it on {pair.title} ({arm.curve})")
+            kept.append((-share.value, f"{share.percent()} on {pair.title} ({arm.curve})"))
         elif verdict is Verdict.HURTS:
-            told.append(f"less than nothing on {pair.title} ({difference.interval_in_words()})")
+            lost.append(f"{pair.title} ({arm.curve}: {difference.interval_in_words()})")
         else:
-            told.append(
-                f"an amount that cannot be told from nothing on {pair.title} ({difference.interval_in_words()})"
-            )
-    if not told:
-        return ""
-    ceilings = " or ".join(dict.fromkeys(pair.outline.ceiling for pair in pairs if pair.outline.ceiling))
-    whole = f"what {ceilings} gains" if ceilings else "what the plaintext source gains"
-    return (
-        f"Of {whole} for cold users over what is popular, the best private release at ε = {epsilon:g} keeps "
-        f"{_listed(told)}."
-    )
+            unclear.append(f"{pair.title} ({arm.curve}: {difference.interval_in_words()})")
+    ceilings = " or ".join(dict.fromkeys(pair.outline.ceiling for pair, _ in arms if pair.outline.ceiling))
+    told = []
+    if kept:
+        whole = f"what {ceilings} gains" if ceilings else "what the plaintext source gains"
+        best = _listed([words for _, words in sorted(kept)])
+        told.append(
+            f"at ε = {epsilon:g} the best private release keeps {best}, of {whole} for cold users over popularity"
+        )
+    if unclear:
+        told.append(f"whether cold users gain at ε = {epsilon:g} cannot be told on {_listed(unclear)}")
+    if lost:
+        told.append(f"cold users lose at ε = {epsilon:g} on {_listed(lost)}")
+    return _sentence(told)
 
 
 def _from_which_epsilon(pairs: Sequence[Experiment]) -> str:
-    told, controls = [], []
+    certain, never, controls = [], [], []
     for pair in pairs:
         arms = _private_arms(pair, stratum="cold")
         if not arms:
             continue
         least = _least_epsilon(pair, arms)
-        largest = max(float(arm.at or 0.0) for arm in arms)
-        told.append(f"{least:g} on {pair.title}" if least is not None else f"none up to {largest:g} on {pair.title}")
+        if least is None:
+            never.append(f"at no ε up to {max(float(arm.at or 0.0) for arm in arms):g} on {pair.title}")
+        else:
+            certain.append((least, f"from ε = {least:g} on {pair.title}"))
         controls += [gain for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
+    told = [*(words for _, words in sorted(certain)), *never]
     if not told:
         return ""
     return (
-        "The smallest ε from which on cold users gain for certain (95 % interval over seeds above the baseline and "
-        f"above the controls): {_listed(told)}. {_controls_in_words(controls)}"
+        f"Cold users gain for certain {_listed(told)}: there the 95 % interval over seeds lies above popularity and "
+        f"above every control. {_controls_in_words(controls)}"
     )
 
 
@@ -183,30 +194,29 @@ def _controls_in_words(controls: Sequence[Measurement]) -> str:
             f"{number(most.value, signed=True)} NDCG@10: do not trust gains of that size."
         )
     return (
-        f"None of {len(controls)} controls (shuffled source, noise alone) gained; the largest difference of one is "
+        f"None of {len(controls)} controls (shuffled source, noise alone) gained: at most "
         f"{number(most.value, signed=True)} NDCG@10."
     )
 
 
-def _for_whom_not(pairs: Sequence[Experiment]) -> str:
-    told = [line for line in (_warm_users(pairs), _paper_projections(pairs)) if line]
-    return " ".join(told)
+def _who_else(pairs: Sequence[Experiment]) -> str:
+    return _sentence([line for line in (*_warm_users(pairs), _paper_projections(pairs)) if line])
 
 
-def _warm_users(pairs: Sequence[Experiment]) -> str:
+def _warm_users(pairs: Sequence[Experiment]) -> list[str]:
     epsilon = usual_epsilon(pairs)
     words = {
-        Verdict.HELPS: "gain on {pair} ({difference})",
-        Verdict.HURTS: "lose on {pair} ({difference})",
-        Verdict.UNCLEAR: "gain nothing that could be told on {pair} ({difference})",
+        Verdict.HELPS: "warm users gain at ε = {epsilon:g} on {pairs}",
+        Verdict.HURTS: "warm users lose at ε = {epsilon:g} on {pairs}",
+        Verdict.UNCLEAR: "warm users gain nothing that could be told at ε = {epsilon:g} on {pairs}",
     }
-    told = []
+    found: dict[Verdict, list[str]] = {verdict: [] for verdict in words}
     for pair in pairs:
         arm = None if epsilon is None else _best(pair, epsilon, "warm")
         if arm is not None:
             verdict, difference = crosses(pair, arm, "warm")
-            told.append(words[verdict].format(pair=pair.title, difference=difference.interval_in_words()))
-    return f"Warm users, at ε = {epsilon:g}, {_listed(told)}." if told else ""
+            found[verdict].append(f"{pair.title} ({difference.interval_in_words()})")
+    return [words[verdict].format(epsilon=epsilon, pairs=_listed(told)) for verdict, told in found.items() if told]
 
 
 def _paper_projections(pairs: Sequence[Experiment]) -> str:
@@ -221,7 +231,17 @@ def _paper_projections(pairs: Sequence[Experiment]) -> str:
         arm = max(arms, key=lambda one: float(one.at or 0.0), default=None)
         if arm is not None:
             told.append(f"{pair.share(arm).percent()} on {pair.title} ({arm.curve}, ε = {arm.at:g})")
-    return f"The paper's projections keep {_listed(told)} for cold users." if told else ""
+    return f"the paper's projections keep {_listed(told)} for cold users" if told else ""
+
+
+def _sentence(clauses: Sequence[str]) -> str:
+    """Return clauses as one sentence.
+
+    >>> _sentence(["a gains", "b loses"]), _sentence([])
+    ('A gains; b loses.', '')
+    """
+    text = "; ".join(clauses)
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pricdr.pages import Figure, Palette, Table
 from pricdr.pages.charts import chart_figure, described
-from pricdr.pages.palette import MUTED
+from pricdr.pages.palette import MUTED, SERIES
 from pricdr.report.answer import Point
 from pricdr.report.curves import CurvePoint, Level, Question
 from pricdr.report.folder import STRATA
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NARROW: Final = 360
 """Of a chart that stands beside another, in pixels."""
+_ROOM: Final = 2**0.15
+"""What a logarithmic axis goes beyond its ends by, so that no point is cut in half."""
 LOWEST_SHARE, HIGHEST_SHARE = -0.5, 1.5
 """What of an axis of shares is drawn at most: where plaintext gains next to nothing, shares of it are anything."""
 
@@ -45,13 +47,12 @@ def share_panels(points: Sequence[Point], palette: Palette, *, id: str, notes: M
     figures = []
     for at, pair in enumerate(dict.fromkeys(point.pair for point in points), 1):
         own = [row for row in rows if row["pair"] == pair]
-        chart = _lines(palette, x=_log_axis(own, "ε of one rating"), y=_share_axis(domain))
+        chart = _lines(palette, x=_log_axis(own, "ε"), y=_share_axis(domain))
         words = "; ".join(
             f"{point.curve}, ε = {point.epsilon:g}: {point.share.percent()}" for point in points if point.pair == pair
         )
-        caption = f"{pair}: share of the plaintext gain that cold users keep"
         drawn = _sized(chart, rows=own)
-        figures.append(chart_figure(f"{id}-{at}", caption, drawn, in_words=f"{words}.", note=notes.get(pair, "")))
+        figures.append(chart_figure(f"{id}-{at}", pair, drawn, in_words=f"{words}.", note=notes.get(pair, "")))
     return figures
 
 
@@ -69,7 +70,7 @@ def synthetic_panels(points: Sequence[SyntheticPoint], palette: Palette, *, id: 
             }
             for point in own
         ]
-        chart = _lines(palette, x=_log_axis(rows, "ε of one rating"), y=_share_axis((-0.05, 1.0)))
+        chart = _lines(palette, x=_log_axis(rows, "ε"), y=_share_axis((-0.05, 1.0)))
         words = "; ".join(f"{point.arm}, ε = {point.epsilon:g}: {100 * point.share.value:.0f} %" for point in own)
         figures.append(
             chart_figure(f"{id}-{users}", f"{users:,} users", _sized(chart, rows=rows), in_words=f"{words}.")
@@ -107,7 +108,28 @@ def paper_and_ours(task: Task, *, id: str, metric: str) -> Figure:
         if row.paper is not None
     )
     caption = f"{task.title}, {metric}: the paper's figure and ours, ± one standard error over seeds"
-    drawn = chart.properties(width=520, height=24 * len(names), datasets={"rows": rows})
+    drawn = chart.properties(width=520, height=24 * len(names), padding=_padding(names), datasets={"rows": rows})
+    return chart_figure(id, caption, drawn, in_words=f"{words}.")
+
+
+def dot_panel(by_name: Mapping[str, Measurement], *, id: str, caption: str) -> Figure:
+    """Return one dot with an error bar for every name, below one another, on a scale of their own."""
+    import altair as alt
+
+    rows = [
+        {**_marks(name, measured, [f"{name}: {measured.in_words()}", *_seed_lines(measured)]), "name": name}
+        for name, measured in by_name.items()
+    ]
+    y = alt.Y("name:N", sort=list(by_name), title=None, axis=alt.Axis(grid=True, ticks=False))
+    base = alt.Chart(alt.NamedData("rows")).encode(y=y, color=alt.value(SERIES[0].light))
+    bars = base.mark_rule().encode(
+        x=alt.X("low:Q", title="NDCG@10", scale=alt.Scale(zero=False, padding=8)), x2="high:Q", description="part:N"
+    )
+    chart = bars + base.mark_point().encode(x="value:Q", description="tip:N")
+    drawn = chart.properties(
+        width=NARROW - 110, height=24 * len(rows), padding=_padding(by_name), datasets={"rows": rows}
+    )
+    words = "; ".join(f"{name}: {measured.in_words()}" for name, measured in by_name.items())
     return chart_figure(id, caption, drawn, in_words=f"{words}.")
 
 
@@ -135,7 +157,7 @@ def curve_panel(
     ]
     if not rows:
         return None
-    across = [_marks(level.name, level.measured, _level_lines(level)) for level in levels]
+    across = [_marks(level.name, level.measured, _level_lines(level)) for level in levels if level.drawn]
     domain = _domain([(row["low"], row["high"]) for row in [*rows, *across]])
     y = alt.Y("value:Q", title="NDCG@10", scale=alt.Scale(domain=domain, nice=False, zero=False))
     x = _log_axis(rows, question.label) if question.logarithmic else _linear_axis(rows, question.label)
@@ -163,6 +185,11 @@ def curve_panel(
         table=table,
         note=note,
     )
+
+
+def _padding(names: Iterable[str]) -> dict[str, float]:
+    """Return room for names at the left: a reader's letters may be wider than those the chart was measured with."""
+    return {"left": 5 + 1.2 * max(map(len, names), default=0), "right": 12, "top": 5, "bottom": 5}
 
 
 def _sized(chart: "alt.LayerChart", **datasets: Sequence[Mapping[str, Any]]) -> "alt.LayerChart":
@@ -236,8 +263,9 @@ def _log_axis(rows: Iterable[Mapping[str, Any]], title: str) -> "alt.X":
     low, high = math.floor(math.log2(values[0])), math.ceil(math.log2(values[-1]))
     step = max(1, (high - low) // 8)
     ticks = [2.0**power for power in range(low, high + 1, step)]
-    scale = alt.Scale(type="log", base=2, domain=[min(values[0], ticks[0]), max(values[-1], ticks[-1])], nice=False)
-    axis = alt.Axis(values=ticks, grid=False, labelExpr="format(datum.value, '~r')")
+    ends = [min(values[0], ticks[0]) / _ROOM, max(values[-1], ticks[-1]) * _ROOM]
+    scale = alt.Scale(type="log", base=2, domain=ends, nice=False)
+    axis = alt.Axis(values=ticks, grid=False, format=".3~g")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 
@@ -254,7 +282,7 @@ def _share_axis(domain: tuple[float, float]) -> "alt.Y":
     ticks = [tenth / 10 for tenth in range(-20, 21, 2) if domain[0] <= tenth / 10 <= domain[1]]
     return alt.Y(
         "value:Q",
-        title="share kept",
+        title="share of the plaintext gain kept",
         scale=alt.Scale(domain=domain, nice=False),
         axis=alt.Axis(values=ticks, format="%"),
     )

@@ -105,6 +105,8 @@ class Level:
     name: str
     access: Access
     measured: Measurement
+    drawn: bool
+    """Whether the chart has a line for it: not for popularity, which is far below what warm users get anyway."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ class Trend:
     @property
     def in_words(self) -> str:
         """What it does, in a word or two."""
-        if self.spread == 0 and self.contrast:
+        interval = self.contrast.interval
+        if self.spread == 0 and interval is not None and interval.low == interval.high == 0:
             return "the same everywhere"
         return {Verdict.HELPS: "as in the paper", Verdict.HURTS: "the other way", Verdict.UNCLEAR: "flat within error"}[
             self.verdict
@@ -209,7 +212,7 @@ def _refused(experiment: Experiment, arm: ArmOutline, stratum: str) -> list[bool
 def _levels(experiment: Experiment) -> list[Level]:
     arms = [arm for arm in experiment.outline.arms if not arm.axis]
     return [
-        Level(experiment.title, stratum, arm.name, Access.of(arm), measured)
+        Level(experiment.title, stratum, arm.name, Access.of(arm), measured, arm.method != "popularity")
         for stratum in experiment.strata
         for arm in arms
         if (measured := experiment.measured(arm, stratum)) and stratum != "few"

@@ -30,11 +30,12 @@ STRATA: Final = {"warm": "warm users", "few": "users with few ratings", "cold": 
 class Access(Enum):
     """What an arm saw beside the target's ratings, and whether that protects the source."""
 
-    TARGET = "the target alone"
-    PRIVATE = "a private release"
+    TARGET = "target alone"
+    PRIVATE = "private"
     CONTROL = "control"
-    UNPROTECTED = "NOT PRIVATE: a release without noise, or along a guide in the clear"
-    PLAINTEXT = "NOT PRIVATE: plaintext source"
+    UNPROTECTED = "NOT PRIVATE: release in the clear"
+    """Without noise, or along a guide that has none and so protects nobody at the target."""
+    PLAINTEXT = "NOT PRIVATE: plaintext"
 
     @classmethod
     def of(cls, arm: ArmOutline) -> "Access":

@@ -89,18 +89,20 @@ class Measurement:
         return ", ".join(f"seed {seed}: {number(self.by_seed[seed], digits)}" for seed in sorted(self.by_seed))
 
     def interval_in_words(self, digits: int = 4) -> str:
-        """Return a difference and its 95 % interval.
+        """Return a difference and its 95 % interval over seeds, in brackets.
 
         >>> Measurement({1: 0.01, 2: 0.01}).interval_in_words(), Measurement({1: 0.01}).interval_in_words()
-        ('+0.0100, the same with both seeds', '+0.0100, one seed')
+        ('+0.0100 with every seed', '+0.0100, one seed')
+        >>> Measurement({1: 0.01, 2: 0.02, 3: 0.03}).interval_in_words(3)
+        '+0.020 [−0.005, +0.045]'
         """
         interval, value = self.interval, number(self.value, digits, signed=True)
         if interval is None:
             return f"{value}, one seed" if self else "not measured"
         if interval.low == interval.high:
-            return f"{value}, the same with {'both' if self.seeds == 2 else f'all {self.seeds}'} seeds"
+            return f"{value} with every seed"
         low, high = (number(end, digits, signed=True) for end in (interval.low, interval.high))
-        return f"{value}, 95 % interval {low} to {high}"
+        return f"{value} [{low}, {high}]"
 
 
 NOTHING = Measurement({})

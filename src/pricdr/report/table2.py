@@ -23,11 +23,11 @@ class Row:
     absent: str
     """Why there is nothing of ours; empty where there is."""
 
-    def ours(self, metric: str) -> Measurement:
-        """Return our figure, over all users."""
+    def ours(self, metric: str, stratum: str = "all") -> Measurement:
+        """Return our figure; over all users, as the paper has it, where nothing else is asked for."""
         if self.experiment is None or self.arm is None:
             return NOTHING
-        return self.experiment.measured(self.arm, "all", metric)
+        return self.experiment.measured(self.arm, stratum, metric)
 
     def difference(self, metric: str) -> float | None:
         """Return ours minus the paper's, where there are both."""
@@ -42,7 +42,7 @@ class Row:
         access = Access.of(self.arm)
         if access is not Access.PRIVATE or self.arm.release is None or self.experiment is None:
             return access.value
-        return f"private release, {epsilon_in_words(self.experiment, self.arm)}"
+        return f"private, {epsilon_in_words(self.experiment, self.arm)}"
 
 
 @dataclass(frozen=True)

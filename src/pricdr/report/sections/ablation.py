@@ -1,10 +1,9 @@
 """RQ3 on the page."""
 
-import math
-
 from pricdr.evaluation.verdict import Verdict
-from pricdr.pages import Bullets, Column, Dot, Figure, Note, Row, Section, Table, dot_plot
+from pricdr.pages import Bullets, Column, Columns, Note, Row, Section, Table
 from pricdr.report.ablation import Ablation, AblationRow, ablation
+from pricdr.report.charts import dot_panel
 from pricdr.report.folder import STRATA, ResultsFolder
 from pricdr.report.sections import cells
 
@@ -26,26 +25,21 @@ def section(folder: ResultsFolder) -> Section | None:
 
 def _task(found: Ablation, task: str, at: int) -> Section:
     rows = [row for row in found.rows if row.task == task]
-    figure = dot_plot(
-        f"rq3-{at}-chart",
-        f"{task}: NDCG@10 ± one standard error over seeds",
-        [_dot(row) for row in rows],
-        label="NDCG@10",
-    )
+    panels = [
+        dot_panel(
+            {row.arm: row.measured for row in rows if row.stratum == stratum},
+            id=f"rq3-{at}-{stratum}",
+            caption=f"{STRATA[stratum].capitalize()}, ± one standard error",
+        )
+        for stratum in dict.fromkeys(row.stratum for row in rows)
+    ]
     compared = next((row.compared_with for row in rows if row.compared_with), "")
     columns = [
-        *(Column("arm", numeric=False), Column("users", numeric=False), Column("sees", numeric=False)),
+        *(Column("arm", numeric=False), Column("users", numeric=False), Column("private?", numeric=False)),
         *(Column("NDCG@10"), Column(f"− {compared}" if compared else "difference"), Column("comes to", numeric=False)),
     ]
     table = Table(f"rq3-{at}", f"{task}, ablation", columns, [_row(row) for row in rows])
-    blocks: list[Figure | Table] = [*([] if figure is None else [figure]), table]
-    return Section(task, blocks, id=f"rq3-{at}-section")
-
-
-def _dot(row: AblationRow) -> Dot:
-    value, error = row.measured.value, row.measured.error
-    low, high = (value, value) if math.isnan(error) else (value - error, value + error)
-    return Dot(row.arm, STRATA[row.stratum], value, low, high, hover=[row.measured.seeds_in_words()])
+    return Section(task, [Columns(panels), table], id=f"rq3-{at}-section")
 
 
 def _row(row: AblationRow) -> Row:

@@ -22,10 +22,12 @@ def _section(study: CurveStudy) -> Section:
     blocks += [Note(line) for line in study.absent]
     if question.axis == "epsilon" and study.points:
         blocks.append(
-            "The axis is the exact ε: what the noise delivers by exact accounting, δ as in the release. With the paper's "
-            "calibration that is another number than the ε it is called by, so every such point has both."
+            "The axis is the exact ε: what the noise delivers by exact accounting, δ as in the release. With the "
+            "paper's calibration that is another number than the ε it is called by, so every such point has both."
         )
-    palette = Palette(list(dict.fromkeys([*(p.curve for p in study.points), *(level.name for level in study.levels)])))
+    palette = Palette(
+        list(dict.fromkeys([*(p.curve for p in study.points), *(level.name for level in study.levels if level.drawn)]))
+    )
     for at, task in enumerate(dict.fromkeys(point.task for point in study.points), 1):
         panels = _panels(study, task, palette, f"{name}-{at}")
         if panels:
@@ -87,6 +89,14 @@ def _points(study: CurveStudy, name: str) -> Table:
     columns += [Column(f"{letter}, nominal"), Column(f"{letter}, exact")] if exact else [Column(letter)]
     columns += [Column("NDCG@10"), Column("refused", "Runs in which the model did not trust the release at all.")]
     rows = [Row(_point(point, exact=exact), series=point.curve) for point in study.points]
+    nowhere = [cells.ABSENT] * (2 if exact else 1)
+    rows += [
+        Row(
+            [one.name, one.task, STRATA[one.stratum], *nowhere, cells.measured(one.measured), cells.ABSENT],
+            series=one.name,
+        )
+        for one in study.levels
+    ]
     return Table(f"{name}-points", f"{question.title}: every point", columns, rows)
 
 

@@ -28,7 +28,7 @@ def _pair(pair: Experiment, at: int) -> Section:
     if not pair.runs:
         return Section(title, [Note(f"{title}: {pair.outline.missing or 'not run yet'}.")], id=f"frontier-{at}-section")
     strata = pair.strata
-    columns = [Column("arm", numeric=False), Column("sees", numeric=False), Column("ε")]
+    columns = [Column("arm", numeric=False), Column("private?", numeric=False), Column("ε")]
     columns += [Column(f"NDCG@10, {stratum}", f"{pair.users(stratum):,} {STRATA[stratum]}") for stratum in strata]
     if "cold" in strata:
         columns.append(Column("share kept", f"Of what {pair.outline.ceiling} gains for cold users."))
@@ -74,8 +74,9 @@ def _synthetic(points: tuple[SyntheticPoint, ...]) -> Section:
     return Section(
         "Synthetic pairs, by number of users",
         [
-            "Made-up pairs in which the truth is known (benchmarks/frontier_synthetic.py): the share of the plaintext gain "
-            "that cold users keep. Levels are this generator's; differences between strategies and sizes say something.",
+            "Made-up pairs in which the truth is known (benchmarks/frontier_synthetic.py): the share of the "
+            "plaintext gain that cold users keep. Levels are this generator's; differences between strategies and "
+            "sizes say something.",
             Columns(synthetic_panels(points, Palette(arms), id="synthetic")),
             Table("synthetic", "Share of the plaintext gain kept on synthetic pairs", columns, rows),
             Details(

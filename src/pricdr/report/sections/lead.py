@@ -2,11 +2,11 @@
 
 from pricdr.evaluation.verdict import Verdict
 from pricdr.pages import Columns, Content, Figure, Note, Palette, Paragraph, Strong
-from pricdr.report.answer import FAMILY, Answer, answer
+from pricdr.report.answer import CONTROLS, FAMILY, Answer, answer
 from pricdr.report.charts import share_panels
 from pricdr.report.folder import ResultsFolder
 
-CURVES = ("guided", "spectral", "guide in the clear", "jlt")
+CURVES = ("guided", "spectral", "guide in the clear", "jlt", CONTROLS)
 """The strategies of the first chart, in the order of its legend; the frontier's section has all of them."""
 
 
@@ -18,9 +18,9 @@ def lead(folder: ResultsFolder) -> Content:
     return [
         *(Paragraph([Strong(f"{sentence.about}. "), sentence.text]) for sentence in found.sentences),
         *frontier_figures(folder, found),
-        "± is one standard error over seeds, each with a split, a release and a network of its own; they all draw on the "
-        "same users and ratings. Cold users have no history at the target, warm users have one. NDCG@10 ranks one hidden "
-        "item among 99 that the user has not rated.",
+        "How to read it: ± is one standard error over seeds, [ , ] a 95 % interval over seeds. A seed has a split, a "
+        "release and a network of its own, but all draw on the same users and ratings. Cold users have no history at "
+        "the target, warm users have one. NDCG@10 ranks one hidden item among 99 that the user has not rated.",
     ]
 
 

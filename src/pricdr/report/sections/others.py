@@ -29,8 +29,9 @@ def search_section(folder: ResultsFolder) -> Section | None:
     return Section(
         "Searches",
         [
-            f"{total:,} trials. Every method is searched alike, its defaults first, and judged on validation items with a seed "
-            "of its own; no trial is ever scored on test. A best of many is a little lucky: test is what counts.",
+            f"{total:,} trials. Every method is searched alike, its defaults first, and judged on validation items "
+            "with a seed of its own; no trial is ever scored on test. A best of many is a little lucky: test is what "
+            "counts.",
             table,
         ],
         id="searches",
@@ -63,8 +64,9 @@ def cost_section(folder: ResultsFolder) -> Section | None:
     return Section(
         "Cost",
         [
-            "Time of one run: training, choosing on validation, and scoring on test. A network that another arm had trained "
-            "already counts for nothing, so arms that share a target network look cheaper than they are alone.",
+            "Time of one run: training, choosing on validation, and scoring on test. A network that another arm had "
+            "trained already counts for nothing, so arms that share a target network look cheaper than they are "
+            "alone.",
             Table("cost-table", "Time and memory by task and method", columns, [_cost(row) for row in rows]),
         ],
         id="cost",
@@ -94,8 +96,8 @@ def provenance_section(folder: ResultsFolder) -> Section:
     ]
     runs, missing, stale = (sum(getattr(row, name) for row in rows) for name in ("runs", "missing", "stale"))
     blocks: list[str | Table | Bullets] = [
-        f"{runs:,} runs are shown; {missing:,} that specs ask for are missing; {stale:,} were measured with other settings "
-        f"than their spec has now, and are left out.",
+        f"{runs:,} runs are shown; {missing:,} that specs ask for are missing; {stale:,} were measured with other "
+        "settings than their spec has now, and are left out.",
         Table("provenance-table", "What was run", columns, [_run(row) for row in rows]),
     ]
     lacking = [f"{row.name}: {row.missing_in_words}" for row in rows if row.missing_in_words]
@@ -138,7 +140,7 @@ def _experiment(experiment: Experiment) -> Section:
 def _table(experiment: Experiment) -> Table:
     strata = experiment.strata
     others = [metric for metric in NAMES if metric in ("HR@10", "MRR@10")]
-    columns = [Column("arm", numeric=False), Column("sees", numeric=False)]
+    columns = [Column("arm", numeric=False), Column("private?", numeric=False)]
     columns += [
         Column(f"{DECISIVE}, {stratum}", f"{experiment.users(stratum):,} {STRATA[stratum]}") for stratum in strata
     ]

@@ -10,11 +10,14 @@ from pricdr.report.sections import cells
 from pricdr.report.table2 import Row as MethodRow
 from pricdr.report.table2 import Task, impossible_cells, tasks
 
+PRIVATE = (
+    "Whether the source's ratings are protected: by a release at this ε, or not at all. Some methods read none of them."
+)
 MARKS = {
-    Rule.NDCG_BELOW_MRR: "Impossible: NDCG@k is below MRR@k. With one held-out item per user, rank r counts 1/log2(1 + r) "
-    "for NDCG and 1/r for MRR, and the first is never smaller.",
-    Rule.FALLING: "Impossible: the metric falls from k = 5 to k = 10, though whoever counts among the first five counts as "
-    "much among the first ten.",
+    Rule.NDCG_BELOW_MRR: "Impossible: NDCG@k is below MRR@k. With one held-out item per user, rank r counts "
+    "1/log2(1 + r) for NDCG and 1/r for MRR, and the first is never smaller.",
+    Rule.FALLING: "Impossible: the metric falls from k = 5 to k = 10, though whoever counts among the first five "
+    "counts as much among the first ten.",
     Rule.STEP: "Impossible together with HR@5 and HR@10: users whose item is at rank 6 to 10 count 0.29 to 0.36 each for "
     "NDCG and 0.10 to 0.17 for MRR, so HR's rise from 5 to 10 bounds theirs.",
 }
@@ -25,10 +28,12 @@ def section(folder: ResultsFolder) -> Section:
     """Return Table 2."""
     every = tasks(folder)
     measured = [task for task in every if any(row.ours("HR@10") for row in (*task.rows, *task.further))]
+    measured.sort(key=lambda task: (task.rows[0].paper is None, not task.stands_for))
     others = [task for task in every if task not in measured and not task.stands_for]
     blocks: list[Section | Note | Details | str] = [
-        "Ten methods on six tasks. Ours: mean ± standard error over seeds, over all users of a task; point at a figure for "
-        "its seeds. Private or not is about the source's ratings: methods that read them in plaintext protect nobody.",
+        "Ten methods on six tasks. Ours: mean ± standard error over seeds, over all users of a task; point at a "
+        "figure for its seeds. Private or not is about the source's ratings: methods that read them in plaintext "
+        "protect nobody.",
         Note(_impossible_in_words()),
         *(_task_section(task) for task in measured),
     ]
@@ -40,13 +45,12 @@ def section(folder: ResultsFolder) -> Section:
 
 def _impossible_in_words() -> str:
     found = impossible_cells()
+    own = sum(row.method.startswith("PriCDR") for row in found.rows)
     return (
-        f"Of the paper's 60 rows, {len(found.rows)} contradict themselves: no rankings of one held-out item per user give "
-        f"these figures together. NDCG is below MRR in {found.ndcg_below_mrr} places, a metric falls as the list grows in "
-        f"{found.falling}, and the step from 5 to 10 does not fit HR in {found.steps}. All are rows of compared methods, "
-        f"none of PriCDR's. Such cells are marked: compare with them at your own risk."
-        if not any(row.method.startswith("PriCDR") for row in found.rows)
-        else f"Of the paper's 60 rows, {len(found.rows)} contradict themselves."
+        f"Of the paper's {len(paper_table())} rows, {len(found.rows)} contradict themselves, {own} of them rows of "
+        "PriCDR: no rankings of one held-out item per user give these figures together. NDCG is below MRR in "
+        f"{found.ndcg_below_mrr} places, a metric falls as the list grows in {found.falling}, and the step from 5 to "
+        f"10 does not fit HR in {found.steps}. Such cells are marked with a letter."
     )
 
 
@@ -56,7 +60,7 @@ def _task_section(task: Task) -> Section:
     if task.stands_for:
         blocks.append(
             Note(
-                f"A stand-in: other data than the paper's {task.stands_for}, so none of the paper's figures is beside it."
+                f"A stand-in: other data than the paper's {task.stands_for}, so the paper's figures are not beside it."
             )
         )
     elif all(row.paper is None for row in task.rows):
@@ -71,13 +75,16 @@ def _task_section(task: Task) -> Section:
 def _task_table(task: Task, k: int, id: str) -> Table:
     metrics = [metric for metric in NAMES if metric.endswith(f"@{k}")]
     compared = any(row.paper is not None for row in task.rows)
-    per_metric = ("paper", "ours", "difference") if compared else ("ours",)
-    columns = [Column("method", numeric=False), Column("sees", "What the method reads of the source.", numeric=False)]
+    strata = _strata(task)
+    per_metric = ("paper", "ours", "difference") if compared else strata
+    columns = [Column("method", numeric=False), Column("private?", PRIVATE, numeric=False)]
     columns += [Column(name) for _ in metrics for name in per_metric]
-    if not compared:
-        columns = [*columns[:2], *(Column(metric) for metric in metrics)]
-    spans = [("", 2), *((metric, len(per_metric)) for metric in metrics)] if compared else []
-    rows = [_row(row, metrics, compared=compared) for row in (*task.rows, *task.further) if compared or not row.absent]
+    spans = [("", 2), *((metric, len(per_metric)) for metric in metrics)]
+    rows = [
+        _row(row, metrics, () if compared else strata)
+        for row in (*task.rows, *task.further)
+        if compared or not row.absent
+    ]
     beyond = " Methods below PriCDR-S are not in the paper: controls for all of it." if task.further else ""
     return Table(
         id,
@@ -89,14 +96,22 @@ def _task_table(task: Task, k: int, id: str) -> Table:
     )
 
 
-def _row(row: MethodRow, metrics: list[str], *, compared: bool) -> Row:
+def _strata(task: Task) -> tuple[str, ...]:
+    """Return the kinds of users that a task has figures for, warm and cold apart."""
+    experiment = next((row.experiment for row in (*task.rows, *task.further) if row.experiment is not None), None)
+    return () if experiment is None else tuple(stratum for stratum in ("warm", "cold") if stratum in experiment.strata)
+
+
+def _row(row: MethodRow, metrics: list[str], strata: tuple[str, ...]) -> Row:
+    """Return the row of a method: the paper's figure, ours and the difference, or ours for each of ``strata``."""
     found: list[Cell | str] = [row.method, row.access]
     for metric in metrics:
-        if compared:
-            found.append(_paper_cell(row.paper, metric))
+        if strata:
+            found += [cells.measured(row.ours(metric, stratum)) for stratum in strata]
+            continue
+        found.append(_paper_cell(row.paper, metric))
         found.append(Cell(row.absent, sort=float("nan")) if row.absent else cells.measured(row.ours(metric)))
-        if compared:
-            found.append(cells.decimal(row.difference(metric), signed=True))
+        found.append(cells.decimal(row.difference(metric), signed=True))
     return Row(found, series=row.method)
 
 

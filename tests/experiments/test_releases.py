@@ -8,9 +8,9 @@ import pytest
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
+from pricdr.experiments.arms import Arm, ReleaseSpec, RowContent
 from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.sampling import sampled_source
-from pricdr.experiments.spec import Arm, ReleaseSpec, RowContent
 from pricdr.privacy.calibration import Calibration, epsilon_for, paper_sigma, sigma_for
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments.spec import ReleaseSpec, RowContent, read_search, read_spec
+from pricdr.experiments.arms import ReleaseSpec, RowContent
+from pricdr.experiments.spec import read_search, read_spec
 from pricdr.models.catalogue import configure
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))

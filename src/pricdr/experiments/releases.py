@@ -8,7 +8,8 @@ import numpy as np
 
 from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.experiments.spec import Guide, ReleaseSpec, RowContent
+from pricdr.experiments.arms import Guide, ReleaseSpec, RowContent
+from pricdr.experiments.data_spec import DELTA
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
@@ -70,7 +71,7 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
 
 
 def _guarantee(spec: ReleaseSpec) -> Guarantee:
-    return Guarantee(epsilon=spec.epsilon, delta=spec.delta)
+    return Guarantee(epsilon=spec.epsilon, delta=DELTA if spec.delta is None else spec.delta)
 
 
 def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int, *, noisy: bool) -> Release:

@@ -8,8 +8,8 @@ from benchmarks import frontier_synthetic as frontier
 from benchmarks.frontier_table import CONTROLS, PLAIN, STRATEGIES, Table
 from benchmarks.latent_pair import LatentConfig, latent_pair
 
+from pricdr.experiments.arms import ReleaseSpec
 from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.spec import ReleaseSpec
 from pricdr.privacy.guarantee import Guarantee
 
 TINY = LatentConfig(users=1500, source_items=320, target_items=320)

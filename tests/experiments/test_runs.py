@@ -13,11 +13,13 @@ from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
+from pricdr.experiments.arms import Arm, ReleaseSpec, RowContent
+from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import Result, mean, read
 from pricdr.experiments.runner import run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
-from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec, RowContent, Spec
+from pricdr.experiments.spec import Spec
 from pricdr.experiments.tables import markdown_report, stratum_tables
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.experiments.workers import RunContext

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments.spec import ReleaseSpec, RowContent, read_search, read_spec
+from pricdr.experiments.arms import ReleaseSpec, RowContent
+from pricdr.experiments.spec import read_search, read_spec
 from pricdr.models.catalogue import configure
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
@@ -93,6 +94,22 @@ def test_a_spec_is_what_its_file_says(tmp_path):
         ("epsilon = 4", "epsilon = nan", "arm.release.epsilon must be a finite number, got nan"),
         ("epsilon = 4", "epsilon = -inf", "arm.release.epsilon must be a finite number"),
         ("epsilon = 4", f"epsilon = 1{'0' * 400}", "arm.release.epsilon must be a number that fits in 64 bits"),
+        ("epsilon = 4", 'epsilon = 4, calibration = "loose"', "release.calibration must be 'exact' or 'paper'"),
+        ("epsilon = 4", "epsilon = 4, density = 0.5", "density is a setting of sjlt, not of jlt"),
+        ('"jlt", epsilon', '"sjlt", density = 0, epsilon', r"density must lie in \(0, 1\], got 0"),
+        ('"jlt", epsilon', '"sjlt", density = 1.5, epsilon', r"density must lie in \(0, 1\], got 1.5"),
+        (
+            '"jlt", epsilon',
+            '"spectral", calibration = "paper", epsilon',
+            "for the paper's own jlt and sjlt, not for sp",
+        ),
+        ("settings = { width = 50 }", "source_share = 0", r"source_share must lie in \(0, 1\], got 0"),
+        ("settings = { width = 50 }", "source_share = 2.0", r"source_share must lie in \(0, 1\], got 2.0"),
+        (
+            'method = "popularity"',
+            'method = "popularity"\nsource_share = 0.5',
+            "source_share is for an arm that is given",
+        ),
         ("epsilon = 4", "epsilon = 4, dim = 1000000000000", "dim must be at most 4,096, got 1,000,000,000,000"),
         ("settings = { width = 50 }", "settings = { epochs = 1000000000000 }", "epochs must be at most 1,000,000"),
         ("settings = { width = 50 }", "settings = { width = 1000000000000 }", "width must be at most 1,000,000"),

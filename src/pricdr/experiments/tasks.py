@@ -20,7 +20,7 @@ from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.splits import HeldOut, Split, leave_one_out
 from pricdr.data.splits import official as official_split
 from pricdr.errors import InputError
-from pricdr.experiments.spec import DataSpec
+from pricdr.experiments.data_spec import DataSpec
 from pricdr.files import replace_file
 
 
@@ -39,9 +39,16 @@ class Task:
         return leave_one_out(self.pair.target, seed=seed, cold=self.cold)
 
 
+def is_present(spec: DataSpec, root: Path, prepared: Path | None = None) -> bool:
+    """Return whether all files of the data are there, or its prepared arrays."""
+    names = [name for name in (spec.source, spec.target, spec.official) if name is not None]
+    kept = _kept(spec, prepared)
+    return (kept is not None and kept.exists()) or all((root / spec.folder / name).is_file() for name in names)
+
+
 def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
     """Return the data, read and prepared; with ``prepared``, a folder, arrays are read from there and left there."""
-    kept = None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
+    kept = _kept(spec, prepared)
     if kept is not None and kept.exists():
         try:
             return _load(kept, spec)
@@ -52,6 +59,10 @@ def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
         kept.parent.mkdir(parents=True, exist_ok=True)
         _save(kept, task)
     return task
+
+
+def _kept(spec: DataSpec, prepared: Path | None) -> Path | None:
+    return None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
 
 
 def _digest(spec: DataSpec) -> str:

@@ -63,6 +63,9 @@ class Method(ABC):
     narrow_space: ClassVar[SearchSpace | None] = None
     """What a search tries with a narrow release, where that differs."""
 
+    revision: ClassVar[int] = 1
+    """Raised when the same settings begin to give other models: results of before no longer count."""
+
     starts_others: ClassVar[tuple[str, ...]] = ()
     """Its networks that other trainings on the same data can start from, by the names they have in the log."""
 

@@ -63,7 +63,7 @@ def test_counts_that_are_the_papers_agree(empty):
     row = empty.rows[3]
     assert replace(row, measured=row.paper).agrees is True
     assert replace(row, measured=replace(row.paper, users=923)).agrees is False
-    same = table3.markdown(table3.Table3((replace(row, measured=row.paper),)))
+    same = table3.markdown(table3.Table3((replace(row, measured=row.paper),), empty.provenance))
     assert "| Douban Book→Music | ours: the same (rating ≥ 3, the five steps) | 924 | 3,916 | 50,429 | 1.39% |" in same
 
 

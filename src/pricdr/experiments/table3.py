@@ -13,6 +13,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.reading.known_files import find_files
 from pricdr.errors import InputError, MissingDataError, ParameterError
 from pricdr.experiments.paper_tasks import OTHER_DATA, PAPER_TASKS, Counts, PaperTask
+from pricdr.experiments.provenance import Provenance, provenance
 from pricdr.experiments.records import RECORD, Flag, Line, Text, Whole, from_json
 from pricdr.experiments.tables import plain
 from pricdr.files import replace_file
@@ -87,6 +88,7 @@ class Table3:
     __pydantic_config__ = RECORD
 
     rows: tuple[Table3Row, ...]
+    provenance: Provenance
 
 
 def measure(root: Path, *, progress: Progress = silent) -> Table3:
@@ -102,7 +104,7 @@ def measure(root: Path, *, progress: Progress = silent) -> Table3:
     for at, task in enumerate(tasks):
         progress("tasks", at, len(tasks), task.name)
         rows.append(_row(task, root))
-    return Table3(tuple(rows))
+    return Table3(tuple(rows), provenance("cpu"))
 
 
 def write(path: Path, table: Table3) -> None:

@@ -19,6 +19,8 @@ def schema_text() -> str:
     schema = _as_toml(TypeAdapter(SpecFile).json_schema())
     schema["title"] = "pricdr spec"
     schema["required"].remove("name")  # the file has one
+    several = schema["properties"]["data"]
+    schema["properties"]["data"] = {"description": several.pop("description"), "anyOf": [several["items"], several]}
     arm, release = (schema["$defs"][name]["properties"] for name in ("Arm", "ReleaseSpec"))
     arm["method"]["examples"] = list(METHODS.own)  # no enumeration: packages of others bring their own
     release["strategy"]["examples"] = [name for name in BY_NAME.own if name != "features"]

@@ -33,7 +33,7 @@ class SpecFile:
     """What its results are filed under; without it, the name of the spec's file."""
     title: Line
     """Heading of the table."""
-    data: Annotated[DataSpec | tuple[DataSpec, ...], limits(minItems=1, maxItems=MOST_DATA)]
+    data: Annotated[tuple[DataSpec, ...], limits(minItems=1, maxItems=MOST_DATA)]
     """Where the two domains come from: [data], or one [[data]] for each table of a family."""
     arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MOST_ARMS)]
     """Rows of the table: in a file, one [[arm]] each."""
@@ -50,9 +50,10 @@ class SpecFile:
 
     def __post_init__(self) -> None:
         require_file_name(name=self.name)
-        data = self.each_data()
-        names = [one.name for one in data]
-        if not 1 <= len(data) <= MOST_DATA or (len(data) > 1 and (None in names or len(set(names)) != len(names))):
+        names = [one.name for one in self.data]
+        if not 1 <= len(self.data) <= MOST_DATA or (
+            len(self.data) > 1 and (None in names or len(set(names)) != len(names))
+        ):
             raise ParameterError(
                 f"data are written as [data], or as [[data]], {MOST_DATA} at most, each with its own name"
             )
@@ -61,10 +62,6 @@ class SpecFile:
         if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
-
-    def each_data(self) -> tuple[DataSpec, ...]:
-        """Return the data of every table."""
-        return (self.data,) if isinstance(self.data, DataSpec) else self.data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +120,7 @@ def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
     """
     with _naming(path):
         given = _read(path)
-        return tuple(_table(given, data, tuned) for data in given.each_data())
+        return tuple(_table(given, data, tuned) for data in given.data)
 
 
 def read_spec(path: Path, tuned: Path | None = None) -> Spec:
@@ -137,7 +134,7 @@ def read_spec(path: Path, tuned: Path | None = None) -> Spec:
 def read_search(path: Path) -> tuple[DataSpec, ...]:
     """Return the data of a spec, with what a search keeps fixed there; its arms may wait for that search."""
     with _naming(path):
-        data = _read(path).each_data()
+        data = _read(path).data
         for one in data:
             for method, settings in one.search.items():
                 configure(method, settings)
@@ -154,7 +151,13 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> SpecFile:
-    return from_table(_records(), {"name": path.stem, **read_toml(path)})
+    table = {"name": path.stem, **read_toml(path)}
+    if not isinstance(table.get("data"), dict):
+        return from_table(_records(), table)
+    try:
+        return from_table(_records(), {**table, "data": [table["data"]]})
+    except ParameterError as error:
+        raise ParameterError(str(error).replace("data #1", "data")) from error
 
 
 @cache

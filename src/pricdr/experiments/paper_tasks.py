@@ -158,7 +158,7 @@ OTHER_DATA: Final = (
     PaperTask(
         company="Amazon",
         source="Electronics",
-        target="Cell",
+        target="Cell phones",
         folder="amazon_electronics_cell",
         source_file="electronic.csv.gz",
         target_file="cell.csv.gz",

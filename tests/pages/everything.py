@@ -94,7 +94,9 @@ def everything() -> Page:
     assert plot
     assert bars
     charts = Section("Charts", [line_chart("alone"), Columns([line_chart("left", 300), line_chart("right", 300)])])
-    tables = Section("Tables", [figures_table(), Section("Within", [plot, Bullets(["a", Paragraph(["b", Strong(EVIL)])])])])
+    tables = Section(
+        "Tables", [figures_table(), Section("Within", [plot, Bullets(["a", Paragraph(["b", Strong(EVIL)])])])]
+    )
     words = Section(
         EVIL,
         [

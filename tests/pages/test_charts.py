@@ -61,7 +61,9 @@ def test_only_plain_shapes_and_known_colours_reach_the_page(svg):
 def test_links_and_pictures_that_a_chart_asks_for_are_left_out():
     rows = [{"x": 1, "to": "https://example.org/", "tip": described("a", "one")}]
     base = alt.Chart(alt.Data(values=rows)).encode(x="x:Q", href="to:N", description="tip:N")
-    drawn = chart_figure("c", "c", base.mark_point() + base.mark_image(width=9, height=9).encode(url="to:N"), in_words="w")
+    drawn = chart_figure(
+        "c", "c", base.mark_point() + base.mark_image(width=9, height=9).encode(url="to:N"), in_words="w"
+    )
     assert "example.org" not in drawn.svg
     assert "<image" not in drawn.svg
 

@@ -4,6 +4,7 @@ from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
+
 from pricdr.pages import Dot, dot_plot
 from pricdr.pages.dots import ticks
 from tests.pages.everything import EVIL

@@ -75,7 +75,10 @@ def test_a_row_of_another_width_is_refused():
 
 
 def test_marks_are_explained_once_below_the_table():
-    rows = [Row([Cell("a"), Cell("1", mark="why"), Cell("2", mark="other")]), Row([Cell("b"), Cell("3", mark="why"), "4"])]
+    rows = [
+        Row([Cell("a"), Cell("1", mark="why"), Cell("2", mark="other")]),
+        Row([Cell("b"), Cell("3", mark="why"), "4"]),
+    ]
     given = Table("t", "c", [Column("m", numeric=False), Column("x"), Column("y")], rows)
     page = require_self_contained(render(Page("t", [Section("s", [given])])))
     assert [name for name in page.ids if name.startswith("t-")] == ["t-caption", "t-a", "t-b"]

@@ -21,7 +21,7 @@ from pricdr.pages.tables import Table
 if TYPE_CHECKING:
     import altair as alt
 
-_SVG: Final = "http://www.w3.org/2000/svg"
+_NAMESPACE: Final = "{http://www.w3.org/2000/svg}"
 _ELEMENTS: Final = {"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"}
 _DROPPED: Final = {"role", "aria-roledescription", "aria-label", "aria-hidden", "pointer-events", "version", "href"}
 _FONT: Final = "system-ui, sans-serif"
@@ -112,7 +112,7 @@ def _printable(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
 
 def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...]:
     """Make vega's SVG part of a page, in place: only known elements, own ids, marks with words. Return its series."""
-    ElementTree.register_namespace("", _SVG)
+    root.tag = root.tag.removeprefix(_NAMESPACE)
     _keep_known(root)
     series: dict[str, None] = {}
     for element in list(root.iter()):
@@ -132,6 +132,7 @@ def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...
         name = shown_text("".join(entry.itertext()))
         if name in series:
             entry.set("data-series", name)
+            entry.set("class", "entry")
     root.set("class", "chart")
     root.set("role", "group")
     root.set("aria-label", shown_text(caption))
@@ -142,8 +143,8 @@ def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...
 def _keep_known(parent: ElementTree.Element) -> None:
     """Remove whatever is not a plain shape or text, and what is never seen."""
     for child in list(parent):
-        known = child.tag.removeprefix(f"{{{_SVG}}}") in _ELEMENTS
-        if not known or child.get("display") == "none" or child.get("d") in {"", "M0,0h0v0h0Z"}:
+        child.tag = child.tag.removeprefix(_NAMESPACE)  # inside HTML an svg needs none
+        if child.tag not in _ELEMENTS or child.get("display") == "none" or child.get("d") in {"", "M0,0h0v0h0Z"}:
             parent.remove(child)
         else:
             _keep_known(child)
@@ -180,16 +181,16 @@ def _describe(element: ElementTree.Element, words: list[str], *, focusable: bool
     element.set("class", "mark")
     element.set("role", "img")
     element.set("aria-label", ". ".join(words))
-    title = ElementTree.Element(f"{{{_SVG}}}title")
+    title = ElementTree.Element("title")
     title.text = "\n".join(words)
     element.insert(0, title)
 
 
 def _legend_entries(root: ElementTree.Element) -> Iterator[ElementTree.Element]:
     """Yield the groups that hold one symbol and one label of a legend."""
-    for legend in root.iter(f"{{{_SVG}}}g"):
+    for legend in root.iter("g"):
         if "role-legend-entry" in legend.get("class", ""):
-            for group in legend.iter(f"{{{_SVG}}}g"):
+            for group in legend.iter("g"):
                 labels = [inner for inner in group if "role-legend-label" in inner.get("class", "")]
                 if labels:
                     yield group

@@ -200,7 +200,7 @@
     for (const part of [copied, ...all("*", copied)]) {
       for (const name of ["tabindex", "data-tip", "aria-describedby", "class"]) part.removeAttribute(name);
     }
-    const make = (name) => document.createElementNS("http://www.w3.org/2000/svg", name);
+    const make = (name) => document.createElementNS(svg.namespaceURI, name);
     const title = make("title"), paper = make("rect");
     title.textContent = figure.querySelector("figcaption .title").textContent;
     for (const [name, value] of [["width", "100%"], ["height", "100%"], ["fill", "#ffffff"]]) paper.setAttribute(name, value);

@@ -52,7 +52,8 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "_repeat": {"data", "release", "evaluation", "models", "training", "_transfer"},
     "experiments": STAGE_ONE | STAGE_TWO | {"untrusted"},
     "demo": STAGE_ONE | STAGE_TWO,
-    "cli": STAGE_ONE | STAGE_TWO | {"experiments", "demo"},
+    "report": STAGE_ONE | {"evaluation", "experiments", "untrusted"},
+    "cli": STAGE_ONE | STAGE_TWO | {"experiments", "demo", "report"},
     "testing": STAGE_ONE | {"evaluation", "training", "models"},
 }
 SOURCES = sorted(SRC.rglob("*.py"))

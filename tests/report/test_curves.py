@@ -3,9 +3,10 @@
 import pytest
 
 from pricdr.evaluation.verdict import Verdict
-from pricdr.report.curves import Shape, contrast, studies
+from pricdr.report.curves import Shape, Variant, contrast, studies
 from pricdr.report.folder import read_folder
 from pricdr.report.measurements import Measurement
+from pricdr.report.shapes import sentences
 from tests.report import made_up
 
 LINES = [made_up.arm("popularity", "popularity"), made_up.arm("plain", plaintext=True), made_up.control("shuffled")]
@@ -50,10 +51,11 @@ def test_rising_flat_and_falling_curves_are_told_apart(tmp_path):
     }
     write(tmp_path, "rq4_epsilon", "epsilon", cold)
     assert verdicts(tmp_path) == {"jlt": Verdict.HELPS, "sjlt": Verdict.UNCLEAR, "spectral": Verdict.HURTS}
-    told = study(tmp_path).sentences[0]
-    assert "performance improves with ε and then stays level" in told
+    claim, told, *_ = sentences(study(tmp_path))
+    assert claim == "The paper: performance improves with ε and then stays level."
     # Three curves for cold users, and three that are flat for warm ones.
-    assert "agrees only in part: of 6 curves, 1 is as in the paper, 4 flat within error, 1 the other way" in told
+    assert told.startswith("With gates on, ours agrees only in part: of 6 curves, 1 is as in the paper, 4 flat within")
+    assert "1 the other way" in told
     assert "+0.07" in told
     assert "(jlt, cold users, Toy A→B)" in told
 
@@ -85,9 +87,10 @@ def test_a_bell_is_seen_where_there_is_one(tmp_path, middle, verdict):
 
 def test_all_curves_flat_do_not_agree_and_the_size_that_would_have_shown_is_told(tmp_path):
     write(tmp_path, "rq4_density", "density", {"sjlt": dict.fromkeys((0.1, 0.5, 0.9), 0.1)}, noise=0.003)
-    told = study(tmp_path).sentences[0]
-    assert "Ours does not agree in shape: of 2 curves, 0 are as in the paper, 2 flat within error" in told
-    assert "an effect of 0.0" in told
+    told = sentences(study(tmp_path))[1]
+    assert "ours does not agree: of 2 curves, 0 are as in the paper, 2 flat within error" in told
+    assert "; 0.0" in told
+    assert told.endswith(" would have shown on half of the curves.")
 
 
 def test_sjlt_that_loses_less_is_told_so(tmp_path):
@@ -97,10 +100,11 @@ def test_sjlt_that_loses_less_is_told_so(tmp_path):
         "sjlt": {at: 0.15 + 0.005 * place for place, at in enumerate(shares)},
     }
     write(tmp_path, "rq5", "source_share", cold)
-    told = study(tmp_path).sentences[-1]
-    assert told.startswith("Does sjlt lose less than jlt as the source grows sparser? ")
-    assert "yes for cold users, Toy A→B (+0.04" in told
-    assert "cannot be told for warm users" in told
+    told = sentences(study(tmp_path))[-1]
+    assert told == (
+        "Of 2 pairs of curves, sjlt loses less than jlt as the source grows sparser in 1, more in 0; it cannot be told "
+        "in 1."
+    )
 
 
 def test_the_papers_noise_is_drawn_at_its_exact_epsilon(tmp_path):
@@ -127,7 +131,29 @@ def test_refused_releases_are_counted(tmp_path):
         {"jlt": dict.fromkeys((1, 8), 0.1)},
         trust=lambda line: {"warm": 0.0, "cold": 1.0 if line["seed"] == 1 else 0.0} if "jlt" in line["arm"] else None,
     )
-    assert "in 10 of 10 runs for warm users and in 8 of 10 runs for cold users." in study(tmp_path).sentences[1]
+    assert "in 10 of 10 runs for warm users and in 8 of 10 runs for cold users: " in sentences(study(tmp_path))[2]
+
+
+def test_gates_off_and_rows_without_noise_are_told_apart(tmp_path):
+    """A curve that is flat because releases are refused says nothing about one that is flat although they are used."""
+    arms, levels = [*LINES], dict(LEVELS)
+    kinds = {"jlt": {}, "jlt, gates off": {"settings": {"gated": False}}, "jlt, noiseless": {}}
+    for curve, more in kinds.items():
+        release = {"rows": "noiseless"} if "noiseless" in curve else {}
+        for place, at in enumerate((0.25, 0.5, 1.0)):
+            one = made_up.along(curve, "source_share", at, strategy="jlt", release=release, **more)
+            arms.append(one)
+            levels[one["name"]] = {"cold": 0.1 + (0.02 * place if "noiseless" in curve else 0)}
+    made_up.write(tmp_path, made_up.outline("rq5_toy", "rq5", arms), made_up.results("rq5_toy", levels))
+    found = study(tmp_path)
+    assert {trend.curve: trend.variant for trend in found.trends} == {
+        "jlt": Variant.GATED,
+        "jlt, gates off": Variant.UNGATED,
+        "jlt, noiseless": Variant.CLEAR,
+    }
+    told = sentences(found)
+    assert told[1].startswith("With gates off, ours does not agree")
+    assert told[3].startswith("Without noise (NOT PRIVATE), ours agrees in shape: of 1 curves, 1 is")
 
 
 def test_lines_across_the_chart_are_the_arms_without_an_axis(tmp_path):
@@ -140,7 +166,7 @@ def test_lines_across_the_chart_are_the_arms_without_an_axis(tmp_path):
 def test_without_results_a_study_says_what_is_missing(tmp_path):
     content = made_up.outline("rq5_toy", "rq5", [made_up.along("jlt", "source_share", 0.5)])
     found = study(made_up.write(tmp_path, content))
-    assert (found.points, found.sentences, found.absent) == ((), (), ("Toy A→B: not run yet",))
+    assert (found.points, sentences(found), found.absent) == ((), (), ("Toy A→B: not run yet",))
 
 
 def test_one_seed_gives_points_and_no_claims(tmp_path):
@@ -149,4 +175,4 @@ def test_one_seed_gives_points_and_no_claims(tmp_path):
     path.write_text("".join(line for line in path.read_text().splitlines(True) if '"seed": 1' in line))
     found = study(tmp_path)
     assert len(found.points) == 6
-    assert found.sentences == ()
+    assert sentences(found) == ()

@@ -129,24 +129,33 @@ def test_what_an_arm_saw_is_read_off_its_settings_not_its_name(tmp_path, one, ac
     assert Access.of(experiment.outline.arms[0]) is access
 
 
-@pytest.mark.parametrize(
-    ("symmetric", "word"), [(0.2, "is ahead of it"), (0.3, "cannot be told from it"), (0.4, "is behind it")]
-)
-def test_the_ablation_says_who_is_ahead(tmp_path, symmetric, word):
+@pytest.mark.parametrize(("symmetric", "counts"), [(0.2, (1, 0, 0)), (0.4, (0, 1, 0)), (0.3, (0, 0, 1))])
+def test_the_ablation_counts_who_is_ahead(tmp_path, symmetric, counts):
     arms = [
         made_up.arm("DMF", "dmf"),
-        made_up.released("PriCDR-SYM, jlt", method="symmetric"),
-        made_up.released("PriCDR-J, gates off"),
+        made_up.released("PriCDR-SYM, ε = 8", method="symmetric"),
+        made_up.released("PriCDR-J, ε = 8"),
+        made_up.released("PriCDR-J, ε = 8, gates off"),
     ]
-    levels = {"DMF": {"warm": 0.3}, "PriCDR-SYM, jlt": {"warm": symmetric}, "PriCDR-J, gates off": {"warm": 0.3}}
+    levels = {"DMF": 0.3, "PriCDR-SYM, ε = 8": symmetric, "PriCDR-J, ε = 8": 0.3, "PriCDR-J, ε = 8, gates off": 0.2}
     content = made_up.outline("rq3_toy", "rq3", arms, baseline="DMF")
-    made_up.write(tmp_path, content, made_up.results("rq3_toy", levels))
+    lines = made_up.results("rq3_toy", {name: {"warm": level} for name, level in levels.items()})
+    made_up.write(tmp_path, content, lines)
     found = ablation(read_folder(tmp_path))
     assert found is not None
-    assert f"Ours on Toy A→B: PriCDR-J {word} for warm users (" in found.sentences[1]
+    ahead, behind, unclear = counts
+    assert (
+        f"of 1 comparisons they are ahead of PriCDR-SYM in {ahead}, behind it in {behind}, and cannot be told from it "
+        f"in {unclear}."
+    ) in found.sentences[1]
     rows = {row.arm: row for row in found.rows}
-    assert not rows["DMF"].difference
-    assert rows["PriCDR-SYM, jlt"].difference.value == pytest.approx(symmetric - 0.3, abs=0.001)
+    assert not rows["DMF"].gain
+    assert rows["PriCDR-SYM, ε = 8"].gain.value == pytest.approx(symmetric - 0.3, abs=0.001)
+    # What an arm adds to another's name is what it is compared by.
+    assert rows["PriCDR-J, ε = 8, gates off"].change == "gates off"
+    assert rows["PriCDR-J, ε = 8, gates off"].difference.value == pytest.approx(-0.1, abs=0.001)
+    assert rows["PriCDR-J, ε = 8"].change == ""
+    assert "gates off: worse in 1 of 1, better in 0" in found.sentences[2]
 
 
 def test_no_ablation_without_a_spec_of_it(tmp_path):

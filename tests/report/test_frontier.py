@@ -12,7 +12,8 @@ from tests.report import made_up
 
 LINE = {
     **{"users": 1000, "seed": 1, "arm": "plaintext", "epsilon": None, "ndcg": 0.4, "gain": 0.1, "gain_error": 0.01},
-    **{"dim": 8, "sigma": 0.0, "seconds": 2.0, "GiB": 0.5, "chosen": "λ 0.003", "evaluated": 200, "key": "k"},
+    **{"dim": 8, "sigma": 0.0, "seconds": 2.0, "memory": 2.0**29, "chosen": "λ 0.003", "evaluated": 200, "key": "k"},
+    "provenance": made_up.PROVENANCE,
 }
 
 
@@ -57,5 +58,5 @@ def test_plaintext_that_gains_nothing_leaves_nothing_to_share(tmp_path):
 
 
 def test_a_line_that_is_none_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"s.jsonl, line 1: not a syntheticline: users must be 1 or more"):
-        synthetic_points(write(tmp_path / "s.jsonl", {"users": 0}))
+    with pytest.raises(InputError, match=r"s.jsonl, line 1: not a syntheticresult: users must be a whole number"):
+        synthetic_points(write(tmp_path / "s.jsonl", {"users": "many"}))

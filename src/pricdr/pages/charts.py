@@ -94,7 +94,8 @@ def _draw(chart: "alt.TopLevelMixin") -> str:
     import vl_convert
 
     # As text that is one line and printable: names from outside may hold what no XML can.
-    spec = _printable(chart.to_dict())
+    # Not validated: that takes as long as drawing it, and what is wrong with a chart vl-convert says too.
+    spec = _printable(chart.to_dict(validate=False))
     own = spec.get("config", {})
     own.pop("view", None)  # altair's default, which would hide the theme's
     spec["config"] = {name: {**THEME.get(name, {}), **own.get(name, {})} for name in {*THEME, *own}}

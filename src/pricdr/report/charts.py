@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from pricdr.pages import Figure, Palette, Table
+from pricdr.pages import Figure, Palette
 from pricdr.pages.charts import chart_figure, described
 from pricdr.pages.palette import MUTED, SERIES
 from pricdr.report.answer import Point
@@ -140,7 +140,6 @@ def curve_panel(
     palette: Palette,
     *,
     id: str,
-    table: Table | None = None,
 ) -> Figure | None:
     """Return the curves of one task and one kind of users, with lines across for the arms that have no axis."""
     import altair as alt
@@ -157,7 +156,7 @@ def curve_panel(
     ]
     if not rows:
         return None
-    across = [_marks(level.name, level.measured, _level_lines(level)) for level in levels if level.drawn]
+    across = [_marks(level.name, level.measured, _level_lines(level)) for level in levels]
     domain = _domain([(row["low"], row["high"]) for row in [*rows, *across]])
     y = alt.Y("value:Q", title="NDCG@10", scale=alt.Scale(domain=domain, nice=False, zero=False))
     x = _log_axis(rows, question.label) if question.logarithmic else _linear_axis(rows, question.label)
@@ -176,14 +175,11 @@ def curve_panel(
         )
     task, stratum = points[0].task, points[0].stratum
     words = "; ".join(f"{point.curve}, {_place(question, point)}: {point.measured.in_words()}" for point, _ in placed)
-    note = "Small figures beside points: the nominal ε of the paper's noise." if labelled else ""
     return chart_figure(
         id,
         f"{task}, {STRATA[stratum]}",
         _sized(chart, rows=rows, across=across, labelled=labelled),
         in_words=f"{words}.",
-        table=table,
-        note=note,
     )
 
 
@@ -194,7 +190,10 @@ def _padding(names: Iterable[str]) -> dict[str, float]:
 
 def _sized(chart: "alt.LayerChart", **datasets: Sequence[Mapping[str, Any]]) -> "alt.LayerChart":
     """Return a chart of usual size with the data that its layers name: altair copies data with every layer."""
-    return chart.properties(width=NARROW, height=260, datasets={name: list(rows) for name, rows in datasets.items()})
+    sized: alt.LayerChart = chart.properties(
+        width=NARROW, height=260, datasets={name: list(rows) for name, rows in datasets.items()}
+    )
+    return sized
 
 
 def _lines(palette: Palette, *, x: "alt.X", y: "alt.Y") -> "alt.LayerChart":
@@ -205,11 +204,12 @@ def _lines(palette: Palette, *, x: "alt.X", y: "alt.Y") -> "alt.LayerChart":
     # An error bar has two ends, so its axis is that of the points, under another field.
     ends = y.copy()
     ends.shorthand = "low:Q"
-    return (
+    layers: alt.LayerChart = (
         base.mark_rule(clip=True).encode(y=ends, y2="high:Q", description="part:N")
         + base.mark_line(clip=True).encode(y=y, strokeDash=palette.dash(), description="part:N")
         + base.mark_point(clip=True).encode(y=y, shape=palette.shape(), description="tip:N")
     )
+    return layers
 
 
 def _marks(series: str, measured: Measurement, tip: Sequence[str]) -> dict[str, Any]:

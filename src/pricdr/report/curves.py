@@ -13,8 +13,8 @@ from typing import Final
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.outline import ArmOutline
 from pricdr.privacy.calibration import Calibration
-from pricdr.report.folder import STRATA, Access, Experiment, ResultsFolder
-from pricdr.report.measurements import NOTHING, Measurement, number
+from pricdr.report.folder import Access, Experiment, ResultsFolder
+from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.table2 import exact_epsilon
 
 
@@ -77,6 +77,21 @@ QUESTIONS: Final = (
 )
 
 
+class Variant(Enum):
+    """How the curves of one chart belong together."""
+
+    UNGATED = "gates off: the release is used whatever it is worth"
+    GATED = "gates on: a release that fails the evidence test is refused"
+    CLEAR = "NOT PRIVATE: without noise, or in plaintext"
+
+    @classmethod
+    def of(cls, arm: ArmOutline) -> "Variant":
+        """Return the variant that an arm belongs to."""
+        if Access.of(arm) in (Access.UNPROTECTED, Access.PLAINTEXT):
+            return cls.CLEAR
+        return cls.UNGATED if arm.settings.get("gated") is False else cls.GATED
+
+
 @dataclass(frozen=True)
 class CurvePoint:
     """One value on the axis, measured."""
@@ -84,6 +99,7 @@ class CurvePoint:
     task: str
     stratum: str
     curve: str
+    variant: Variant
     at: float
     """As the spec has it: for the paper's noise the nominal ε."""
     exact: float | None
@@ -103,10 +119,12 @@ class Level:
     task: str
     stratum: str
     name: str
-    access: Access
+    variant: Variant
     measured: Measurement
     drawn: bool
-    """Whether the chart has a line for it: not for popularity, which is far below what warm users get anyway."""
+    """Whether the charts have a line for it: not for popularity, which is far below what warm users get anyway."""
+    everywhere: bool
+    """Whether it belongs into every chart: what sees no release knows no gates."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +134,7 @@ class Trend:
     task: str
     stratum: str
     curve: str
+    variant: Variant
     spread: float
     """Between its highest and its lowest mean."""
     typical_error: float
@@ -148,7 +167,6 @@ class CurveStudy:
     points: tuple[CurvePoint, ...]
     levels: tuple[Level, ...]
     trends: tuple[Trend, ...]
-    sentences: tuple[str, ...]
     absent: tuple[str, ...]
     """Tasks without results, and why."""
 
@@ -162,38 +180,33 @@ def studies(folder: ResultsFolder) -> tuple[CurveStudy, ...]:
 
 def _study(question: Question, experiments: Sequence[Experiment]) -> CurveStudy:
     points = tuple(point for one in experiments for point in _points(one, question))
-    trends = tuple(_trends(points, question))
-    sentences = [_summary(question, trends), _refusals(trends)]
-    if question.family == "rq5":
-        sentences.append(_stability(experiments, points, question))
     return CurveStudy(
         question,
         points,
         tuple(level for one in experiments for level in _levels(one)),
-        trends,
-        tuple(sentence for sentence in sentences if sentence),
+        tuple(_trends(points, question)),
         tuple(f"{one.title}: {one.outline.missing or 'not run yet'}" for one in experiments if not one.runs),
     )
 
 
 def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
     arms = [arm for arm in experiment.outline.arms if arm.axis == question.axis and arm.at is not None]
-    return [
-        CurvePoint(
-            experiment.title,
-            stratum,
-            arm.curve,
-            float(arm.at or 0.0),
-            _exact(experiment, arm) if question.axis == "epsilon" else None,
-            question.axis == "epsilon" and arm.release is not None and arm.release.calibration is Calibration.PAPER,
-            measured,
-            sum(_refused(experiment, arm, stratum)),
-            len(_refused(experiment, arm, stratum)),
-        )
-        for stratum in experiment.strata
-        for arm in arms
-        if (measured := experiment.measured(arm, stratum)) and stratum != "few"
-    ]
+    found = []
+    for stratum in (stratum for stratum in experiment.strata if stratum != "few"):
+        for arm in arms:
+            measured, refused = experiment.measured(arm, stratum), _refused(experiment, arm, stratum)
+            if measured:
+                nominal = arm.release is not None and arm.release.calibration is Calibration.PAPER
+                point = CurvePoint(
+                    *(experiment.title, stratum, arm.curve, Variant.of(arm), float(arm.at or 0.0)),
+                    exact=_exact(experiment, arm) if question.axis == "epsilon" else None,
+                    nominal=nominal and question.axis == "epsilon",
+                    measured=measured,
+                    refused=sum(refused),
+                    runs=len(refused),
+                )
+                found.append(point)
+    return found
 
 
 def _exact(experiment: Experiment, arm: ArmOutline) -> float | None:
@@ -210,12 +223,15 @@ def _refused(experiment: Experiment, arm: ArmOutline, stratum: str) -> list[bool
 
 
 def _levels(experiment: Experiment) -> list[Level]:
-    arms = [arm for arm in experiment.outline.arms if not arm.axis]
     return [
-        Level(experiment.title, stratum, arm.name, Access.of(arm), measured, arm.method != "popularity")
+        Level(
+            *(experiment.title, stratum, arm.name, Variant.of(arm), measured),
+            drawn=arm.method != "popularity",
+            everywhere=arm.release is None,
+        )
         for stratum in experiment.strata
-        for arm in arms
-        if (measured := experiment.measured(arm, stratum)) and stratum != "few"
+        for arm in experiment.outline.arms
+        if not arm.axis and stratum != "few" and (measured := experiment.measured(arm, stratum))
     ]
 
 
@@ -223,21 +239,20 @@ def _trends(points: Sequence[CurvePoint], question: Question) -> list[Trend]:
     by_curve: dict[tuple[str, str, str], list[CurvePoint]] = {}
     for point in points:
         by_curve.setdefault((point.task, point.stratum, point.curve), []).append(point)
-    return [_trend(*key, sorted(curve, key=lambda one: one.at), question) for key, curve in by_curve.items()]
+    return [_trend(sorted(curve, key=lambda one: one.at), question) for curve in by_curve.values()]
 
 
-def _trend(task: str, stratum: str, name: str, points: Sequence[CurvePoint], question: Question) -> Trend:
+def _trend(points: Sequence[CurvePoint], question: Question) -> Trend:
+    first = points[0]
     means = [point.measured.value for point in points]
     errors = sorted(point.measured.error for point in points if not math.isnan(point.measured.error))
     return Trend(
-        task,
-        stratum,
-        name,
-        max(means) - min(means),
-        errors[len(errors) // 2] if errors else math.nan,
-        contrast({point.at: point.measured for point in points}, question.shape),
-        sum(point.refused for point in points),
-        sum(point.runs for point in points),
+        *(first.task, first.stratum, first.curve, first.variant),
+        spread=max(means) - min(means),
+        typical_error=errors[len(errors) // 2] if errors else math.nan,
+        contrast=contrast({point.at: point.measured for point in points}, question.shape),
+        refused=sum(point.refused for point in points),
+        runs=sum(point.runs for point in points),
     )
 
 
@@ -255,69 +270,3 @@ def contrast(by_place: Mapping[float, Measurement], shape: Shape) -> Measurement
             for seed in sorted(common)
         }
     )
-
-
-def _summary(question: Question, trends: Sequence[Trend]) -> str:
-    told = [trend for trend in trends if trend.contrast.interval is not None]
-    if not told:
-        return ""
-    counts = {verdict: sum(trend.verdict is verdict for trend in told) for verdict in Verdict}
-    shape = counts[Verdict.HELPS]
-    agrees = (
-        "agrees in shape"
-        if 2 * shape > len(told)
-        else "does not agree in shape"
-        if not shape
-        else "agrees only in part"
-    )
-    largest = max(told, key=lambda trend: trend.contrast.value)
-    return (
-        f"The paper: {question.claim}. Ours {agrees}: of {len(told)} curves, {shape} "
-        f"{'is' if shape == 1 else 'are'} as in the paper, {counts[Verdict.UNCLEAR]} flat within error, "
-        f"{counts[Verdict.HURTS]} the other way. The largest such effect: {largest.contrast.interval_in_words()} "
-        f"({largest.curve}, {STRATA[largest.stratum]}, {largest.task}); {_would_have_shown(told)}."
-    )
-
-
-def _would_have_shown(trends: Sequence[Trend]) -> str:
-    """Return how large an effect would have had to be: the median half of an interval."""
-    halves = sorted((d.high - d.low) / 2 for trend in trends if (d := trend.contrast.interval) is not None)
-    return f"an effect of {number(halves[len(halves) // 2])} would have shown on half of the curves"
-
-
-def _refusals(trends: Sequence[Trend]) -> str:
-    told = []
-    for stratum in dict.fromkeys(trend.stratum for trend in trends):
-        of_stratum = [trend for trend in trends if trend.stratum == stratum]
-        runs = sum(trend.runs for trend in of_stratum)
-        if runs:
-            told.append(f"{sum(trend.refused for trend in of_stratum)} of {runs} runs for {STRATA[stratum]}")
-    if not told:
-        return ""
-    return f"The model refused the release (trust 0, so that the target-only model is left) in {' and in '.join(told)}."
-
-
-def _stability(experiments: Sequence[Experiment], points: Sequence[CurvePoint], question: Question) -> str:
-    """Return whether sjlt loses less than jlt as the source grows sparser: the second half of the paper's claim."""
-    told = []
-    for experiment in experiments:
-        by_curve = {arm.curve: arm.release.strategy for arm in experiment.outline.arms if arm.axis and arm.release}
-        for stratum in ("warm", "cold"):
-            falls = {
-                by_curve.get(name, ""): contrast(
-                    {
-                        point.at: point.measured
-                        for point in points
-                        if (point.task, point.stratum, point.curve) == (experiment.title, stratum, name)
-                    },
-                    question.shape,
-                )
-                for name in by_curve
-            }
-            difference = falls.get("jlt", NOTHING) - falls.get("sjlt", NOTHING)
-            if difference.interval is not None:
-                word = {Verdict.HELPS: "yes", Verdict.HURTS: "no, more", Verdict.UNCLEAR: "cannot be told"}[
-                    difference.verdict
-                ]
-                told.append(f"{word} for {STRATA[stratum]}, {experiment.title} ({difference.interval_in_words()})")
-    return f"Does sjlt lose less than jlt as the source grows sparser? {'; '.join(told)}." if told else ""

@@ -1,19 +1,14 @@
 """The frontier in full: every strategy at every ε for every kind of users, and the synthetic pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-from pricdr.errors import ParameterError
 from pricdr.evaluation.verdict import Verdict
-from pricdr.experiments.records import RECORD, Line, Number, Text, Whole
-from pricdr.experiments.results import read_lines
+from pricdr.experiments.synthetic_results import CONTROLS, PLAIN, SyntheticResult, read_synthetic
 from pricdr.report.answer import crosses
 from pricdr.report.folder import Access, Experiment
 from pricdr.report.measurements import Measurement
-
-PLAINTEXT: Final = "plaintext"
 
 
 @dataclass(frozen=True)
@@ -48,32 +43,6 @@ def frontier_rows(experiment: Experiment) -> tuple[FrontierRow, ...]:
 
 
 @dataclass(frozen=True)
-class SyntheticLine:
-    """One measurement of ``benchmarks.frontier_synthetic``: an arm on a made-up pair of so many users."""
-
-    __pydantic_config__ = RECORD
-
-    users: Whole
-    seed: Whole
-    arm: Line
-    epsilon: Number | None
-    ndcg: Number
-    gain: Number
-    gain_error: Number
-    dim: Whole
-    sigma: Number
-    seconds: Number
-    GiB: Number
-    chosen: Text
-    evaluated: Whole
-    key: Line
-
-    def __post_init__(self) -> None:
-        if self.users < 1:
-            raise ParameterError(f"users must be 1 or more, got {self.users}")
-
-
-@dataclass(frozen=True)
 class SyntheticPoint:
     """What one strategy keeps at one ε on pairs of one size."""
 
@@ -85,7 +54,8 @@ class SyntheticPoint:
     user_error: float
     """The error over users of the first seed, for sizes with a single one."""
     seconds: float
-    gibibytes: float
+    memory: float | None
+    """Most bytes of the publish step beyond what was held before; None where it was not measured."""
 
     @property
     def error(self) -> float:
@@ -95,26 +65,27 @@ class SyntheticPoint:
 
 def synthetic_points(path: Path) -> tuple[SyntheticPoint, ...]:
     """Return what private strategies keep on synthetic pairs, by size, strategy and ε."""
-    lines = read_lines(path, SyntheticLine)
-    groups: dict[tuple[int, str, float], list[SyntheticLine]] = {}
+    lines = read_synthetic(path)
+    groups: dict[tuple[int, str, float], list[SyntheticResult]] = {}
     for line in lines:
-        if line.epsilon is not None and line.arm != "noise":
+        if line.epsilon is not None and line.arm not in CONTROLS:
             groups.setdefault((line.users, line.arm, float(line.epsilon)), []).append(line)
-    plain = {(line.users, line.seed): float(line.gain) for line in lines if line.arm == PLAINTEXT}
+    plain = {(line.users, line.seed): float(line.gain) for line in lines if line.arm == PLAIN}
     points = [_synthetic(key, group, plain) for key, group in groups.items()]
     return tuple(point for point in points if point.share)
 
 
 def _synthetic(
-    key: tuple[int, str, float], lines: Sequence[SyntheticLine], plain: dict[tuple[int, int], float]
+    key: tuple[int, str, float], lines: Sequence[SyntheticResult], plain: Mapping[tuple[int, int], float]
 ) -> SyntheticPoint:
     # Without a gain in plaintext there is nothing to keep a share of.
     kept = [line for line in lines if plain.get((line.users, line.seed), 0.0) > 0]
     wholes = [plain[line.users, line.seed] for line in kept]
+    memories = [float(line.memory) for line in lines if line.memory is not None]
     return SyntheticPoint(
         *key,
         Measurement({line.seed: float(line.gain) / whole for line, whole in zip(kept, wholes, strict=True)}),
         float(kept[0].gain_error) / wholes[0] if kept else 0.0,
         sum(float(line.seconds) for line in lines) / len(lines),
-        max(float(line.GiB) for line in lines),
+        max(memories, default=None),
     )

@@ -1,11 +1,14 @@
 """RQ4 and RQ5 on the page: for every axis what the paper claims, what we measured, and the curves."""
 
+from collections.abc import Sequence
+
 from pricdr.evaluation.verdict import Verdict
 from pricdr.pages import Bullets, Cell, Column, Columns, Details, Figure, Note, Palette, Row, Section, Table
 from pricdr.report.charts import curve_panel
-from pricdr.report.curves import CurvePoint, CurveStudy, Trend, studies
+from pricdr.report.curves import CurvePoint, CurveStudy, Trend, Variant, studies
 from pricdr.report.folder import STRATA, ResultsFolder
 from pricdr.report.sections import cells
+from pricdr.report.shapes import sentences
 
 
 def sections(folder: ResultsFolder) -> list[Section]:
@@ -16,36 +19,74 @@ def sections(folder: ResultsFolder) -> list[Section]:
 def _section(study: CurveStudy) -> Section:
     question = study.question
     name = question.family.replace("_", "-")
-    blocks: list[Bullets | Note | Columns | Table | Details | str] = []
-    if study.sentences:
-        blocks.append(Bullets(study.sentences))
+    told = sentences(study)
+    blocks: list[Bullets | Note | Columns | Section | Table | Details | str] = []
+    if told:
+        blocks.append(Bullets(told))
     blocks += [Note(line) for line in study.absent]
     if question.axis == "epsilon" and study.points:
         blocks.append(
-            "The axis is the exact ε: what the noise delivers by exact accounting, δ as in the release. With the "
-            "paper's calibration that is another number than the ε it is called by, so every such point has both."
+            "The axis is the exact ε: what the noise delivers by exact accounting. With the paper's calibration that "
+            "is another number than the ε it is called by: the small figures beside such points are the nominal ones."
         )
-    palette = Palette(
-        list(dict.fromkeys([*(p.curve for p in study.points), *(level.name for level in study.levels if level.drawn)]))
-    )
-    for at, task in enumerate(dict.fromkeys(point.task for point in study.points), 1):
-        panels = _panels(study, task, palette, f"{name}-{at}")
-        if panels:
-            blocks.append(Columns(panels))
+    blocks += _charts(study, name)
     if study.trends:
         blocks.append(_trends(study, name))
         blocks.append(Details("Every point", [_points(study, name)]))
     return Section(question.title, blocks, id=name, hides="curves")
 
 
-def _panels(study: CurveStudy, task: str, palette: Palette, id: str) -> list[Figure]:
-    drawn = []
-    for stratum in ("warm", "cold"):
-        points = [point for point in study.points if (point.task, point.stratum) == (task, stratum)]
-        levels = [level for level in study.levels if (level.task, level.stratum) == (task, stratum)]
-        if points:
-            drawn.append(curve_panel(study.question, points, levels, palette, id=f"{id}-{stratum}"))
-    return [figure for figure in drawn if figure is not None]
+def _charts(study: CurveStudy, name: str) -> list[Section | Details | str]:
+    """Return the charts of each variant; where there are several, those with gates are folded away: mostly flat."""
+    variants = [one for one in Variant if any(point.variant is one for point in study.points)]
+    found: list[Section | Details | str] = []
+    for variant in variants:
+        rows: list[Columns | str] = []
+        for at, task in enumerate(dict.fromkeys(point.task for point in study.points), 1):
+            id = f"{name}-{variant.name.lower()}-{at}"
+            panels = [_panel(study, task, stratum, variant, f"{id}-{stratum}") for stratum in ("warm", "cold")]
+            drawn = [panel for panel in panels if panel is not None]
+            if drawn:
+                rows.append(Columns(drawn))
+            if len(drawn) < len(panels):
+                rows.append(_not_drawn(study, task, variant))
+        heading = f"{variant.value[0].upper()}{variant.value[1:]}"
+        if variant is Variant.GATED and len(variants) > 1:
+            found.append(Details(heading, rows))
+        else:
+            found.append(Section(heading, rows, id=f"{name}-{variant.name.lower()}"))
+    return found
+
+
+def _panel(study: CurveStudy, task: str, stratum: str, variant: Variant, id: str) -> Figure | None:
+    place = (task, stratum)
+    points = [p for p in study.points if (p.task, p.stratum) == place and p.variant is variant]
+    levels = [
+        level
+        for level in study.levels
+        if (level.task, level.stratum) == place and level.drawn and (level.everywhere or level.variant is variant)
+    ]
+    # One look for each curve of a variant, whatever the task.
+    same = [p.curve for p in study.points if p.variant is variant]
+    palette = Palette(list(dict.fromkeys([*same, *(level.name for level in levels)])))
+    if not points or _refused_always(points):
+        return None
+    return curve_panel(study.question, points, levels, palette, id=id)
+
+
+def _refused_always(points: Sequence[CurvePoint]) -> bool:
+    """Return whether no run trusted its release: then every curve is the target-only model's, and says nothing."""
+    return all(point.runs and point.refused == point.runs for point in points)
+
+
+def _not_drawn(study: CurveStudy, task: str, variant: Variant) -> str:
+    """Return why a task has no chart for some kind of users."""
+    own = [p for p in study.points if p.task == task and p.variant is variant]
+    strata = [s for s in ("warm", "cold") if (points := [p for p in own if p.stratum == s]) and _refused_always(points)]
+    if not strata:
+        return f"{task}: not measured for every kind of users."
+    users = " and ".join(STRATA[stratum] for stratum in strata)
+    return f"{task}, {users}: no chart, since every run refused its release and is the target-only model."
 
 
 def _trends(study: CurveStudy, name: str) -> Table:

@@ -104,6 +104,7 @@ def _cost_row(arm: str, points: list[SyntheticPoint], sizes: list[int]) -> Row:
     for users in sizes:
         own = [point for point in points if point.users == users]
         seconds = sum(point.seconds for point in own) / len(own) if own else 0.0
-        text = f"{seconds:.2f} s, {max(point.gibibytes for point in own):.2f} GiB" if own else ""
+        memory = max((point.memory for point in own if point.memory is not None), default=None)
+        text = f"{seconds:.2f} s" + ("" if memory is None else f", {memory / 2**30:.2f} GiB")
         found.append(Cell(text, sort=seconds) if own else cells.ABSENT)
     return Row(found, series=arm)

@@ -18,8 +18,8 @@ MARKS = {
     "1/log2(1 + r) for NDCG and 1/r for MRR, and the first is never smaller.",
     Rule.FALLING: "Impossible: the metric falls from k = 5 to k = 10, though whoever counts among the first five "
     "counts as much among the first ten.",
-    Rule.STEP: "Impossible together with HR@5 and HR@10: users whose item is at rank 6 to 10 count 0.29 to 0.36 each for "
-    "NDCG and 0.10 to 0.17 for MRR, so HR's rise from 5 to 10 bounds theirs.",
+    Rule.STEP: "Impossible together with HR@5 and HR@10: users whose item is at rank 6 to 10 count 0.29 to 0.36 each "
+    "for NDCG and 0.10 to 0.17 for MRR, so HR's rise from 5 to 10 bounds theirs.",
 }
 """What a mark on one of the paper's cells says, by the rule that the cell breaks."""
 

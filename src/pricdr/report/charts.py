@@ -145,20 +145,15 @@ def curve_panel(
     import altair as alt
 
     placed = [(point, point.exact if question.axis == "epsilon" else point.at) for point in points]
-    rows = [
-        {
-            **_marks(point.curve, point.measured, _curve_lines(question, point)),
-            "x": x,
-            "label": f"{point.at:g}" if point.nominal else "",
-        }
-        for point, x in placed
-        if x is not None and (x > 0 or not question.logarithmic)
-    ]
-    if not rows:
+    kept = [(point, x) for point, x in placed if x is not None and (x > 0 or not question.logarithmic)]
+    if not kept:
         return None
+    rows = [{**_marks(point.curve, point.measured, _curve_lines(question, point)), "x": x} for point, x in kept]
     across = [_marks(level.name, level.measured, _level_lines(level)) for level in levels]
-    domain = _domain([(row["low"], row["high"]) for row in [*rows, *across]])
-    y = alt.Y("value:Q", title="NDCG@10", scale=alt.Scale(domain=domain, nice=False, zero=False))
+    nominal = _nominal_labels(kept)
+    low, high = _domain([(row["low"], row["high"]) for row in [*rows, *across]])
+    top = high + 0.12 * (high - low) if nominal else high  # room for the second scale
+    y = alt.Y("value:Q", title="NDCG@10", scale=alt.Scale(domain=[low, top], nice=False, zero=False))
     x = _log_axis(rows, question.label) if question.logarithmic else _linear_axis(rows, question.label)
     lines = alt.Chart(alt.NamedData("across")).encode(color=palette.color())
     chart = (
@@ -166,19 +161,16 @@ def curve_panel(
         + lines.mark_rule().encode(y=y, strokeDash=palette.dash(), description="tip:N")
         + _lines(palette, x=x, y=y)
     )
-    labelled = [row for row in rows if row["label"]]
-    if labelled:
-        chart += (
-            alt.Chart(alt.NamedData("labelled"))
-            .mark_text(dy=-10, fontSize=10, color=MUTED.light)
-            .encode(x=x, y=y, text="label:N", description="part:N")
-        )
+    if nominal:
+        labels = alt.Chart(alt.NamedData("nominal")).encode(x=x, y=alt.value(7))
+        chart += labels.mark_text(fontSize=10, color=MUTED.light).encode(text="label:N")
+        chart += labels.mark_text(fontSize=10, color=MUTED.light, align="left", dx=10).encode(text="end:N")
     task, stratum = points[0].task, points[0].stratum
     words = "; ".join(f"{point.curve}, {_place(question, point)}: {point.measured.in_words()}" for point, _ in placed)
     return chart_figure(
         id,
         f"{task}, {STRATA[stratum]}",
-        _sized(chart, rows=rows, across=across, labelled=labelled),
+        _sized(chart, rows=rows, across=across, nominal=nominal),
         in_words=f"{words}.",
     )
 
@@ -188,11 +180,22 @@ def _padding(names: Iterable[str]) -> dict[str, float]:
     return {"left": 5 + 1.2 * max(map(len, names), default=0), "right": 12, "top": 5, "bottom": 5}
 
 
+def _nominal_labels(placed: Sequence[tuple[CurvePoint, float]]) -> list[dict[str, Any]]:
+    """Return the second scale of an axis of ε: what the paper calls the places that its noise leads to."""
+    by_place = {x: point.at for point, x in placed if point.nominal}
+    last = max(by_place, default=None)
+    return [
+        {"x": x, "label": f"{at:g}", "end": "= nominal ε" if x == last else ""} for x, at in sorted(by_place.items())
+    ]
+
+
 def _sized(chart: "alt.LayerChart", **datasets: Sequence[Mapping[str, Any]]) -> "alt.LayerChart":
     """Return a chart of usual size with the data that its layers name: altair copies data with every layer."""
     sized: alt.LayerChart = chart.properties(
         width=NARROW, height=260, datasets={name: list(rows) for name, rows in datasets.items()}
     )
+    # A reader's letters may be wider than those the legend was measured with.
+    sized = sized.configure_legend(columnPadding=44)
     return sized
 
 
@@ -261,11 +264,11 @@ def _log_axis(rows: Iterable[Mapping[str, Any]], title: str) -> "alt.X":
 
     values = sorted({float(row["x"]) for row in rows})
     low, high = math.floor(math.log2(values[0])), math.ceil(math.log2(values[-1]))
-    step = max(1, (high - low) // 8)
+    step = max(1, math.ceil((high - low) / 7))
     ticks = [2.0**power for power in range(low, high + 1, step)]
     ends = [min(values[0], ticks[0]) / _ROOM, max(values[-1], ticks[-1]) * _ROOM]
     scale = alt.Scale(type="log", base=2, domain=ends, nice=False)
-    axis = alt.Axis(values=ticks, grid=False, format=".3~g")
+    axis = alt.Axis(values=ticks, grid=False, format=".2~g")
     return alt.X("x:Q", title=title, scale=scale, axis=axis)
 
 

@@ -54,7 +54,7 @@ def _duels(found: Ablation) -> Table:
     rows = [
         Row(
             [
-                *(duel.method, duel.setting, duel.access.value, duel.task, STRATA[duel.stratum]),
+                *(duel.method, duel.setting, duel.access.value, duel.task, duel.stratum),
                 *(cells.measured(duel.difference, signed=True), cells.judged(duel.difference, WORDS)),
             ],
             series=duel.method,
@@ -67,7 +67,7 @@ def _duels(found: Ablation) -> Table:
 def _row(row: AblationRow) -> Row:
     return Row(
         [
-            *(row.arm, STRATA[row.stratum], row.access.value),
+            *(row.arm, row.stratum, row.access.value),
             *(cells.measured(row.measured), cells.measured(row.gain, signed=True), row.change or "–"),
             *(cells.measured(row.difference, signed=True), cells.judged(row.difference, WORDS)),
         ],

@@ -111,7 +111,7 @@ def _trend(trend: Trend) -> Row:
     )
     return Row(
         [
-            *(trend.curve, trend.task, STRATA[trend.stratum]),
+            *(trend.curve, trend.task, trend.stratum),
             cells.decimal(trend.spread),
             cells.decimal(trend.typical_error if trend.typical_error == trend.typical_error else None),
             cells.measured(trend.contrast, signed=True),
@@ -133,7 +133,7 @@ def _points(study: CurveStudy, name: str) -> Table:
     nowhere = [cells.ABSENT] * (2 if exact else 1)
     rows += [
         Row(
-            [one.name, one.task, STRATA[one.stratum], *nowhere, cells.measured(one.measured), cells.ABSENT],
+            [one.name, one.task, one.stratum, *nowhere, cells.measured(one.measured), cells.ABSENT],
             series=one.name,
         )
         for one in study.levels
@@ -146,4 +146,4 @@ def _point(point: CurvePoint, *, exact: bool) -> list[Cell | str]:
     if exact:
         place.append(cells.ABSENT if point.exact is None else Cell(f"{point.exact:.3g}", sort=point.exact))
     refused = Cell(f"{point.refused} of {point.runs}") if point.runs else cells.ABSENT
-    return [point.curve, point.task, STRATA[point.stratum], *place, cells.measured(point.measured), refused]
+    return [point.curve, point.task, point.stratum, *place, cells.measured(point.measured), refused]

@@ -47,7 +47,7 @@ def open_page(browser, tmp_path) -> Iterator[Callable]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(5000)
+        page.set_default_timeout(30000)  # a busy machine is not a broken page
         page.on("console", lambda message: complaints.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         # A blob is made by the page itself, for a download.

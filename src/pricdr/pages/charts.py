@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from pricdr.errors import ParameterError, printable
 from pricdr.markup import shown_text
-from pricdr.pages.figures import Figure
+from pricdr.pages.figures import Figure, size_class
 from pricdr.pages.palette import INK, LINE, MUTED, SERIES
 from pricdr.pages.tables import Table
 
@@ -129,12 +129,15 @@ def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...
             series[words[0]] = None
             _describe(element, words, focusable=len(words) > 1 and not path)
     for entry in _legend_entries(root):
+        for symbol in entry.iter("path"):
+            if symbol.get("fill", "none") != "none":  # a filled symbol with a dashed edge looks torn
+                symbol.attrib.pop("stroke-dasharray", None)
         label = "".join(entry.itertext())
         for name in series:
             if printable(name) == label:
                 entry.set("data-series", shown_text(name))
                 entry.set("class", "entry")
-    root.set("class", "chart")
+    root.set("class", f"chart {size_class(float(root.get('width', '0')))}".strip())
     root.set("role", "group")
     root.set("aria-label", shown_text(caption))
     root.set("aria-describedby", f"{id}-words")

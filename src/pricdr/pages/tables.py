@@ -108,6 +108,11 @@ class Table:
         """The series of its rows, each once."""
         return tuple(dict.fromkeys(row.series for row in self.rows if row.series))
 
+    @property
+    def has_tips(self) -> bool:
+        """Whether any cell tells more to those who point at it."""
+        return any(cell.hover for row in self.rows for cell in row.drawn)
+
     @cached_property
     def marks(self) -> dict[str, str]:
         """A letter for each explanation of a cell."""

@@ -94,6 +94,10 @@ def test_a_series_takes_its_points_lines_and_bars_with_it_and_its_name_in_the_le
         assert set(shown.evaluate_all("(all) => all.map((one) => one.dataset.series)")) == {"jlt"}
         assert page.locator(f"{figure} svg .entry.off").count() == 3
     assert page.locator("#alone .mark:visible").count() == 5
+    choice.locator("input").nth(1).check()
+    choice.locator("input").nth(0).uncheck()
+    stop = page.locator("#alone .mark:visible[tabindex='0']")
+    assert stop.get_attribute("data-series") == "sjlt"
 
 
 def test_a_tooltip_comes_with_the_mouse_and_goes_with_escape(page):

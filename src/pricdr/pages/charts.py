@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from pricdr.errors import ParameterError, printable
 from pricdr.markup import shown_text
-from pricdr.pages.figures import Figure
+from pricdr.pages.figures import Figure, size_class
 from pricdr.pages.palette import INK, LINE, MUTED, SERIES
 from pricdr.pages.tables import Table
 
@@ -130,11 +130,15 @@ def _prepare(root: ElementTree.Element, id: str, caption: str) -> tuple[str, ...
             series[words[0]] = None
             _describe(element, words, focusable=len(words) > 1 and not path)
     for entry in _legend_entries(root):
-        name = shown_text("".join(entry.itertext()))
-        if name in series:
-            entry.set("data-series", name)
-            entry.set("class", "entry")
-    root.set("class", "chart")
+        for symbol in entry.iter("path"):
+            if symbol.get("fill", "none") != "none":  # a filled symbol with a dashed edge looks torn
+                symbol.attrib.pop("stroke-dasharray", None)
+        label = "".join(entry.itertext())
+        for name in series:
+            if printable(name) == label:
+                entry.set("data-series", shown_text(name))
+                entry.set("class", "entry")
+    root.set("class", f"chart {size_class(float(root.get('width', '0')))}".strip())
     root.set("role", "group")
     root.set("aria-label", shown_text(caption))
     root.set("aria-describedby", f"{id}-words")
@@ -169,21 +173,22 @@ def _words(label: str) -> list[str]:
     if not label.startswith('["'):
         return []
     try:
-        return [shown_text(line) for line in json.loads(label)]
+        return [str(line) for line in json.loads(label)]
     except ValueError:
         return []
 
 
 def _describe(element: ElementTree.Element, words: list[str], *, focusable: bool) -> None:
-    element.set("data-series", words[0])
+    shown = [shown_text(line) for line in words]
+    element.set("data-series", shown[0])
     if not focusable:
         element.set("aria-hidden", "true")
         return
     element.set("class", "mark")
     element.set("role", "img")
-    element.set("aria-label", ". ".join(words))
+    element.set("aria-label", ". ".join(shown))
     title = ElementTree.Element("title")
-    title.text = "\n".join(words)
+    title.text = "\n".join(shown)
     element.insert(0, title)
 
 

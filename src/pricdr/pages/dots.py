@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pricdr.markup import shown_text
 from pricdr.pages.figures import Figure, draw
 
 _WIDTH: Final = 560
@@ -40,6 +41,7 @@ class Tick:
 
     x: float
     label: str
+    zero: bool
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def dot_plot(
 def _layout(dots: Sequence[Dot], label: str, strong: str, digits: int) -> Plot:
     ends = [value for dot in dots for value in (dot.mean, dot.low, dot.high) if math.isfinite(value)]
     marks = ticks(min(ends), max(ends))
-    left = 12 + _LETTER * max(len(dot.row) for dot in dots)
+    left = 12 + _LETTER * max(len(shown_text(dot.row)) for dot in dots)
     right = max(_WIDTH, left + 180 + _VALUE) - _VALUE
 
     def x(value: float) -> float:
@@ -165,7 +167,7 @@ def _layout(dots: Sequence[Dot], label: str, strong: str, digits: int) -> Plot:
             rows.append(row)
         groups.append(PlotGroup(name, top, tuple(rows)))
     decimals = _decimals(marks[1] - marks[0])
-    axis = tuple(Tick(x(mark), f"{mark:.{decimals}f}") for mark in marks)
+    axis = tuple(Tick(x(mark), f"{mark:.{decimals}f}", mark == 0) for mark in marks)
     return Plot(label, left, right, axis, tuple(groups))
 
 

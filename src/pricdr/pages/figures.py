@@ -38,6 +38,7 @@ def environment() -> Environment:
     """Return the environment of all templates of pages, with the colours under their names."""
     shared = template_environment()
     shared.filters["px"] = _pixels
+    shared.filters["size_class"] = size_class
     shared.globals.update({name: colour.light for name, colour in palette.GROUND.items()})
     return shared
 
@@ -45,6 +46,15 @@ def environment() -> Environment:
 def draw(template: str, **values: Any) -> Markup:  # noqa: ANN401 - whatever the template shows
     """Return a drawing from a template in ``figures``; values are escaped there."""
     return Markup(environment().get_template(f"figures/{template}.svg.j2").render(**values))
+
+
+def size_class(width: float) -> str:
+    """Return what the style sheet calls a drawing that must not shrink to a phone: its letters would be too small.
+
+    >>> size_class(400), size_class(500), size_class(700)
+    ('', 'broad', 'broader')
+    """
+    return "" if width <= 430 else "broad" if width <= 540 else "broader"
 
 
 def _pixels(value: float, digits: int = 1) -> str:

@@ -82,7 +82,7 @@ class Palette:
         return alt.Shape(field, type="nominal", scale=self._scale(shapes), **{"title": None, **options})
 
     def dash(self, field: str = "series", **options: Any) -> "alt.StrokeDash":  # noqa: ANN401
-        """Return altair's channel of dashes."""
+        """Return altair's channel of dashes; with the same field as :meth:`color` both share one legend."""
         import altair as alt
 
         dashes = [list(DASHES[(at + at // len(SERIES)) % len(DASHES)]) for at in range(len(self.names))]

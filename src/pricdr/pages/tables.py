@@ -108,6 +108,16 @@ class Table:
         """The series of its rows, each once."""
         return tuple(dict.fromkeys(row.series for row in self.rows if row.series))
 
+    @property
+    def size_class(self) -> str:
+        """What the style sheet calls a table of many columns: on paper it is set smaller, so that nothing is cut off."""
+        return "many" if len(self.columns) >= 16 else "several" if len(self.columns) >= 10 else ""
+
+    @property
+    def has_tips(self) -> bool:
+        """Whether any cell tells more to those who point at it."""
+        return any(cell.hover for row in self.rows for cell in row.drawn)
+
     @cached_property
     def marks(self) -> dict[str, str]:
         """A letter for each explanation of a cell."""

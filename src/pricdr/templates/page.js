@@ -18,6 +18,14 @@
     title.remove();
   }
   let owner = null, leaving = 0;
+  const place = () => {
+    const at = (owner.querySelector("circle") || owner).getBoundingClientRect();
+    const size = tip.getBoundingClientRect();
+    const left = Math.min(at.left + at.width / 2 - size.width / 2, innerWidth - size.width - 8);
+    const above = at.top - size.height - 8;
+    tip.style.left = `${Math.max(8, left)}px`;
+    tip.style.top = `${above < 8 ? at.bottom + 8 : above}px`;
+  };
   const hide = () => {
     clearTimeout(leaving);
     if (owner && !owner.closest("svg")) owner.removeAttribute("aria-describedby");
@@ -33,12 +41,7 @@
     tip.hidden = false;
     // A mark says all of it in its label.
     if (!element.closest("svg")) element.setAttribute("aria-describedby", "tip");
-    const at = (element.querySelector("circle") || element).getBoundingClientRect();
-    const size = tip.getBoundingClientRect();
-    const left = Math.min(Math.max(8, at.left + at.width / 2 - size.width / 2), innerWidth - size.width - 8);
-    const above = at.top - size.height - 8;
-    tip.style.left = `${Math.max(8, left)}px`;
-    tip.style.top = `${above < 8 ? at.bottom + 8 : above}px`;
+    place();
   };
   const tipped = (event) => event.target instanceof Element && event.target.closest("[data-tip]");
   document.addEventListener("pointerover", (event) => {
@@ -50,7 +53,7 @@
   document.addEventListener("focusin", (event) => { const element = tipped(event); if (element) show(element); else hide(); });
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
-  addEventListener("scroll", hide, { passive: true, capture: true });
+  addEventListener("scroll", () => { if (owner) place(); }, { passive: true, capture: true });
 
   // One stop of the Tab key per table and figure; arrows move inside.
   const stops = (group) => all(group.matches("svg") ? ".mark:not(.off)" : "tbody tr:not([hidden]) > [data-tip]", group);

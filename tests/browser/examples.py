@@ -14,8 +14,11 @@ from pricdr.pages import render
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
+from pricdr.report.folder import read_folder
+from pricdr.report.page import report
 from tests.demo.test_outcome import GAIN, NONE, outcome
 from tests.pages.everything import everything
+from tests.report import made_up
 
 USERS = [f"u{at:02d}" for at in range(40)]
 
@@ -43,11 +46,16 @@ def with_everything(folder: Path) -> str:
     return render(everything())
 
 
+def whole_report(folder: Path) -> str:
+    return report(read_folder(made_up.everything(folder)))
+
+
 PAGES: dict[str, Callable[[Path], str]] = {
     "demo": demo,
     "evaluation": evaluation,
     "inspection": inspection,
     "everything": with_everything,
+    "report": whole_report,
 }
 
 

@@ -191,11 +191,9 @@ def _nominal_labels(placed: Sequence[tuple[CurvePoint, float]]) -> list[dict[str
 
 def _sized(chart: "alt.LayerChart", **datasets: Sequence[Mapping[str, Any]]) -> "alt.LayerChart":
     """Return a chart of usual size with the data that its layers name: altair copies data with every layer."""
-    sized: alt.LayerChart = chart.properties(
-        width=NARROW, height=260, datasets={name: list(rows) for name, rows in datasets.items()}
-    )
+    data = {name: list(rows) for name, rows in datasets.items()}
     # A reader's letters may be wider than those the legend was measured with.
-    sized = sized.configure_legend(columnPadding=44)
+    sized: alt.LayerChart = chart.properties(width=NARROW, height=260, datasets=data).configure_legend(columnPadding=44)
     return sized
 
 

@@ -27,7 +27,7 @@ def _section(study: CurveStudy) -> Section:
     if question.axis == "epsilon" and study.points:
         blocks.append(
             "The axis is the exact ε: what the noise delivers by exact accounting. With the paper's calibration that "
-            "is another number than the ε it is called by: the small figures beside such points are the nominal ones."
+            "is another number than the ε it is called by: the figures along the top are the nominal ones."
         )
     blocks += _charts(study, name)
     if study.trends:

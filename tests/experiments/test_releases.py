@@ -9,6 +9,8 @@ import pytest
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
 from pricdr.experiments.arms import Arm, ReleaseSpec, RowContent
+from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.keys import result_key
 from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.sampling import sampled_source
 from pricdr.privacy.calibration import Calibration, epsilon_for, paper_sigma, sigma_for
@@ -56,9 +58,9 @@ def test_at_a_large_delta_the_paper_s_noise_delivers_an_epsilon_of_exactly_zero(
 
 
 def test_the_paper_s_noise_is_that_of_its_controls_too(source):
-    spec = ReleaseSpec(dim=100, epsilon=8, rows=RowContent.NOISE, calibration=Calibration.PAPER)
+    spec = ReleaseSpec(dim=100, epsilon=8, delta=1e-5, rows=RowContent.NOISE, calibration=Calibration.PAPER)
     noise = seeded_release(source, spec, 1).matrix
-    assert noise.std() == pytest.approx(paper_sigma(8, spec.delta, dim=100), rel=0.1)
+    assert noise.std() == pytest.approx(paper_sigma(8, 1e-5, dim=100), rel=0.1)
 
 
 @pytest.mark.parametrize("density", [0.1, 0.3, 0.5, 0.7, 0.9])
@@ -72,15 +74,16 @@ def test_a_density_is_that_of_the_projection(source, density):
     assert np.array_equal(default, release.matrix) == (density == 0.5)
 
 
-def test_what_tells_results_apart_is_old_where_nothing_new_is_asked_for():
-    """Results that were measured before there was a calibration, a density or a share are found again."""
+def test_calibration_density_and_share_tell_results_apart():
+    data = DataSpec(name="d", title="D", folder="here", source="a.csv", target="b.csv")
     arm = Arm(name="a", method="hetero", release=ReleaseSpec(strategy="sjlt"))
-    assert set(arm.content()) == {"name", "method", "preset", "release", "plaintext", "settings", "tuned"}
-    assert set(arm.content()["release"]) == {"strategy", "dim", "epsilon", "delta", "rows"}
-    changes = [{"calibration": Calibration.PAPER}, {"density": 0.5}, {"density": 0.1}]
-    others = [replace(arm, release=replace(arm.release, **change)) for change in changes]
-    contents = [one.content() for one in (arm, replace(arm, source_share=0.5), *others)]
-    assert all(one not in contents[at + 1 :] for at, one in enumerate(contents))
+    default, *others = (
+        result_key(data, replace(arm, release=replace(arm.release, **change)), full=True)
+        for change in ({}, {"calibration": Calibration.PAPER}, {"density": 0.1}, {"density": 0.9})
+    )
+    assert len({default, result_key(data, replace(arm, source_share=0.5), full=True), *others}) == 5
+    said = replace(arm, release=replace(arm.release, density=0.5, calibration=Calibration.EXACT))
+    assert result_key(data, said, full=True) == default  # a default that is written down is the same release
 
 
 def test_a_share_of_the_source_is_exact_and_nested(source):

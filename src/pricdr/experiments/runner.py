@@ -12,7 +12,7 @@ from pricdr.errors import InputError
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 from pricdr.experiments.arms import Arm
-from pricdr.experiments.outline import NOT_PRESENT, outline, write_outline
+from pricdr.experiments.outline import NOT_PRESENT, SUFFIX, outline, write_outline
 from pricdr.experiments.peak_memory import peak_memory, watch_memory
 from pricdr.experiments.provenance import provenance
 from pricdr.experiments.releases import seeded_release
@@ -56,6 +56,18 @@ def missing_runs(spec: Spec, results: Path) -> list[tuple[Arm, int]]:
     return [(arm, seed) for arm in spec.arms for seed in spec.seeds if (arm.name, seed) not in known]
 
 
+def adopt(spec: Spec, folder: Path) -> None:
+    """Copy the results that other tables in ``folder`` have for the same settings, data and seeds to this table's."""
+    results = folder / f"{spec.name}.jsonl"
+    missing = {(spec.key(arm), seed): arm for arm, seed in missing_runs(spec, results)}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        other = path.with_name(path.name.removesuffix(SUFFIX) + ".jsonl")
+        for result in read(other) if missing and other != results else ():
+            arm = missing.pop((result.key, result.seed), None)
+            if arm is not None:
+                append(results, replace(result, spec=spec.name, arm=arm.name))
+
+
 def run(
     spec: Spec,
     folder: Path,
@@ -85,6 +97,7 @@ def run(
     wanted = spec.only(only, seeds)
     if only and not wanted.arms:
         raise InputError(f"{spec.name} has no arm called {' or '.join(map(repr, only))}")
+    adopt(wanted, folder)
     missing = missing_runs(wanted, results)
     done, failures = 0, []
     with TemporaryDirectory() as shared:  # arms with the same target network train it once

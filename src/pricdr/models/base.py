@@ -66,11 +66,13 @@ class Method(ABC):
     revision: ClassVar[int] = 1
     """Raised when the same settings begin to give other models: results of before no longer count."""
 
-    starts_others: ClassVar[tuple[str, ...]] = ()
-    """Its networks that other trainings on the same data can start from, by the names they have in the log."""
-
     options: TrainingOptions | None = None
     """How it is trained; None for a method in closed form."""
+
+    @property
+    def starts_others(self) -> tuple[str, ...]:
+        """Its networks that other trainings on the same data can start from, by the names they have in the log."""
+        return ()
 
     @classmethod
     def data_access(cls) -> tuple[DataAccess, ...]:

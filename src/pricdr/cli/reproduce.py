@@ -7,6 +7,7 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import DeviceName, DeviceOption
+from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.experiments.spec import Spec
@@ -17,8 +18,8 @@ JobsOption = Annotated[int, typer.Option(help="Runs at the same time.")]
 
 
 def reproduce(
-    specs: Annotated[list[Path], typer.Argument(help="Spec files, such as specs/quick.toml.")],
     data: DataOption,
+    specs: Annotated[list[Path] | None, typer.Argument(help="Spec files, such as specs/quick.toml.")] = None,
     out: Annotated[Path, typer.Option(help="Where results are kept and added to.")] = Path("results"),
     prepared: PreparedOption = None,
     device: DeviceOption = DeviceName.AUTO,
@@ -30,6 +31,10 @@ def reproduce(
     seeds: Annotated[
         str | None, typer.Option(metavar="N,N", help="Run these seeds instead of those of the spec.")
     ] = None,
+    table3: Annotated[
+        bool,
+        typer.Option("--table3", help="Count the paper's Table 3 from the raw files in --data, into table3.json."),
+    ] = False,
     method: Annotated[
         list[str] | None,
         typer.Option(metavar="module:Class", help="Import a method that specs may name; may be repeated."),
@@ -55,10 +60,16 @@ def reproduce(
     from pricdr.experiments.runner import known_results, missing_runs, run
     from pricdr.experiments.spec import read_specs
     from pricdr.experiments.tables import markdown_report
-    from pricdr.experiments.tasks import is_present
+    from pricdr.experiments.tasks import is_present, missing_files
     from pricdr.experiments.workers import RunContext
     from pricdr.files import replace_file
 
+    if not specs and not table3:
+        raise ParameterError("nothing to reproduce: name a spec, or say --table3")
+    if table3:
+        _count_table3(data, out)
+    if not specs:
+        return
     context = RunContext(
         data, prepared, device.value, jobs, methods=tuple(method or ()), strategies=tuple(strategy or ())
     )
@@ -87,25 +98,30 @@ def reproduce(
         if spec in there:
             say(*text.split("\n"))
         else:
-            say(f"{spec.title}: {NOT_PRESENT} ({spec.data.folder}: {spec.data.source}, {spec.data.target})")
+            say(f"{spec.title}: {NOT_PRESENT} ({'; '.join(missing_files(spec.data, data, prepared))})")
     for failure in failures:
         warn(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}")
     if failures:
         raise typer.Exit(1)
 
 
+def _count_table3(data: Path, out: Path) -> None:
+    from pricdr.experiments import table3
+
+    with progress_bar("Table 3") as progress:
+        counted = table3.measure(data, progress=progress)
+    table3.write(out / "table3.json", counted)
+    say(*table3.markdown(counted).split("\n"))
+
+
 def _require_arms(tables: "list[Spec]", arms: tuple[str, ...]) -> None:
     """Refuse a name that no table knows, before anything runs."""
-    from pricdr.errors import ParameterError
-
     for name in arms:
         if not any(spec.only([name]).arms for spec in tables):
             raise ParameterError(f"no arm or curve of these specs is called {name!r:.80}")
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:
-    from pricdr.errors import ParameterError
-
     if text is None:
         return ()
     parts = text.split(",")

@@ -7,6 +7,7 @@ same settings begin to give other models.
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
@@ -15,13 +16,17 @@ from pricdr.experiments.data_spec import DataSpec
 from pricdr.models.catalogue import configure, method_class
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.strategies import Guided
+from pricdr.privacy.strategies import Guided, Strategy
 
 
 def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:
     """Return the key of an arm's results on this data."""
-    content = {"data": data.content(), "arm": resolved(data, arm), "full": full}
-    return hashlib.sha256(json.dumps(_alike(content), sort_keys=True).encode()).hexdigest()[:16]
+    return key_of({"data": data.content(), "arm": resolved(data, arm), "full": full})
+
+
+def key_of(settings: Mapping[str, Any]) -> str:
+    """Return the key of results that these settings, resolved, tell from any others."""
+    return hashlib.sha256(json.dumps(_alike(settings), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def resolved(data: DataSpec, arm: Arm) -> dict[str, Any]:
@@ -47,16 +52,20 @@ def _resolved_release(data: DataSpec, release: ReleaseSpec) -> dict[str, Any]:
         given["density"] = release.density
     if kind is Guided:
         given |= {"refine": release.refine, "guide": release.guide.value}
-    constants = {one.name: _default(one) for one in fields(kind) if one.name not in given}
     return {
         "strategy": release.strategy_name,
-        "revision": kind.revision,
-        "constants": constants | given,
+        **resolved_strategy(kind, given),
         "epsilon": guarantee.epsilon,
         "delta": guarantee.delta,
         "rows": release.rows.value,
         "calibration": release.calibration.value,
     }
+
+
+def resolved_strategy(kind: type[Strategy], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return everything that decides what a strategy computes: what it is given, every default, and its revision."""
+    constants = {one.name: _default(one) for one in fields(kind) if one.name not in given}
+    return {"revision": kind.revision, "constants": constants | dict(given)}
 
 
 def _default(constant: "Field[Any]") -> Any:  # noqa: ANN401 - whatever a strategy has
@@ -67,7 +76,7 @@ def _default(constant: "Field[Any]") -> Any:  # noqa: ANN401 - whatever a strate
 
 def _alike(value: Any) -> Any:  # noqa: ANN401 - any part of JSON
     """Return the value with every number a float, so that 4 and 4.0 are the same setting."""
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(name): _alike(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [_alike(part) for part in value]

@@ -26,7 +26,7 @@ evaluated: one held-out item among 99, NDCG@10. One closed-form decoder for all,
 Means and standard errors over seeds; where there is one seed, the error is over evaluated users. The strength of shared
 taste was set by hand, so that plaintext gains 30 % or more over popularity: levels are this generator's, and only
 differences between strategies and sizes say something. Seconds: simulated bits, in memory, without reading or writing
-files, on two cores shared with other work.
+files, one thread on two cores that were busy with other work: a quiet machine takes less.
 """
 
 

@@ -176,3 +176,10 @@ def test_one_seed_gives_points_and_no_claims(tmp_path):
     found = study(tmp_path)
     assert len(found.points) == 6
     assert sentences(found) == ()
+
+
+def test_the_papers_noise_is_spoken_of_apart_with_what_its_epsilon_is(tmp_path):
+    told = sentences(study(made_up.curves(tmp_path)))
+    assert told[1].startswith("With gates off and exact noise, ours agrees only in part: of 2 curves, 1 is as")
+    assert told[2].startswith("With gates off and the paper's noise, ours does not agree: of 2 curves, 0 are as")
+    assert "What the paper calls ε = 1 to 64 is an exact ε of 0.025 to 1.6: its curves are about far less" in told[-1]

@@ -8,7 +8,7 @@ from pricdr.errors import InputError
 from pricdr.report.ablation import ablation
 from pricdr.report.cost import costs
 from pricdr.report.folder import Access, read_folder
-from pricdr.report.provenance import provenance
+from pricdr.report.provenance import environments, provenance
 from pricdr.report.searches import searches
 from tests.report import made_up
 
@@ -57,7 +57,7 @@ def test_stale_and_missing_runs_are_counted(tmp_path):
     assert (experiment.runs, experiment.stale, experiment.missing) == (9, 3, (("DMF", 1),))
     (row,) = provenance(folder)
     assert (row.runs, row.missing, row.missing_in_words, row.stale) == (9, 1, "DMF: seed 1", 3)
-    assert (row.first, row.machines, row.commits) == ("2026-11-16", "x86_64, 2 cores", "0123456789")
+    assert (row.first, row.last) == ("2026-11-16", "2026-11-16")
     assert folder.unclaimed == ("old_table.jsonl",)
 
 
@@ -65,8 +65,9 @@ def test_machines_that_differ_are_counted(tmp_path):
     simple(tmp_path)
     path = tmp_path / "toy.jsonl"
     path.write_text(path.read_text().replace("x86_64, 2 cores", "NVIDIA H200", 2))
-    (row,) = provenance(read_folder(tmp_path))
-    assert row.machines == "x86_64, 2 cores (8 runs); NVIDIA H200 (2 runs)"
+    processor, card = environments(read_folder(tmp_path))
+    assert (processor.words[:3], processor.runs) == (("x86_64, 2 cores", "0123456789abcdef", "0.6.0"), 8)
+    assert (card.words[0], card.runs, card.first) == ("NVIDIA H200", 2, "2026-11-16T10:00:00Z")
 
 
 def test_a_spec_without_results_is_all_missing(tmp_path):
@@ -118,8 +119,8 @@ def test_a_search_is_told_with_its_best_and_with_the_test_of_that(tmp_path):
         (made_up.released("a"), Access.PRIVATE),
         (made_up.control("noise"), Access.CONTROL),
         (made_up.control("shuffled"), Access.CONTROL),
-        (made_up.released("a", release={"rows": "noiseless"}), Access.UNPROTECTED),
-        (made_up.released("a", strategy="guided", release={"guide": "clear"}), Access.UNPROTECTED),
+        (made_up.released("a", release={"rows": "noiseless"}), Access.NOISELESS),
+        (made_up.released("a", strategy="guided", release={"guide": "clear"}), Access.CLEAR_GUIDE),
         (made_up.released("a", strategy="guided"), Access.PRIVATE),
     ],
 )

@@ -123,7 +123,10 @@ def _duels(experiment: Experiment) -> list[Duel]:
 
 def _duels_in_words(duels: Sequence[Duel]) -> list[str]:
     told = []
-    for access, where in ((Access.PRIVATE, "With a private release"), (Access.UNPROTECTED, "Without noise")):
+    for access, where in (
+        (Access.PRIVATE, "With a private release"),
+        (Access.NOISELESS, "Without noise (NOT PRIVATE)"),
+    ):
         own = [duel for duel in duels if duel.access is access]
         counts = {verdict: sum(duel.difference.verdict is verdict for duel in own) for verdict in Verdict}
         if own:

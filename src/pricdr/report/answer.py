@@ -50,11 +50,15 @@ class Answer:
     sentences: tuple[Sentence, ...]
 
 
+def pairs_in_order(folder: ResultsFolder) -> list[Experiment]:
+    """Return the pairs of the frontier, those first on which something can be told."""
+    return sorted(folder.family(FAMILY), key=_is_unclear)
+
+
 def answer(folder: ResultsFolder) -> Answer:
     """Return what the frontier's results come to."""
-    pairs = folder.family(FAMILY)
-    # What can be told comes first.
-    points = tuple(point for pair in sorted(pairs, key=_is_unclear) for point in _points(pair))
+    pairs = pairs_in_order(folder)
+    points = tuple(point for pair in pairs for point in _points(pair))
     written = (
         Sentence("What crosses", _what_crosses(pairs)),
         Sentence("From which ε, and how certain", _from_which_epsilon(pairs)),
@@ -67,6 +71,12 @@ def _is_unclear(pair: Experiment) -> bool:
     epsilon = usual_epsilon([pair])
     arm = None if epsilon is None else _best(pair, epsilon, "cold")
     return arm is None or crosses(pair, arm, "cold")[0] is Verdict.UNCLEAR
+
+
+def has_ceiling(pair: Experiment) -> bool:
+    """Return whether plaintext gains something for certain, so that shares of it mean something."""
+    ceiling = pair.arms.get(pair.outline.ceiling or "")
+    return ceiling is not None and pair.gain(ceiling, "cold").verdict is Verdict.HELPS
 
 
 def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> tuple[Verdict, Measurement]:
@@ -226,7 +236,7 @@ def _paper_projections(pairs: Sequence[Experiment]) -> str:
         arms = [
             arm
             for arm in _private_arms(pair, stratum="cold")
-            if arm.release is not None and arm.release.strategy in PAPER_STRATEGIES and pair.share(arm)
+            if arm.release is not None and arm.release.strategy in PAPER_STRATEGIES and has_ceiling(pair)
         ]
         arm = max(arms, key=lambda one: float(one.at or 0.0), default=None)
         if arm is not None:

@@ -42,7 +42,9 @@ def share_panels(points: Sequence[Point], palette: Palette, *, id: str, notes: M
         }
         for point in points
     ]
-    domain = _domain([(row["low"], row["high"]) for row in rows], at_least=(0.0, 1.0))
+    # A pair with a note has shares of next to nothing: they must not squeeze the others.
+    telling = [row for row in rows if row["pair"] not in notes] or rows
+    domain = _domain([(row["low"], row["high"]) for row in telling], at_least=(0.0, 1.0))
     domain = (max(domain[0], LOWEST_SHARE), min(domain[1], HIGHEST_SHARE))
     figures = []
     for at, pair in enumerate(dict.fromkeys(point.pair for point in points), 1):

@@ -87,7 +87,7 @@ class Variant(Enum):
     @classmethod
     def of(cls, arm: ArmOutline) -> "Variant":
         """Return the variant that an arm belongs to."""
-        if Access.of(arm) in (Access.UNPROTECTED, Access.PLAINTEXT):
+        if Access.of(arm) in (Access.NOISELESS, Access.PLAINTEXT):
             return cls.CLEAR
         return cls.UNGATED if arm.settings.get("gated") is False else cls.GATED
 
@@ -110,6 +110,7 @@ class CurvePoint:
     refused: int
     """Runs in which the model did not trust the release at all."""
     runs: int
+    """Those that tell."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class Trend:
     stratum: str
     curve: str
     variant: Variant
+    nominal: bool
+    """Whether its values of ε are only nominal: the paper's noise."""
     spread: float
     """Between its highest and its lowest mean."""
     typical_error: float
@@ -194,7 +197,7 @@ def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
     found = []
     for stratum in (stratum for stratum in experiment.strata if stratum != "few"):
         for arm in arms:
-            measured, refused = experiment.measured(arm, stratum), _refused(experiment, arm, stratum)
+            measured, (refused, told) = experiment.measured(arm, stratum), experiment.refused(arm, stratum)
             if measured:
                 nominal = arm.release is not None and arm.release.calibration is Calibration.PAPER
                 point = CurvePoint(
@@ -202,8 +205,8 @@ def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
                     exact=_exact(experiment, arm) if question.axis == "epsilon" else None,
                     nominal=nominal and question.axis == "epsilon",
                     measured=measured,
-                    refused=sum(refused),
-                    runs=len(refused),
+                    refused=refused,
+                    runs=told,
                 )
                 found.append(point)
     return found
@@ -214,12 +217,6 @@ def _exact(experiment: Experiment, arm: ArmOutline) -> float | None:
     if known is None and arm.release is not None and arm.release.calibration is Calibration.EXACT:
         return float(arm.release.epsilon)
     return known
-
-
-def _refused(experiment: Experiment, arm: ArmOutline, stratum: str) -> list[bool]:
-    """Return for every run that says so whether the release was refused."""
-    trusts = [result.trust for result in experiment.results_of(arm).values() if result.trust is not None]
-    return [trust[stratum] == 0 for trust in trusts if stratum in trust]
 
 
 def _levels(experiment: Experiment) -> list[Level]:
@@ -247,7 +244,7 @@ def _trend(points: Sequence[CurvePoint], question: Question) -> Trend:
     means = [point.measured.value for point in points]
     errors = sorted(point.measured.error for point in points if not math.isnan(point.measured.error))
     return Trend(
-        *(first.task, first.stratum, first.curve, first.variant),
+        *(first.task, first.stratum, first.curve, first.variant, first.nominal),
         spread=max(means) - min(means),
         typical_error=errors[len(errors) // 2] if errors else math.nan,
         contrast=contrast({point.at: point.measured for point in points}, question.shape),

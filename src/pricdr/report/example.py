@@ -8,7 +8,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.trade_off import TradeOff
 from pricdr.release.drawing import DrawnRelease
-from pricdr.report.answer import FAMILY, USUAL_EPSILON
+from pricdr.report.answer import USUAL_EPSILON, pairs_in_order
 from pricdr.report.folder import ResultsFolder
 
 DELTA = 1e-6
@@ -31,7 +31,7 @@ def example(folder: ResultsFolder) -> Example:
 
     Nothing is drawn at random: σ, sensitivity and μ follow from what is declared, so a rehearsal has them all.
     """
-    measured = [one for one in folder.family(FAMILY) if one.runs] or [one for one in folder.experiments if one.runs]
+    measured = [one for one in pairs_in_order(folder) if one.runs] or [one for one in folder.experiments if one.runs]
     pair = measured[0] if measured else None
     users = 1_000 if pair is None else min(MOST_USERS, max(1, pair.users("warm") + pair.users("cold")))
     listed = [str(number) for number in range(users)]

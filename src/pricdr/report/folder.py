@@ -33,8 +33,9 @@ class Access(Enum):
     TARGET = "target alone"
     PRIVATE = "private"
     CONTROL = "control"
-    UNPROTECTED = "NOT PRIVATE: release in the clear"
-    """Without noise, or along a guide that has none and so protects nobody at the target."""
+    CLEAR_GUIDE = "target NOT PRIVATE"
+    """Along a guide without noise, which protects nobody at the target."""
+    NOISELESS = "NOT PRIVATE: no noise"
     PLAINTEXT = "NOT PRIVATE: plaintext"
 
     @classmethod
@@ -46,9 +47,11 @@ class Access(Enum):
             return cls.TARGET
         if arm.release.rows in (RowContent.SHUFFLED, RowContent.NOISE):
             return cls.CONTROL
+        if arm.release.rows is RowContent.NOISELESS:
+            return cls.NOISELESS
         # A guide counts for guided releases alone: the others have none, whatever the field says.
         clear = arm.release.strategy == "guided" and arm.release.guide is Guide.CLEAR
-        return cls.UNPROTECTED if clear or arm.release.rows is RowContent.NOISELESS else cls.PRIVATE
+        return cls.CLEAR_GUIDE if clear else cls.PRIVATE
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,19 @@ class Experiment:
             if value is not None and (stratum == "all" or result.users.get(stratum)):
                 values[seed] = float(value)
         return Measurement(values)
+
+    def refused(self, arm: ArmOutline, stratum: str = "all") -> tuple[int, int]:
+        """Return in how many runs the model trusted its release not at all, and how many runs tell.
+
+        For all users: in how many it was refused for every kind of users there is.
+        """
+        refusals = []
+        for result in self.results_of(arm).values():
+            asked = [one for one in ("warm", "cold") if stratum in ("all", one) and result.users.get(one)]
+            trusts = [] if result.trust is None else [result.trust[one] for one in asked if one in result.trust]
+            if trusts:
+                refusals.append(not any(trusts))
+        return sum(refusals), len(refusals)
 
     def users(self, stratum: str) -> int:
         """Return how many users of a stratum were evaluated, at most, over all runs."""

@@ -1,7 +1,5 @@
 """What was run, when, on what and from which commit, and what is missing."""
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pricdr.experiments.provenance import Provenance
@@ -22,11 +20,20 @@ class RunRow:
     missing_in_words: str
     stale: int
     first: str
-    """When the first and the last run finished, as days; empty where no run says."""
+    """The days on which the first and the last run finished; empty where there is none."""
     last: str
-    machines: str
-    commits: str
-    versions: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A machine, a commit and versions that runs have in common."""
+
+    words: tuple[str, ...]
+    """Machine, commit, and the versions of pricdr, Python, torch, numpy and scipy."""
+    runs: int
+    first: str
+    """When the first and the last of them finished."""
+    last: str
 
 
 def provenance(folder: ResultsFolder) -> tuple[RunRow, ...]:
@@ -34,25 +41,32 @@ def provenance(folder: ResultsFolder) -> tuple[RunRow, ...]:
     return tuple(_row(experiment) for experiment in folder.experiments)
 
 
+def environments(folder: ResultsFolder) -> tuple[Environment, ...]:
+    """Return what runs were measured by, the most frequent first."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for experiment in folder.experiments:
+        for one in _known(experiment):
+            words = (one.machine, one.commit, one.version, one.python, one.torch, one.numpy, one.scipy)
+            groups.setdefault(words, []).append(one.finished)
+    found = [Environment(words, len(ends), min(ends), max(ends)) for words, ends in groups.items()]
+    return tuple(sorted(found, key=lambda one: -one.runs))
+
+
+def _known(experiment: Experiment) -> list[Provenance]:
+    arms = experiment.outline.arms
+    return [result.provenance for arm in arms for result in experiment.results_of(arm).values()]
+
+
 def _row(experiment: Experiment) -> RunRow:
     outline = experiment.outline
-    known = [result.provenance for arm in outline.arms for result in experiment.results_of(arm).values()]
-    finished = sorted(one.finished for one in known)
+    finished = sorted(one.finished for one in _known(experiment))
     return RunRow(
-        outline.name,
-        outline.family,
-        experiment.title,
-        len(outline.arms),
-        len(outline.seeds),
-        experiment.runs,
-        len(experiment.missing),
-        outline.missing or _missing(experiment),
-        experiment.stale,
-        finished[0][:10] if finished else "",
-        finished[-1][:10] if finished else "",
-        _counted(one.machine for one in known),
-        _counted(one.commit[:10] for one in known),
-        _counted(_versions(one) for one in known),
+        *(outline.name, outline.family, experiment.title, len(outline.arms), len(outline.seeds), experiment.runs),
+        missing=len(experiment.missing),
+        missing_in_words=outline.missing or _missing(experiment),
+        stale=experiment.stale,
+        first=finished[0][:10] if finished else "",
+        last=finished[-1][:10] if finished else "",
     )
 
 
@@ -64,15 +78,3 @@ def _missing(experiment: Experiment) -> str:
     if not experiment.runs and by_arm:
         return "every run"
     return "; ".join(f"{arm}: seed {', '.join(map(str, seeds))}" for arm, seeds in by_arm.items())
-
-
-def _versions(one: Provenance) -> str:
-    return f"pricdr {one.version}, Python {one.python}, torch {one.torch}, numpy {one.numpy}, scipy {one.scipy}"
-
-
-def _counted(values: Iterable[str]) -> str:
-    """Return the different values, the most frequent first, with how many runs have each where there are several."""
-    counts = Counter(values)
-    if len(counts) < 2:
-        return next(iter(counts), "")
-    return "; ".join(f"{value} ({count} runs)" for value, count in counts.most_common())

@@ -7,43 +7,47 @@ from pricdr.report.curves import CurveStudy, Trend, Variant
 from pricdr.report.folder import STRATA
 from pricdr.report.measurements import number
 
-_BEGINNINGS = {
-    Variant.UNGATED: "With gates off",
-    Variant.GATED: "With gates on",
-    Variant.CLEAR: "Without noise (NOT PRIVATE)",
-}
-
 
 def sentences(study: CurveStudy) -> tuple[str, ...]:
     """Return the paper's claim beside what was measured; nothing where no curve has an interval."""
-    told = []
-    for variant in Variant:
-        trends = [one for one in study.trends if one.variant is variant and one.contrast.interval is not None]
-        if trends:
-            told.append(f"{_BEGINNINGS[variant]}, ours {_agreement(trends)}")
+    told = [_agreement(name, trends) for name, trends in _groups(study.trends) if trends]
     if not told:
         return ()
-    found = [f"The paper: {study.question.claim}.", *told, _refusals(study.trends), _stability(study)]
+    found = [f"The paper: {study.question.claim}.", *told, _refusals(study.trends), _scales(study), _stability(study)]
     return tuple(sentence for sentence in found if sentence)
 
 
-def _agreement(trends: Sequence[Trend]) -> str:
+def _groups(trends: Sequence[Trend]) -> list[tuple[str, list[Trend]]]:
+    """Return the curves that are spoken of together: those with an interval, by gates and by whose noise they have."""
+    told = [trend for trend in trends if trend.contrast.interval is not None]
+    ungated = [trend for trend in told if trend.variant is Variant.UNGATED]
+    paper = [trend for trend in ungated if trend.nominal]
+    return [
+        ("With gates off" + (" and exact noise" if paper else ""), [one for one in ungated if not one.nominal]),
+        ("With gates off and the paper's noise", paper),
+        ("With gates on", [trend for trend in told if trend.variant is Variant.GATED]),
+        ("Without noise (NOT PRIVATE)", [trend for trend in told if trend.variant is Variant.CLEAR]),
+    ]
+
+
+def _agreement(name: str, trends: Sequence[Trend]) -> str:
     counts = {verdict: sum(trend.verdict is verdict for trend in trends) for verdict in Verdict}
     shape = counts[Verdict.HELPS]
     agrees = "agrees in shape" if 2 * shape > len(trends) else "agrees only in part" if shape else "does not agree"
     largest = max(trends, key=lambda trend: trend.contrast.value)
     return (
-        f"{agrees}: of {len(trends)} curves, {shape} {'is' if shape == 1 else 'are'} as in the paper, "
+        f"{name}, ours {agrees}: of {len(trends)} curves, {shape} {'is' if shape == 1 else 'are'} as in the paper, "
         f"{counts[Verdict.UNCLEAR]} flat within error, {counts[Verdict.HURTS]} the other way. The largest effect is "
-        f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task}); "
+        f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task})"
         f"{_would_have_shown(trends)}."
     )
 
 
 def _would_have_shown(trends: Sequence[Trend]) -> str:
-    """Return how large an effect would have had to be: the median half of an interval."""
-    halves = sorted((d.high - d.low) / 2 for trend in trends if (d := trend.contrast.interval) is not None)
-    return f"{number(halves[len(halves) // 2])} would have shown on half of the curves"
+    """Return how large an effect would have had to be: the median half of an interval that has a width."""
+    intervals = [trend.contrast.interval for trend in trends]
+    halves = sorted((d.high - d.low) / 2 for d in intervals if d is not None and d.high > d.low)
+    return f"; {number(halves[len(halves) // 2])} would have shown on half of the curves" if halves else ""
 
 
 def _refusals(trends: Sequence[Trend]) -> str:
@@ -57,6 +61,16 @@ def _refusals(trends: Sequence[Trend]) -> str:
     if not told:
         return ""
     return f"With gates on, the release was refused in {' and in '.join(told)}: what is left is the target-only model."
+
+
+def _scales(study: CurveStudy) -> str:
+    """Return what the paper's nominal ε is exactly."""
+    known = sorted((point.at, point.exact) for point in study.points if point.nominal and point.exact is not None)
+    if not known:
+        return ""
+    (first, least), (last, most) = known[0], known[-1]
+    said = f"What the paper calls ε = {first:g} to {last:g} is an exact ε of {least:.2g} to {most:.2g}"
+    return f"{said}: its curves are about far less information than their axis says." if 2 * most < last else f"{said}."
 
 
 def _stability(study: CurveStudy) -> str:

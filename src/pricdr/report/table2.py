@@ -35,6 +35,17 @@ class Row:
         return ours.value - self.paper.figures[metric] if ours and self.paper is not None else None
 
     @property
+    def refusal(self) -> str:
+        """What to know of a figure whose release was refused; empty where it was used, or nothing tells."""
+        if self.experiment is None or self.arm is None:
+            return ""
+        refused, runs = self.experiment.refused(self.arm)
+        if not refused:
+            return ""
+        often = "every run" if refused == runs else f"{refused} of {runs} runs"
+        return f"The release was refused in {often} (trust 0): what is left is the model without a release."
+
+    @property
     def access(self) -> str:
         """What the method saw, and at which ε."""
         if self.arm is None:

@@ -37,7 +37,7 @@ def _section(study: CurveStudy) -> Section:
 
 
 def _charts(study: CurveStudy, name: str) -> list[Section | Details | str]:
-    """Return the charts of each variant; where there are several, those with gates are folded away: mostly flat."""
+    """Return the charts of each variant; behind the first, those on which every curve is flat are folded away."""
     variants = [one for one in Variant if any(point.variant is one for point in study.points)]
     found: list[Section | Details | str] = []
     for variant in variants:
@@ -51,7 +51,8 @@ def _charts(study: CurveStudy, name: str) -> list[Section | Details | str]:
             if len(drawn) < len(panels):
                 rows.append(_not_drawn(study, task, variant))
         heading = f"{variant.value[0].upper()}{variant.value[1:]}"
-        if variant is Variant.GATED and len(variants) > 1:
+        told = any(trend.verdict is not Verdict.UNCLEAR for trend in study.trends if trend.variant is variant)
+        if variant is not variants[0] and (variant is Variant.GATED or not told):
             found.append(Details(heading, rows))
         else:
             found.append(Section(heading, rows, id=f"{name}-{variant.name.lower()}"))
@@ -100,7 +101,9 @@ def _trends(study: CurveStudy, name: str) -> Table:
         Column("refused", "Runs in which the model did not trust the release at all."),
     ]
     rows = [_trend(trend) for trend in study.trends]
-    return Table(f"{name}-shapes", f"{study.question.title}: does each curve do what the paper says?", columns, rows)
+    caption = f"{study.question.title}: does each curve do what the paper says?"
+    note = "By the 95 % interval, about one curve in twenty that is flat is called something else by chance."
+    return Table(f"{name}-shapes", caption, columns, rows, note=note)
 
 
 def _trend(trend: Trend) -> Row:

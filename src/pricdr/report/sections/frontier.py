@@ -2,7 +2,7 @@
 
 from pricdr.evaluation.verdict import Verdict
 from pricdr.pages import Cell, Column, Columns, Details, Note, Palette, Row, Section, Table
-from pricdr.report.answer import FAMILY
+from pricdr.report.answer import pairs_in_order
 from pricdr.report.charts import synthetic_panels
 from pricdr.report.folder import STRATA, SYNTHETIC, Experiment, ResultsFolder
 from pricdr.report.frontier import FrontierRow, SyntheticPoint, frontier_rows, synthetic_points
@@ -13,7 +13,7 @@ WORDS = {Verdict.HELPS: "yes", Verdict.HURTS: "it hurts", Verdict.UNCLEAR: "cann
 
 def section(folder: ResultsFolder) -> Section | None:
     """Return the frontier in full, or None where there is nothing of it."""
-    blocks: list[Section] = [_pair(pair, at) for at, pair in enumerate(folder.family(FAMILY), 1)]
+    blocks: list[Section] = [_pair(pair, at) for at, pair in enumerate(pairs_in_order(folder), 1)]
     path = folder.file(SYNTHETIC)
     points = () if path is None else synthetic_points(path)
     if points:

@@ -1,8 +1,7 @@
 """What the page opens with: three sentences and one chart."""
 
-from pricdr.evaluation.verdict import Verdict
 from pricdr.pages import Columns, Content, Figure, Note, Palette, Paragraph, Strong
-from pricdr.report.answer import CONTROLS, FAMILY, Answer, answer
+from pricdr.report.answer import CONTROLS, FAMILY, Answer, answer, has_ceiling
 from pricdr.report.charts import share_panels
 from pricdr.report.folder import ResultsFolder
 
@@ -40,10 +39,9 @@ def _notes(folder: ResultsFolder) -> dict[str, str]:
     notes = {}
     for pair in folder.family(FAMILY):
         ceiling = pair.arms.get(pair.outline.ceiling or "")
-        whole = None if ceiling is None else pair.gain(ceiling, "cold")
-        if ceiling is not None and whole and whole.verdict is not Verdict.HELPS:
+        if ceiling is not None and not has_ceiling(pair) and pair.gain(ceiling, "cold"):
+            gain = pair.gain(ceiling, "cold").interval_in_words()
             notes[pair.title] = (
-                f"Even {ceiling.name} gains nothing for certain here ({whole.interval_in_words()}), so shares of that "
-                f"gain mean little."
+                f"Even {ceiling.name} gains nothing for certain here ({gain}), so shares of that gain mean little."
             )
     return notes

@@ -2,10 +2,10 @@
 
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.tables import DECISIVE
-from pricdr.pages import Bullets, Cell, Column, Note, Row, Section, Table
+from pricdr.pages import Bullets, Cell, Column, Details, Note, Row, Section, Table
 from pricdr.report.cost import CostRow, costs
 from pricdr.report.folder import STRATA, Access, Experiment, ResultsFolder
-from pricdr.report.provenance import RunRow, provenance
+from pricdr.report.provenance import RunRow, environments, provenance
 from pricdr.report.searches import SearchRow, searches
 from pricdr.report.sections import cells
 
@@ -22,9 +22,11 @@ def search_section(folder: ResultsFolder) -> Section | None:
         Column("defaults", "NDCG@10 on validation with the method's defaults."),
         Column("best", "The best NDCG@10 on validation."),
         Column("test", "NDCG@10 of all users on test, of an arm with these very settings: mean over its seeds."),
-        *(Column("tested as", numeric=False), Column("best settings", numeric=False), Column("hours")),
+        *(Column("tested as", numeric=False), Column("hours")),
     ]
     table = Table("searches-table", "Searches, by data and method", columns, [_search(row) for row in rows])
+    heads = [Column(name, numeric=False) for name in ("search", "method", "best settings")]
+    chosen = [Row([row.search, row.method, row.settings], series=row.method) for row in rows]
     total = sum(row.trials for row in rows)
     return Section(
         "Searches",
@@ -33,6 +35,9 @@ def search_section(folder: ResultsFolder) -> Section | None:
             "with a seed of its own; no trial is ever scored on test. A best of many is a little lucky: test is what "
             "counts.",
             table,
+            Details(
+                "What was chosen", [Table("searches-settings", "The best settings of every search", heads, chosen)]
+            ),
         ],
         id="searches",
     )
@@ -43,7 +48,7 @@ def _search(row: SearchRow) -> Row:
         [
             *(row.search, row.method, f"{row.trials}", f"{row.failed}"),
             *(cells.decimal(row.default), cells.decimal(row.best), cells.measured(row.test)),
-            *(row.tested_as or "–", row.settings, cells.decimal(row.seconds / 3600, 1)),
+            *(row.tested_as or "–", cells.decimal(row.seconds / 3600, 1)),
         ],
         series=row.method,
     )
@@ -92,20 +97,32 @@ def provenance_section(folder: ResultsFolder) -> Section:
         *(Column("arms"), Column("seeds"), Column("runs")),
         Column("missing", "Runs that were asked for and have no result."),
         Column("stale", "Results with other settings than the spec has now: left out of this page."),
-        *(Column(name, numeric=False) for name in ("first run", "last run", "machine", "commit", "versions")),
+        *(Column(name, numeric=False) for name in ("first run", "last run")),
     ]
     runs, missing, stale = (sum(getattr(row, name) for row in rows) for name in ("runs", "missing", "stale"))
-    blocks: list[str | Table | Bullets] = [
+    blocks: list[str | Table | Bullets | Details] = [
         f"{runs:,} runs are shown; {missing:,} that specs ask for are missing; {stale:,} were measured with other "
         "settings than their spec has now, and are left out.",
+        _environments(folder),
         Table("provenance-table", "What was run", columns, [_run(row) for row in rows]),
     ]
     lacking = [f"{row.name}: {row.missing_in_words}" for row in rows if row.missing_in_words]
     if lacking:
-        blocks += ["Missing:", Bullets(lacking)]
+        blocks.append(Details("Every missing run", [Bullets(lacking)]))
     if folder.unclaimed:
         blocks.append(f"Files of results without a spec beside them, not shown: {', '.join(folder.unclaimed)}.")
     return Section("What was run", blocks, id="provenance", hides="specs")
+
+
+def _environments(folder: ResultsFolder) -> Table:
+    names = ("machine", "commit", "pricdr", "Python", "torch", "numpy", "scipy")
+    columns = [*(Column(name, numeric=False) for name in names), Column("runs")]
+    columns += [Column("from", numeric=False), Column("to", numeric=False)]
+    rows = [
+        Row([*one.words, f"{one.runs:,}", one.first.replace("T", " "), one.last.replace("T", " ")])
+        for one in environments(folder)
+    ]
+    return Table("environments", "On what, from which commit, with which versions", columns, rows)
 
 
 def _run(row: RunRow) -> Row:
@@ -113,7 +130,7 @@ def _run(row: RunRow) -> Row:
         [
             *(row.name, row.title, f"{row.arms}", f"{row.seeds}", f"{row.runs}"),
             *(Cell(f"{row.missing}", hover=[row.missing_in_words] if row.missing_in_words else ()), f"{row.stale}"),
-            *(row.first or "–", row.last or "–", row.machines or "–", row.commits or "–", row.versions or "–"),
+            *(row.first or "–", row.last or "–"),
         ],
         series=row.family,
     )

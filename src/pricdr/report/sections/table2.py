@@ -1,9 +1,12 @@
 """Table 2 on the page: a table for every task that was measured, and the paper's figures for the others."""
 
+from dataclasses import replace
+
 from pricdr.evaluation.metrics import NAMES
-from pricdr.pages import Cell, Column, Details, Figure, Note, Row, Section, Table
+from pricdr.pages import Bullets, Cell, Column, Details, Figure, Note, Row, Section, Table
 from pricdr.pages.page import slug
 from pricdr.report.charts import paper_and_ours
+from pricdr.report.claims import claims
 from pricdr.report.folder import ResultsFolder
 from pricdr.report.paper import PaperRow, Rule, paper_table
 from pricdr.report.sections import cells
@@ -56,7 +59,7 @@ def _impossible_in_words() -> str:
 
 def _task_section(task: Task) -> Section:
     name = slug(task.title)
-    blocks: list[Note | Table | Details | Figure | str] = []
+    blocks: list[Note | Table | Details | Figure | Bullets | str] = []
     if task.stands_for:
         blocks.append(
             Note(
@@ -66,7 +69,11 @@ def _task_section(task: Task) -> Section:
     elif all(row.paper is None for row in task.rows):
         blocks.append("Not a task of the paper.")
     else:
-        blocks.append(paper_and_ours(task, id=f"table2-{name}-chart", metric="NDCG@10"))
+        told = claims(task)
+        blocks += [
+            *([Bullets(told)] if told else []),
+            paper_and_ours(task, id=f"table2-{name}-chart", metric="NDCG@10"),
+        ]
     blocks.append(_task_table(task, 10, f"table2-{name}"))
     blocks.append(Details("The same at 5", [_task_table(task, 5, f"table2-{name}-at-5")]))
     return Section(task.title, blocks, id=f"table2-{name}-section")
@@ -107,12 +114,17 @@ def _row(row: MethodRow, metrics: list[str], strata: tuple[str, ...]) -> Row:
     found: list[Cell | str] = [row.method, row.access]
     for metric in metrics:
         if strata:
-            found += [cells.measured(row.ours(metric, stratum)) for stratum in strata]
+            found += [_our_cell(row, metric, stratum) for stratum in strata]
             continue
         found.append(_paper_cell(row.paper, metric))
-        found.append(Cell(row.absent, sort=float("nan")) if row.absent else cells.measured(row.ours(metric)))
+        found.append(Cell(row.absent, sort=float("nan")) if row.absent else _our_cell(row, metric))
         found.append(cells.decimal(row.difference(metric), signed=True))
     return Row(found, series=row.method)
+
+
+def _our_cell(row: MethodRow, metric: str, stratum: str = "all") -> Cell:
+    """Return our figure, marked where it is not that of a release."""
+    return replace(cells.measured(row.ours(metric, stratum)), mark=row.refusal)
 
 
 def _paper_cell(paper: PaperRow | None, metric: str) -> Cell:

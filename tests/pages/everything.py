@@ -106,7 +106,7 @@ def everything() -> Page:
     tables = Section(
         "Tables", [figures_table(), Section("Within", [plot, Bullets(["a", Paragraph(["b", Strong(EVIL)])])])]
     )
-    tables = Section(tables.heading, [*tables.blocks, wide_table(11), wide_table(18)])
+    tables = Section(tables.heading, [*tables.blocks, wide_table(15), wide_table(20)])
     words = Section(
         EVIL,
         [

@@ -48,7 +48,7 @@ def line_chart(id: str, width: int = 420, names: tuple[str, ...] = NAMES) -> Fig
     ]
     palette = Palette(names)
     scale, axis = alt.Scale(type="log", base=2), alt.Axis(values=list(EPSILONS), grid=False)
-    base = alt.Chart(alt.Data(values=rows)).encode(
+    base = alt.Chart(alt.NamedData("points")).encode(
         x=alt.X("epsilon:Q", title="ε of one rating", scale=scale, axis=axis), color=palette.color()
     )
     chart = (
@@ -64,7 +64,8 @@ def line_chart(id: str, width: int = 420, names: tuple[str, ...] = NAMES) -> Fig
     ]
     points = Table(f"{id}-points", "Every point", columns, cells)
     note = "Bars: one standard error."
-    return chart_figure(id, f"What crosses at which ε, {id}", chart, in_words=words, table=points, note=note)
+    caption = f"What crosses at which ε, {id}"
+    return chart_figure(id, caption, chart, in_words=words, data={"points": rows}, table=points, note=note)
 
 
 def figures_table() -> Table:
@@ -106,7 +107,7 @@ def everything() -> Page:
     tables = Section(
         "Tables", [figures_table(), Section("Within", [plot, Bullets(["a", Paragraph(["b", Strong(EVIL)])])])]
     )
-    tables = Section(tables.heading, [*tables.blocks, wide_table(11), wide_table(18)])
+    tables = Section(tables.heading, [*tables.blocks, wide_table(15), wide_table(20)])
     words = Section(
         EVIL,
         [

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -119,6 +120,14 @@ def test_pages_are_built_where_nothing_heavy_is_installed():
     blocked = f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
     code = f"{blocked}from pricdr.pages import Page, render; render(Page('t'))"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_pages_of_releases_evaluations_and_the_demo_need_no_altair():
+    blocked = "import sys\nfor name in ('altair', 'vl_convert'): sys.modules[name] = None\n"
+    code = f"{blocked}from tests.browser.examples import demo, evaluation, inspection\nfrom pathlib import Path\n"
+    code += "import sys, tempfile\nfor page in (demo, evaluation, inspection):\n"
+    code += "    with tempfile.TemporaryDirectory() as folder: assert '<svg' in page(Path(folder))"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_without_altair_a_chart_is_refused_in_one_line_that_says_what_to_install():

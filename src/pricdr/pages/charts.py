@@ -6,7 +6,7 @@ says in its ``description`` what it is, made by :func:`described`. altair and vl
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from xml.etree import ElementTree
 
@@ -61,7 +61,14 @@ def described(series: str, *lines: str) -> str:
 
 
 def chart_figure(
-    id: str, caption: str, chart: "alt.TopLevelMixin", *, in_words: str, table: Table | None = None, note: str = ""
+    id: str,
+    caption: str,
+    chart: "alt.TopLevelMixin",
+    *,
+    in_words: str,
+    data: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    table: Table | None = None,
+    note: str = "",
 ) -> Figure:
     """Draw a chart and return it as a figure.
 
@@ -70,10 +77,12 @@ def chart_figure(
         caption: what it shows.
         chart: what to draw. Marks whose ``description`` is made by :func:`described` have tooltips and can be hidden.
         in_words: its figures, for those who cannot see it.
+        data: rows by the names that the chart calls them by (``alt.NamedData``). altair copies rows that are part of a
+            chart in every layer, which takes longer than drawing it.
         table: the same figures as a table.
         note: a sentence behind the caption.
     """
-    root = ElementTree.fromstring(_draw(chart))
+    root = ElementTree.fromstring(_draw(chart, data or {}))
     series = _prepare(root, id, caption)
     svg = Markup(ElementTree.tostring(root, encoding="unicode"))
     return Figure(id, caption, in_words, svg, series, table, note)
@@ -89,13 +98,13 @@ def require_charts() -> None:
         raise ParameterError(f"{missing}: install them with pip install 'pricdr[report]'") from None
 
 
-def _draw(chart: "alt.TopLevelMixin") -> str:
+def _draw(chart: "alt.TopLevelMixin", data: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     require_charts()
     import vl_convert
 
     # As text that is one line and printable: names from outside may hold what no XML can.
-    # Not validated: that takes as long as drawing it, and what is wrong with a chart vl-convert says too.
-    spec = _printable(chart.to_dict(validate=False))
+    spec = _printable(chart.to_dict(validate=False))  # our own charts, all drawn in tests
+    spec["datasets"] = {**spec.get("datasets", {}), **{name: _printable(list(rows)) for name, rows in data.items()}}
     own = spec.get("config", {})
     own.pop("view", None)  # altair's default, which would hide the theme's
     spec["config"] = {name: {**THEME.get(name, {}), **own.get(name, {})} for name in {*THEME, *own}}

@@ -110,7 +110,7 @@ class Table:
 
     @property
     def size_class(self) -> str:
-        """What the style sheet calls a table of many columns: on paper it is set smaller, so that nothing is cut off."""
+        """What the style sheet calls a table of many columns: on paper it is set smaller, so that nothing is cut."""
         return "many" if len(self.columns) >= 16 else "several" if len(self.columns) >= 10 else ""
 
     @property

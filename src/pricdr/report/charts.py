@@ -49,13 +49,13 @@ def share_panels(points: Sequence[Point], palette: Palette, *, id: str, notes: M
     figures = []
     for at, pair in enumerate(dict.fromkeys(point.pair for point in points), 1):
         own = [row for row in rows if row["pair"] == pair]
-        chart = _lines(palette, x=_log_axis(own, "ε"), y=_share_axis(domain))
+        layers = _lines(palette, x=_log_axis(own, "ε"), y=_share_axis(domain))
         words = "; ".join(
             f"{point.curve}, ε = {point.epsilon:g}: {point.share.percent()}" for point in points if point.pair == pair
         )
         note = notes.get(pair, "")
         figures.append(
-            chart_figure(f"{id}-{at}", pair, _sized(chart), in_words=f"{words}.", data={"rows": own}, note=note)
+            chart_figure(f"{id}-{at}", pair, _layered(layers), in_words=f"{words}.", data={"rows": own}, note=note)
         )
     return figures
 
@@ -74,10 +74,10 @@ def synthetic_panels(points: Sequence[SyntheticPoint], palette: Palette, *, id: 
             }
             for point in own
         ]
-        chart = _lines(palette, x=_log_axis(rows, "ε"), y=_share_axis((-0.05, 1.0)))
+        layers = _lines(palette, x=_log_axis(rows, "ε"), y=_share_axis((-0.05, 1.0)))
         words = "; ".join(f"{point.arm}, ε = {point.epsilon:g}: {100 * point.share.value:.0f} %" for point in own)
         name = f"{users:,} users"
-        figures.append(chart_figure(f"{id}-{users}", name, _sized(chart), in_words=f"{words}.", data={"rows": rows}))
+        figures.append(chart_figure(f"{id}-{users}", name, _layered(layers), in_words=f"{words}.", data={"rows": rows}))
     return figures
 
 
@@ -149,22 +149,22 @@ def curve_panel(
 
     x = _log_axis(rows, question.label) if question.logarithmic else _linear_axis(rows, question.label)
     lines = alt.Chart(alt.NamedData("across")).encode(color=palette.color())
-    chart = (
-        lines.mark_rect(opacity=0.12).encode(y=y("low"), y2=alt.Y2(field="high"), description=_part())
-        + lines.mark_rule().encode(y=y("value"), strokeDash=palette.dash(), description=_tip())
-        + _lines(palette, x=x, y=y)
-    )
+    layers = [
+        lines.mark_rect(opacity=0.12).encode(y=y("low"), y2=alt.Y2(field="high"), description=_part()),
+        lines.mark_rule().encode(y=y("value"), strokeDash=palette.dash(), description=_tip()),
+        *_lines(palette, x=x, y=y),
+    ]
     if nominal:
         labels = alt.Chart(alt.NamedData("nominal")).encode(x=x, y=alt.value(7))
         look: dict[str, Any] = {"fontSize": 10, "color": MUTED.light}
-        chart += labels.mark_text(**look).encode(text=alt.Text(field="label", type="nominal"))
-        chart += labels.mark_text(align="left", dx=10, **look).encode(text=alt.Text(field="end", type="nominal"))
+        layers.append(labels.mark_text(**look).encode(text=alt.Text(field="label", type="nominal")))
+        layers.append(labels.mark_text(align="left", dx=10, **look).encode(text=alt.Text(field="end", type="nominal")))
     task, stratum = points[0].task, points[0].stratum
     words = "; ".join(f"{point.curve}, {_place(question, point)}: {point.measured.in_words()}" for point, _ in placed)
     return chart_figure(
         id,
         f"{task}, {STRATA[stratum]}",
-        _sized(chart),
+        _layered(layers),
         in_words=f"{words}.",
         data={"rows": rows, "across": across, "nominal": nominal},
     )
@@ -209,23 +209,27 @@ def _nominal_labels(placed: Sequence[tuple[CurvePoint, float]]) -> list[dict[str
     ]
 
 
-def _sized(chart: "alt.LayerChart") -> "alt.LayerChart":
-    """Return a chart of usual size, its legend with room: a reader's letters may be wider than those it knows."""
-    sized: alt.LayerChart = chart.properties(width=NARROW, height=260).configure_legend(columnPadding=44)
-    return sized
+def _layered(layers: Sequence["alt.Chart"]) -> "alt.LayerChart":
+    """Return a chart of usual size, its legend with room: a reader's letters may be wider than those it knows.
+
+    All at once, since altair copies a chart with everything that is added to it.
+    """
+    import altair as alt
+
+    config = alt.Config(legend=alt.LegendConfig(columnPadding=44))
+    return alt.LayerChart(layer=list(layers), width=NARROW, height=260, config=config)
 
 
-def _lines(palette: Palette, *, x: "alt.X", y: Callable[[str], "alt.Y"]) -> "alt.LayerChart":
-    """Return points on lines with error bars, one line for each series; ``y`` makes the axis of a field."""
+def _lines(palette: Palette, *, x: "alt.X", y: Callable[[str], "alt.Y"]) -> list["alt.Chart"]:
+    """Return layers: error bars, and points on lines, one line for each series; ``y`` makes the axis of a field."""
     import altair as alt
 
     base = alt.Chart(alt.NamedData("rows")).encode(x=x, color=palette.color())
-    layers: alt.LayerChart = (
-        base.mark_rule(clip=True).encode(y=y("low"), y2=alt.Y2(field="high"), description=_part())
-        + base.mark_line(clip=True).encode(y=y("value"), strokeDash=palette.dash(), description=_part())
-        + base.mark_point(clip=True).encode(y=y("value"), shape=palette.shape(), description=_tip())
-    )
-    return layers
+    return [
+        base.mark_rule(clip=True).encode(y=y("low"), y2=alt.Y2(field="high"), description=_part()),
+        base.mark_line(clip=True).encode(y=y("value"), strokeDash=palette.dash(), description=_part()),
+        base.mark_point(clip=True).encode(y=y("value"), shape=palette.shape(), description=_tip()),
+    ]
 
 
 def _marks(series: str, measured: Measurement, tip: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ give. A line of results that is there already is not measured again; ``--table``
 """
 
 import argparse
-import hashlib
 import json
 import math
 import time
@@ -21,19 +20,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.frontier_table import (
-    CONTROLS,
-    NOISE,
-    NOTE,
-    PLAIN,
-    PLAIN_ITEMS,
-    POPULARITY,
-    SHUFFLED,
-    STRATEGIES,
-    TRUE,
-    TRUE_LESS,
-    Table,
-)
+from benchmarks.frontier_table import NOTE, Table
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
@@ -41,8 +28,24 @@ from pricdr.data.splits import HeldOut, leave_one_out
 from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.paired_tests import standard_error
 from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.experiments.keys import key_of, resolved_strategy
+from pricdr.experiments.peak_memory import peak_memory, watch_memory
+from pricdr.experiments.provenance import provenance
 from pricdr.experiments.releases import GUIDE_DIM
-from pricdr.experiments.results import append_line, whole_lines
+from pricdr.experiments.results import append_line
+from pricdr.experiments.synthetic_results import (
+    CONTROLS,
+    NOISE,
+    PLAIN,
+    PLAIN_ITEMS,
+    POPULARITY,
+    SHUFFLED,
+    STRATEGIES,
+    TRUE,
+    TRUE_LESS,
+    SyntheticResult,
+    read_synthetic,
+)
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run, without_ratings
@@ -69,6 +72,9 @@ LAST_SHARE: Final = SHARES[-1]
 TAGGED: Final = 0.15
 """An item has the tag of a taste, one for either end, where it is among this share of the catalogue there."""
 EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
+JLT_DIM: Final = 200
+REVISION: Final = 1
+"""Of the pair, the decoder and the measuring: raised when the same settings begin to give other figures."""
 
 
 class Arm(NamedTuple):
@@ -185,7 +191,7 @@ def strategy_of(task: Task, arm: Arm, guarantee: Guarantee) -> Strategy:
     """The strategy of an arm; a guide is the target's own release of its training ratings, by bits of its own."""
     dim = auto_dim(guarantee)
     if arm.name == "jlt":
-        return JLT(dim=200)
+        return JLT(dim=JLT_DIM)
     if arm.name in ("spectral", NOISE):
         return Spectral(dim=dim)
     if arm.name == "guided":
@@ -269,53 +275,60 @@ def _ndcg(task: Task, held: HeldOut, added: Matrix | None = None) -> Float64Arra
     return per_user(found)["NDCG@10"]
 
 
-def measure(task: Task, arm: Arm) -> dict[str, Any]:
-    """One line of results; seconds and memory are those of the publish step alone."""
-    popular, line = _ndcg(task, task.test), {"dim": 0, "sigma": 0.0, "seconds": 0.0, "GiB": 0.0}
+def measure(task: Task, arm: Arm) -> SyntheticResult:
+    """One result; seconds and memory are those of the publish step alone."""
+    popular, dim, sigma, cost = _ndcg(task, task.test), 0, 0.0, Cost(0.0, 0.0)
     if arm.name == POPULARITY:
         found, label = popular, POPULARITY
     elif arm.name == PLAIN_ITEMS:
         found, label = decode_all_items(task)
     else:
         release, cost = _released(task, arm)
-        line = {"dim": release.matrix.shape[1], "sigma": release.sigma, **cost}
+        dim, sigma = release.matrix.shape[1], release.sigma
         found, label = decode(task, release.matrix)
     gain = found - popular
-    figures = {"ndcg": float(found.mean()), "gain": float(gain.mean()), "gain_error": float(standard_error(gain))}
-    return {**figures, **line, "chosen": label, "evaluated": len(popular)}
+    return SyntheticResult(
+        users=task.config.users,
+        seed=task.seed,
+        arm=arm.name,
+        epsilon=arm.epsilon,
+        key=key(task.config, arm),
+        ndcg=float(found.mean()),
+        gain=float(gain.mean()),
+        gain_error=float(standard_error(gain)),
+        dim=dim,
+        sigma=sigma,
+        seconds=cost.seconds,
+        memory=cost.memory,
+        chosen=label,
+        evaluated=len(popular),
+        provenance=provenance("cpu"),
+    )
 
 
-def _released(task: Task, arm: Arm) -> tuple[SimulatedRelease, dict[str, float]]:
+class Cost(NamedTuple):
+    """What the publish step took: seconds, and bytes beyond what was held before."""
+
+    seconds: float
+    memory: float | None
+
+
+def _released(task: Task, arm: Arm) -> tuple[SimulatedRelease, Cost]:
     guarantee = Guarantee(epsilon=arm.epsilon or 1.0, delta=DELTA)
     if arm.name in (PLAIN, SHUFFLED):
-        release = publish(
-            task.source,
-            Features(features=task.features(TRUE), dim=task.config.tastes),
-            guarantee,
-            task.seed,
-            noisy=False,
-        )
+        features = Features(features=task.features(TRUE), dim=task.config.tastes)
+        release = publish(task.source, features, guarantee, task.seed, noisy=False)
         if arm.name == SHUFFLED:
             order = Simulation(task.seed).generator("shuffled rows").permutation(len(release.matrix))
             release.matrix[order] = release.matrix[np.roll(order, 1)]
-        return release, {"seconds": 0.0, "GiB": 0.0}
+        return release, Cost(0.0, 0.0)
     strategy = strategy_of(task, arm, guarantee)
-    held, started = _peak(reset=True), time.perf_counter()
+    watch_memory()
+    held, started = peak_memory("cpu"), time.perf_counter()
     share = LAST_SHARE if arm.name == TRUE_LESS else 1.0
     release = publish(task.source, strategy, guarantee, task.seed, rated=arm.name != NOISE, share=share)
-    seconds = time.perf_counter() - started
-    return release, {"seconds": round(seconds, 3), "GiB": round(_peak() - held, 3)}
-
-
-def _peak(*, reset: bool = False) -> float:
-    """Peak resident GiB of this process since the last reset (Linux; elsewhere nan)."""
-    try:
-        if reset:
-            Path("/proc/self/clear_refs").write_text("5")
-        lines = Path("/proc/self/status").read_text().splitlines()
-    except OSError:
-        return math.nan
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20
+    seconds, most = time.perf_counter() - started, peak_memory("cpu")
+    return release, Cost(round(seconds, 3), None if most is None or held is None else most - held)
 
 
 def arms(epsilons: tuple[float, ...]) -> list[Arm]:
@@ -324,25 +337,49 @@ def arms(epsilons: tuple[float, ...]) -> list[Arm]:
     return controls + [Arm(name, epsilon) for epsilon in epsilons for name in STRATEGIES]
 
 
-def key(config: LatentConfig, seed: int, arm: Arm) -> str:
-    """Tells a measurement from any other."""
-    grid = REGULARISATIONS_ALL_ITEMS if arm.name == PLAIN_ITEMS else REGULARISATIONS
-    constants = [DELTA, COLD, MOST_EVALUATED, grid, SCALES, FEATURE_NOISE, TAGGED, LAST_SHARE]
-    content = json.dumps([asdict(config), seed, arm, constants])
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+def key(config: LatentConfig, arm: Arm) -> str:
+    """Return what tells a measurement from any other, but for its seed: every setting, defaults included."""
+    decoder = {
+        "grid": REGULARISATIONS_ALL_ITEMS if arm.name == PLAIN_ITEMS else REGULARISATIONS,
+        "scales": SCALES,
+        "cold": COLD,
+        "most evaluated": MOST_EVALUATED,
+        "revision": REVISION,
+    }
+    return key_of({"pair": asdict(config), "arm": arm.name, "decoder": decoder, "release": _settings(config, arm)})
+
+
+def _settings(config: LatentConfig, arm: Arm) -> dict[str, Any] | None:
+    """Return the strategy of an arm with all its settings, without the pair it would be applied to."""
+    if arm.name in (POPULARITY, PLAIN_ITEMS):
+        return None
+    if arm.name in (PLAIN, SHUFFLED):
+        return resolved_strategy(Features, {"features": TRUE, "dim": config.tastes})
+    guarantee = Guarantee(epsilon=arm.epsilon or 1.0, delta=DELTA)
+    dim = auto_dim(guarantee)
+    kinds: dict[str, tuple[type[Strategy], dict[str, Any]]] = {
+        "jlt": (JLT, {"dim": JLT_DIM}),
+        "spectral": (Spectral, {"dim": dim}),
+        NOISE: (Spectral, {"dim": dim}),
+        "guided": (Guided, {"dim": dim, "guide": resolved_strategy(Spectral, {"dim": GUIDE_DIM})}),
+    }
+    features = {"features": arm.name, "dim": dim, "noise": FEATURE_NOISE, "tagged": TAGGED}
+    kind, given = kinds.get(arm.name, (Features, features))
+    share = LAST_SHARE if arm.name == TRUE_LESS else 1.0
+    return {**resolved_strategy(kind, given), "epsilon": arm.epsilon, "delta": DELTA, "share": share}
 
 
 def run(config: LatentConfig, seed: int, wanted: list[Arm], out: Path) -> None:
-    """Measure what is missing."""
-    known = {json.loads(line)["key"] for line in whole_lines(out)}
-    missing = [arm for arm in wanted if key(config, seed, arm) not in known]
+    """Measure what is missing; a result of other settings counts as missing, and the new one takes its place."""
+    known = {(one.key, one.seed) for one in read_synthetic(out)}
+    missing = [arm for arm in wanted if (key(config, arm), seed) not in known]
     if not missing:
         return
     task = Task.of(config, seed)
     for arm in missing:
-        found = {"users": config.users, "seed": seed, "arm": arm.name, "epsilon": arm.epsilon, **measure(task, arm)}
-        append_line(out, json.dumps({**found, "key": key(config, seed, arm)}, ensure_ascii=False))
-        print(f"{config.users:>9,} seed {seed} {arm.name:22} {arm.epsilon or '':4} {found['ndcg']:.4f}", flush=True)
+        found = measure(task, arm)
+        append_line(out, json.dumps(asdict(found), ensure_ascii=False))
+        print(f"{config.users:>9,} seed {seed} {arm.name:28} {arm.epsilon or '':4} {found.ndcg:.4f}", flush=True)
 
 
 def main() -> None:
@@ -357,7 +394,7 @@ def main() -> None:
     for users in () if given.table else given.users:
         for seed in given.seeds:
             run(LatentConfig(users=users), seed, arms(tuple(given.epsilon)), given.out)
-    table = str(Table(whole_lines(given.out)))
+    table = str(Table(read_synthetic(given.out)))
     given.out.with_suffix(".md").write_text(f"{NOTE}\n{table}\n", encoding="utf-8")
     print(table)
 

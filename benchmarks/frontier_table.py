@@ -1,16 +1,12 @@
 """The table of :mod:`benchmarks.frontier_synthetic`, from its lines of results."""
 
-import json
+from collections.abc import Sequence
 from statistics import median
-from typing import Any, Final
+from typing import Final
 
 from pricdr.experiments.results import mean
+from pricdr.experiments.synthetic_results import CONTROLS, STRATEGIES, SyntheticResult, share
 
-TRUE: Final = "true directions"
-TRUE_LESS: Final = "true directions, 60 % of μ²"
-STRATEGIES: Final = ("jlt", "spectral", "guided", "features: vectors", "features: tags", TRUE_LESS, TRUE)
-POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE = "popularity", "plaintext", "plaintext, all items", "shuffled", "noise"
-CONTROLS: Final = (POPULARITY, PLAIN, PLAIN_ITEMS, SHUFFLED, NOISE)
 NOTE: Final = """# A synthetic pair: what is kept, against the number of users
 
 Made by `python -m benchmarks.frontier_synthetic`. Unit: one rating; δ = 1e-6; 20 % cold users, at most 20,000 of them
@@ -30,19 +26,17 @@ evaluated: one held-out item among 99, NDCG@10. One closed-form decoder for all,
 Means and standard errors over seeds; where there is one seed, the error is over evaluated users. The strength of shared
 taste was set by hand, so that plaintext gains 30 % or more over popularity: levels are this generator's, and only
 differences between strategies and sizes say something. Seconds: simulated bits, in memory, without reading or writing
-files, on two cores shared with other work.
+files, one thread on two cores that were busy with other work: a quiet machine takes less.
 """
 
 
 class Table:
     """Everything measured, by number of users, arm and ε."""
 
-    def __init__(self, lines: list[str]) -> None:
-        self.found: dict[tuple[int, str, float | None], list[dict[str, Any]]] = {}
-        for line in map(json.loads, lines):
-            self.found.setdefault((line["users"], line["arm"], line["epsilon"]), []).append(line)
-        self.sizes = sorted({users for users, _, _ in self.found})
-        self.epsilons = sorted({epsilon for _, name, epsilon in self.found if epsilon and name in STRATEGIES})
+    def __init__(self, results: Sequence[SyntheticResult]) -> None:
+        self.results = results
+        self.sizes = sorted({one.users for one in results})
+        self.epsilons = sorted({one.epsilon for one in results if one.epsilon and one.arm in STRATEGIES})
 
     def __str__(self) -> str:
         """Three tables in Markdown."""
@@ -62,32 +56,31 @@ class Table:
                 _markdown(["control", *heads], controls),
                 "\nThe publish step: median seconds, and most GiB above what was held before, over ε and seeds:\n",
                 _markdown(["strategy", *heads], costs),
+                f"\nMeasured by commit {', '.join(sorted({one.provenance.commit for one in self.results}))}.",
             ]
         )
 
     def _share(self, users: int, name: str, epsilon: float) -> str:
-        lines = self.found.get((users, name, epsilon), [])
-        plain = {line["seed"]: line["gain"] for line in self.found.get((users, PLAIN, None), [])}
-        lines = [line for line in lines if line["seed"] in plain]
-        if not lines:
-            return ""
-        found = mean([100 * line["gain"] / plain[line["seed"]] for line in lines])
-        one_seed = 100 * lines[0]["gain_error"] / plain[lines[0]["seed"]]
-        return f"{found.value:.0f} ± {found.error if len(lines) > 1 else one_seed:.1f}"
+        kept = share(self.results, name, epsilon, users)
+        return "" if kept is None else f"{100 * kept.value:.0f} ± {100 * kept.error:.1f}"
 
     def _control(self, users: int, name: str) -> str:
-        lines = [line for (size, arm, _), group in self.found.items() if (size, arm) == (users, name) for line in group]
-        if not lines:
+        of_arm = self._of(users, name)
+        if not of_arm:
             return ""
-        score, gain = mean([line["ndcg"] for line in lines]), mean([line["gain"] for line in lines])
+        score, gain = mean(one.ndcg for one in of_arm), mean(one.gain for one in of_arm)
         relative = gain.value / (score.value - gain.value)
         return f"{score.value:.4f} ({relative:+.0%})"
 
     def _cost(self, users: int, name: str) -> str:
-        lines = [line for (size, arm, _), group in self.found.items() if (size, arm) == (users, name) for line in group]
-        if not lines:
+        of_arm = self._of(users, name)
+        if not of_arm:
             return ""
-        return f"{median(line['seconds'] for line in lines):.2f} s, {max(line['GiB'] for line in lines):.2f} GiB"
+        memory = max((one.memory or 0) / 2**30 for one in of_arm)
+        return f"{median(one.seconds for one in of_arm):.2f} s, {memory:.2f} GiB"
+
+    def _of(self, users: int, name: str) -> list[SyntheticResult]:
+        return [one for one in self.results if (one.users, one.arm) == (users, name)]
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:

@@ -1,6 +1,5 @@
 """``make results``: write docs/results.md from its template, every figure computed from ``results/*.jsonl``."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -9,6 +8,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from pricdr.experiments.results import Mean, Result, mean, read
 from pricdr.experiments.spec import read_spec
+from pricdr.experiments.synthetic_results import read_synthetic
+from pricdr.experiments.synthetic_results import share as synthetic_share
 from pricdr.experiments.tables import plain, share
 
 ROOT: Final = Path(__file__).parents[2]
@@ -63,19 +64,14 @@ class Synthetic:
     """The committed results on synthetic pairs, by number of users."""
 
     def __init__(self) -> None:
-        lines = (ROOT / "results" / "frontier_synthetic.jsonl").read_text(encoding="utf-8").splitlines()
-        self.lines = [json.loads(line) for line in lines]
-        self.sizes: list[int] = sorted({line["users"] for line in self.lines})
+        self.results = read_synthetic(ROOT / "results" / "frontier_synthetic.jsonl")
+        self.sizes: list[int] = sorted({one.users for one in self.results})
 
     def share(self, arm: str, epsilon: float, users: int) -> float:
         """Return the share of the plaintext gain that an arm keeps."""
-        plaintext = {line["seed"]: line["gain"] for line in self._of("plaintext", None, users)}
-        found = [line for line in self._of(arm, epsilon, users) if line["seed"] in plaintext]
-        return mean(line["gain"] / plaintext[line["seed"]] for line in found).value
-
-    def _of(self, arm: str, epsilon: float | None, users: int) -> list[dict[str, float]]:
-        wanted = (arm, epsilon, users)
-        return [line for line in self.lines if (line["arm"], line["epsilon"], line["users"]) == wanted]
+        kept = synthetic_share(self.results, arm, epsilon, users)
+        assert kept is not None
+        return kept.value
 
 
 def percent(found: Mean) -> str:

@@ -2,7 +2,8 @@
 
 PriCDRError
 ├── InputError            a file, column, row or value that cannot be used      exit 2
-│   └── LedgerError       a ledger that is damaged or was changed               exit 2
+│   ├── LedgerError       a ledger that is damaged or was changed               exit 2
+│   └── MissingDataError  a data set that is not in the folder of data sets     exit 2
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
 ├── BudgetError           the ledger refuses the release                        exit 1
@@ -55,6 +56,24 @@ class InputError(PriCDRError, ValueError):
 
 class LedgerError(InputError):
     """A ledger that is damaged or was changed: it is not spent from."""
+
+
+class MissingDataError(InputError):
+    """A data set that is not in the folder of data sets. All say the same, and ``expected`` says which files would do.
+
+    >>> error = MissingDataError("amazon/ratings_Books.csv", "amazon/ratings_CDs_and_Vinyl.csv")
+    >>> print(error, error.detail, sep="; ")
+    data not present: point PRICDR_DATA at it; expected amazon/ratings_Books.csv and amazon/ratings_CDs_and_Vinyl.csv
+    """
+
+    def __init__(self, *expected: str) -> None:
+        super().__init__("data not present: point PRICDR_DATA at it")
+        self.expected = tuple(printable(one) for one in expected)
+
+    @property
+    def detail(self) -> str:
+        """Return the expected files on one line."""
+        return f"expected {' and '.join(self.expected)}"
 
 
 class ParameterError(PriCDRError, ValueError):

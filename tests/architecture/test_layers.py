@@ -205,7 +205,7 @@ def test_experiments_publish_and_fit_on_a_machine_without_polars_and_the_command
         "from pricdr import DomainPair, Ratings\n"
         "from pricdr.data.splits import leave_one_out\n"
         "from pricdr.experiments.runner import fit\n"
-        "from pricdr.experiments.spec import Arm, ReleaseSpec\n"
+        "from pricdr.experiments.arms import Arm, ReleaseSpec\n"
         "from pricdr.experiments.tasks import Task\n"
         "rows, columns = np.nonzero(np.random.default_rng(0).random((60, 300)) < 0.05)\n"
         "ratings = Ratings.from_triples([f'u{r:02d}' for r in rows], [f'i{c:03d}' for c in columns])\n"

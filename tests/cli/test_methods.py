@@ -101,7 +101,7 @@ def test_settings_come_from_preset_file_and_flags_in_this_order(here, tmp_path):
     fixed = ["train", str(here / "split"), "--release", str(here / "release"), "--config", str(tmp_path / "c.toml")]
     assert run([*fixed, "--epochs", "1", "--preset", "paper", "--out", str(tmp_path / "m")]) == 0
     config = json.loads((tmp_path / "m" / "model.json").read_text())["config"]
-    assert config["config"] == {"hidden": 12, "width": 6, "alignment": 100.0}
+    assert config["config"] == {"hidden": 12, "width": 6, "alignment": 100.0, "gated": True}
     assert config["options"]["epochs"] == 1
     assert config["options"]["batch"] == 128
     assert json.loads((tmp_path / "m" / "model.json").read_text())["method"] == "hetero-paper"

@@ -1,15 +1,17 @@
 """The parts of ``benchmarks.frontier_synthetic`` at a tiny size."""
 
-import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks import frontier_synthetic as frontier
-from benchmarks.frontier_table import CONTROLS, PLAIN, STRATEGIES, Table
+from benchmarks.frontier_table import NOTE, Table
 from benchmarks.latent_pair import LatentConfig, latent_pair
 
+from pricdr.experiments.arms import ReleaseSpec
 from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.spec import ReleaseSpec
+from pricdr.experiments.synthetic_results import CONTROLS, PLAIN, STRATEGIES, read_synthetic, share
 from pricdr.privacy.guarantee import Guarantee
 
 TINY = LatentConfig(users=1500, source_items=320, target_items=320)
@@ -55,11 +57,78 @@ def test_it_runs_resumes_and_prints_a_table(tmp_path):
     before = out.read_text()
     frontier.run(TINY, 1, wanted, out)
     assert out.read_text() == before
-    lines = [json.loads(line) for line in before.splitlines()]
-    assert len(lines) == len(wanted) == len(CONTROLS) + len(STRATEGIES)
-    gains = {line["arm"]: line["gain"] for line in lines}
+    results = read_synthetic(out)
+    assert len(results) == len(wanted) == len(CONTROLS) + len(STRATEGIES)
+    gains = {one.arm: one.gain for one in results}
     assert gains[PLAIN] > 0.02
     assert gains[frontier.SHUFFLED] < 0.5 * gains[PLAIN]
     assert gains[frontier.TRUE] > gains["jlt"]
-    table = str(Table(before.splitlines()))
+    assert share(results, frontier.TRUE, 4.0, 1500).value == pytest.approx(gains[frontier.TRUE] / gains[PLAIN])
+    assert share(results, frontier.TRUE, 2.0, 1500) is None
+    table = str(Table(results))
     assert all(name in table for name in (*CONTROLS, *STRATEGIES))
+
+
+def test_a_kill_costs_one_measurement_and_changed_settings_the_arms_they_concern(tmp_path, monkeypatch):
+    out = tmp_path / "found.jsonl"
+    tiny = replace(TINY, users=400)
+    wanted = [frontier.Arm("popularity"), frontier.Arm("jlt", 4.0), frontier.Arm("features: tags", 4.0)]
+    frontier.run(tiny, 1, wanted, out)
+    first = read_synthetic(out)
+    content = out.read_text()
+    out.write_text(content[:-30])  # killed while it wrote the last line
+    frontier.run(tiny, 1, wanted, out)
+    assert [one.ndcg for one in read_synthetic(out)] == [one.ndcg for one in first]
+    monkeypatch.setattr(frontier, "JLT_DIM", 50)
+    frontier.run(tiny, 1, wanted, out)
+    assert len(out.read_text().splitlines()) == 4
+    again = {one.arm: one for one in read_synthetic(out)}
+    assert len(again) == 3
+    assert again["jlt"].dim == 50
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "changed"),
+    [
+        ("JLT_DIM", 100, {"jlt"}),
+        ("TAGGED", 0.2, {"features: vectors", "features: tags", "true directions", frontier.TRUE_LESS}),
+        ("GUIDE_DIM", 4, {"guided"}),
+        ("REVISION", 2, {arm.name for arm in frontier.arms((4.0,))}),
+    ],
+)
+def test_a_key_changes_with_the_settings_it_rests_on(monkeypatch, name, value, changed):
+    before = {arm.name: frontier.key(TINY, arm) for arm in frontier.arms((4.0,))}
+    assert len(set(before.values())) == len(before)
+    monkeypatch.setattr(frontier, name, value)
+    after = {arm.name: frontier.key(TINY, arm) for arm in frontier.arms((4.0,))}
+    assert {arm for arm in before if before[arm] != after[arm]} == changed
+
+
+def test_a_key_changes_with_a_default_or_the_revision_of_its_strategy(monkeypatch):
+    arm, other = frontier.Arm("spectral", 4.0), frontier.Arm("jlt", 4.0)
+    before = frontier.key(TINY, arm), frontier.key(TINY, other)
+    monkeypatch.setattr(frontier.Spectral, "revision", 2)
+    assert frontier.key(TINY, arm) != before[0]
+    assert frontier.key(TINY, other) == before[1]
+
+
+COMMITTED = Path(__file__).parents[2] / "results" / "frontier_synthetic.jsonl"
+
+
+def test_what_is_committed_was_measured_with_the_settings_of_today():
+    results = read_synthetic(COMMITTED)
+    assert {one.users for one in results} == {10_000, 100_000, 1_000_000}
+    for one in results:
+        assert one.key == frontier.key(LatentConfig(users=one.users), frontier.Arm(one.arm, one.epsilon))
+    measured = {(one.users, one.arm, one.epsilon) for one in results}
+    assert {(name, epsilon) for _, name, epsilon in measured} == set(frontier.arms(frontier.EPSILONS))
+    assert len(measured) == 3 * len(frontier.arms(frontier.EPSILONS))
+    assert COMMITTED.with_suffix(".md").read_text(encoding="utf-8") == f"{NOTE}\n{Table(results)}\n"
+
+
+def test_the_committed_controls_gain_nothing():
+    results = read_synthetic(COMMITTED)
+    controls = [one for one in results if one.arm in ("shuffled", "noise")]
+    assert len(controls) == 2 * len({(one.users, one.seed) for one in results})
+    assert {one.gain for one in controls} == {0.0}
+    assert {one.chosen for one in controls} == {"popularity"}

@@ -30,6 +30,7 @@ from pricdr.cli import (
     recommend,
     reproduce,
     revoke,
+    search,
     split,
     strategies,
     train,
@@ -65,6 +66,7 @@ app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
 app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)
+app.command("search")(search.search)
 require_local_paths(app)  # last: it goes over every command there is
 
 

@@ -71,11 +71,14 @@ def prepare(
     return prepare_core(source, target, core=core, threshold=threshold)
 
 
-def prepare_paper(source: Ratings, target: Ratings, threshold: float | None = 3.0) -> DomainPair:
+def prepare_paper(
+    source: Ratings, target: Ratings, threshold: float | None = 3.0, *, more_than: int = _MORE_THAN
+) -> DomainPair:
     """Prepare two domains by the paper's five steps, each once.
 
     1. Keep what is rated at least ``threshold``; 2. per domain keep users with more than 5 of those; 3. keep
     the users of both domains; 4. per domain keep items with more than 5 of those; 5. step 3 again.
+    ``more_than`` is for other readings of the paper's words: its own figures come from 5.
 
     >>> users, items = zip(*[(f"u{u}", f"i{i}") for u in range(7) for i in range(6)])
     >>> r = Ratings.from_triples(users, items, [4.0] * 42)
@@ -84,14 +87,14 @@ def prepare_paper(source: Ratings, target: Ratings, threshold: float | None = 3.
     """
     both = _common(source, target, threshold)
     both = both.keep_users(
-        at_least=_MORE_THAN + 1, emptied=f"no user has more than {_MORE_THAN} positives in both domains"
+        at_least=more_than + 1, emptied=f"no user has more than {more_than} positives in both domains"
     )
-    both = both.keep_items(at_least=_MORE_THAN + 1)
+    both = both.keep_items(at_least=more_than + 1)
     both = both.keep_users(
         at_least=1,
-        emptied=f"no common user has an item with more than {_MORE_THAN} positives in both domains",
+        emptied=f"no common user has an item with more than {more_than} positives in both domains",
     )
-    rule = f"more than {_MORE_THAN} positives per user and item, common users"
+    rule = f"more than {more_than} positives per user and item, common users"
     return both.pair(f"the paper's five steps ({_rated(threshold)}, {rule})")
 
 

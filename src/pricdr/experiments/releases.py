@@ -2,13 +2,14 @@
 
 import hashlib
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.experiments.spec import Guide, ReleaseSpec, RowContent
+from pricdr.experiments.arms import Guide, ReleaseSpec, RowContent
+from pricdr.experiments.data_spec import DELTA
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
@@ -60,7 +61,8 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
     kind = BY_NAME.find(spec.strategy_name)
     dim = kind.auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
     if kind is not Guided:
-        return kind() if dim is None else kind(dim=dim)
+        given: dict[str, Any] = {"dim": dim, "density": spec.density}
+        return kind(**{name: value for name, value in given.items() if value is not None})
     assert target is not None, "a guide is a release of the other party"
     # A seed of its own: the two parties share none.
     theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
@@ -69,7 +71,7 @@ def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | N
 
 
 def _guarantee(spec: ReleaseSpec) -> Guarantee:
-    return Guarantee(epsilon=spec.epsilon, delta=spec.delta)
+    return Guarantee(epsilon=spec.epsilon, delta=DELTA if spec.delta is None else spec.delta)
 
 
 def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int, *, noisy: bool) -> Release:
@@ -80,6 +82,7 @@ def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int,
         strategy=strategy,
         users=ratings.users,
         items=ratings.items,
+        calibration=spec.calibration,
         insecure_seed=seed,
         insecure_no_noise=not noisy,
         allow_not_private_guide=True,

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
+from pricdr.experiments.provenance import Provenance
 from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json
 from pricdr.untrusted.opening import read_bounded
 
@@ -21,10 +22,25 @@ MOST_BYTES: Final = 1 << 28
 T = TypeVar("T")
 
 Figures: TypeAlias = dict[str, dict[str, dict[str, Number]]]
-"""sampled|full → all|warm|few|cold → metric → mean over users; results from before there was ``few`` lack it."""
+"""sampled|full → all|warm|few|cold → metric → mean over users; a stratum without users is left out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFacts:
+    """What the mechanism of a simulated release delivered."""
+
+    __pydantic_config__ = RECORD
+
+    dim: Whole
+    """Numbers per user."""
+    sigma: Number
+    """Of the noise on each of them."""
+    epsilon: Number | None
+    """The exact ε of that noise at ``delta``, of all steps together; None where there is no noise."""
+    delta: Number
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """The figures of one arm with one seed."""
 
@@ -33,7 +49,7 @@ class Result:
     spec: Line
     arm: Line
     key: Line
-    """:meth:`Spec.key`: a result counts only for the arm it was measured with."""
+    """:func:`result_key`: a result counts only for the settings it was measured with, defaults included."""
     seed: Whole
     figures: Figures
     users: dict[str, Whole]
@@ -44,6 +60,12 @@ class Result:
     seconds: Number
     """Of this run; a network that another arm had trained already counts for nothing."""
     device: Line
+    release: ReleaseFacts | None
+    trust: dict[str, Number] | None
+    """How far the model trusts its release, for ``warm`` and ``cold`` users; 0 where it was refused."""
+    memory: Number | None
+    """Bytes at the peak of this run, where the system tells: of the GPU, or of the process."""
+    provenance: Provenance
 
     def __post_init__(self) -> None:
         if "sampled" not in self.figures or not set(self.figures) <= {"sampled", "full"}:
@@ -76,12 +98,14 @@ class Mean:
 
 
 def mean(values: Iterable[float]) -> Mean:
-    """Return the mean and the standard error over seeds.
+    """Return the mean and the standard error over seeds; nan where there is none.
 
     >>> print(mean([0.1, 0.2, 0.3]))
     .2000 ± .0577
     """
     over_seeds = np.array(list(values), dtype=np.float64)
+    if not len(over_seeds):
+        return Mean(math.nan, math.nan, 0)
     error = float(over_seeds.std(ddof=1) / np.sqrt(len(over_seeds))) if len(over_seeds) > 1 else float("nan")
     return Mean(float(over_seeds.mean()), error, len(over_seeds))
 

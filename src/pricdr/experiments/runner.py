@@ -1,40 +1,116 @@
 """Run what a spec asks for: every arm with every seed, in parallel, resuming where it stopped."""
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pricdr._transfer import transfer
 from pricdr.data.splits import Split
+from pricdr.errors import InputError
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
+from pricdr.experiments.arms import Arm
+from pricdr.experiments.outline import NOT_PRESENT, SUFFIX, outline, write_outline
+from pricdr.experiments.peak_memory import peak_memory, watch_memory
+from pricdr.experiments.provenance import provenance
 from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.results import Result, append, read
-from pricdr.experiments.spec import Arm, Spec
-from pricdr.experiments.tasks import Task
+from pricdr.experiments.results import ReleaseFacts, Result, append, read
+from pricdr.experiments.sampling import sampled_source
+from pricdr.experiments.spec import Spec
+from pricdr.experiments.tasks import Task, is_present
 from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
+from pricdr.release.folder import Release
 from pricdr.training.finished_networks import FinishedNetworks
 from pricdr.training.run_log import RunLog
 
 
-def run(spec: Spec, results: Path, context: RunContext, *, progress: Progress = silent) -> list[Result]:
-    """Return every result of ``spec``; those that ``results`` (JSON lines) lacks are run now and added to it."""
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed, and why."""
+
+    spec: str
+    arm: str
+    seed: int
+    reason: str
+
+
+def known_results(spec: Spec, results: Path) -> list[Result]:
+    """Return the results of a spec's arms and seeds that a file (JSON lines) holds, in the order of the arms.
+
+    Results of other settings, under the same names or not, are left out. Of two for one run the last counts.
+    """
     known = {(result.key, result.seed): result for result in read(results)}
-    wanted = [(arm, seed) for arm in spec.arms for seed in spec.seeds]
-    missing = [(arm, seed) for arm, seed in wanted if (spec.key(arm), seed) not in known]
-    done = len(wanted) - len(missing)
-    with TemporaryDirectory() as folder:  # arms with the same target network train it once
-        plans = [(spec, arm, seed, FinishedNetworks(Path(folder))) for arm, seed in missing]
-        for result in spread(run_arm, spec.data, context, plans):
-            append(results, result)
-            known[(result.key, result.seed)] = result
+    named = [(arm, known.get((spec.key(arm), seed))) for arm in spec.arms for seed in spec.seeds]
+    # An arm may have been measured under another name: in another table, or before it was renamed.
+    return [replace(found, spec=spec.name, arm=arm.name) for arm, found in named if found is not None]
+
+
+def missing_runs(spec: Spec, results: Path) -> list[tuple[Arm, int]]:
+    """Return the arms and seeds of a spec that a file of results lacks."""
+    known = {(result.arm, result.seed) for result in known_results(spec, results)}
+    return [(arm, seed) for arm in spec.arms for seed in spec.seeds if (arm.name, seed) not in known]
+
+
+def adopt(spec: Spec, folder: Path) -> None:
+    """Copy the results that other tables in ``folder`` have for the same settings, data and seeds to this table's."""
+    results = folder / f"{spec.name}.jsonl"
+    missing = {(spec.key(arm), seed): arm for arm, seed in missing_runs(spec, results)}
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        other = path.with_name(path.name.removesuffix(SUFFIX) + ".jsonl")
+        for result in read(other) if missing and other != results else ():
+            arm = missing.pop((result.key, result.seed), None)
+            if arm is not None:
+                append(results, replace(result, spec=spec.name, arm=arm.name))
+
+
+def run(
+    spec: Spec,
+    folder: Path,
+    context: RunContext,
+    *,
+    only: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    progress: Progress = silent,
+) -> list[Failure]:
+    """Run what ``folder`` lacks of a spec's results and add it there; return the runs that failed.
+
+    ``folder`` gets the spec's outline too. Where the data is not there, that is all it gets.
+
+    Args:
+        spec: what to run.
+        folder: of results.
+        context: where the data is, and what to run on.
+        only: the arms to run, those of a curve by its name too; all of them where none is named.
+        seeds: the seeds to run, instead of the spec's.
+        progress: called after every run.
+    """
+    results = folder / f"{spec.name}.jsonl"
+    if not is_present(spec.data, context.data, context.prepared):
+        write_outline(folder, outline(spec, NOT_PRESENT))
+        return []
+    write_outline(folder, outline(spec))
+    wanted = spec.only(only, seeds)
+    if only and not wanted.arms:
+        raise InputError(f"{spec.name} has no arm called {' or '.join(map(repr, only))}")
+    adopt(wanted, folder)
+    missing = missing_runs(wanted, results)
+    done, failures = 0, []
+    with TemporaryDirectory() as shared:  # arms with the same target network train it once
+        plans = [(spec, arm, seed, FinishedNetworks(Path(shared))) for arm, seed in missing]
+        for outcome in spread(run_arm, spec.data, context, plans):
+            _, arm, seed, _ = outcome.plan
             done += 1
-            progress("runs", done, len(wanted), f"{result.arm}, seed {result.seed}")
-    return [known[(spec.key(arm), seed)] for arm, seed in wanted]
+            if outcome.value is None:
+                failures.append(Failure(spec.name, arm.name, seed, outcome.failure))
+            else:
+                append(results, outcome.value)
+            progress("runs", done, len(missing), f"{arm.name}, seed {seed}{'' if outcome.value else ': failed'}")
+    return failures
 
 
 def run_arm(
@@ -42,11 +118,14 @@ def run_arm(
 ) -> Result:
     """Train one arm with one seed and score it once on test; ``networks`` are shared with other arms."""
     started = time.perf_counter()
+    watch_memory()
     split = task.split(seed)
-    model, epochs, used = fit(task, split, arm, seed, device, networks)
+    release = _release(task, split, arm, seed)
+    model, epochs, used = fit(task, split, arm, seed, device, release=release, networks=networks)
     figures = {"sampled": _strata(per_user(sampled_ranks(model.score_candidates, split.test)), split)}
     if spec.full:
         figures["full"] = _strata(per_user(ranks(model.score, split.test, split.train.matrix)[1]), split)
+    trust = model.chosen.trust
     return Result(
         spec=spec.name,
         arm=arm.name,
@@ -58,11 +137,22 @@ def run_arm(
         epochs=epochs,
         seconds=round(time.perf_counter() - started, 2),
         device=used,
+        release=None if release is None else _facts(release),
+        trust=None if trust is None else {"warm": trust.warm, "cold": trust.cold},
+        memory=peak_memory(used),
+        provenance=provenance(used),
     )
 
 
 def fit(
-    task: Task, split: Split, arm: Arm, seed: int, device: str, networks: FinishedNetworks | None = None
+    task: Task,
+    split: Split,
+    arm: Arm,
+    seed: int,
+    device: str,
+    *,
+    release: Release | None = None,
+    networks: FinishedNetworks | None = None,
 ) -> tuple[FittedModel, int, str]:
     """Return the fitted model, how many epochs were run for it, and on what kind of device."""
     method = configure(arm.method_name, arm.settings)
@@ -76,19 +166,30 @@ def fit(
         nonlocal epochs
         epochs = max(epochs, int(done))
 
-    release = None
-    if arm.release is not None:
-        release = seeded_release(task.pair.source, arm.release, seed, target=split.train)
     model = transfer(
         split.train,
-        release,
+        _release(task, split, arm, seed) if release is None else release,
         method=method,
-        plaintext_source=task.pair.source if arm.plaintext else None,
+        plaintext_source=sampled_source(task.pair.source, arm.source_share, seed) if arm.plaintext else None,
         validation=split.validation,
         allow_not_private=True,  # bits that repeat protect nobody: an experiment's release says so
         log=RunLog(progress=count, checkpoints=networks),
     )
     return model, epochs, device_used
+
+
+def _release(task: Task, split: Split, arm: Arm, seed: int) -> Release | None:
+    if arm.release is None:
+        return None
+    source = sampled_source(task.pair.source, arm.source_share, seed)
+    return seeded_release(source, arm.release, seed, target=split.train)
+
+
+def _facts(release: Release) -> ReleaseFacts:
+    certificate = release.certificate
+    return ReleaseFacts(
+        dim=release.matrix.shape[1], sigma=certificate.sigma, epsilon=certificate.epsilon, delta=certificate.delta
+    )
 
 
 def validation_ndcg(model: FittedModel, split: Split) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from pricdr.experiments.spec import Spec
+from pricdr.experiments.spec import SpecFile
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.registry import BY_NAME
 
@@ -16,9 +16,11 @@ def schema_text() -> str:
     It states types, limits and meanings. What takes more than a schema (which settings a method has, which arms exist)
     ``read_spec`` alone can check.
     """
-    schema = _as_toml(TypeAdapter(Spec).json_schema())
+    schema = _as_toml(TypeAdapter(SpecFile).json_schema())
     schema["title"] = "pricdr spec"
     schema["required"].remove("name")  # the file has one
+    several = schema["properties"]["data"]
+    schema["properties"]["data"] = {"description": several.pop("description"), "anyOf": [several["items"], several]}
     arm, release = (schema["$defs"][name]["properties"] for name in ("Arm", "ReleaseSpec"))
     arm["method"]["examples"] = list(METHODS.own)  # no enumeration: packages of others bring their own
     release["strategy"]["examples"] = [name for name in BY_NAME.own if name != "features"]

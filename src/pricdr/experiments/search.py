@@ -11,13 +11,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pricdr.data.toml_files import read_toml
 from pricdr.errors import ParameterError, PriCDRError
+from pricdr.experiments.arms import Arm, ReleaseSpec
+from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.keys import result_key
 from pricdr.experiments.records import RECORD, Line, Number, Settings, Text, Whole
 from pricdr.experiments.results import append_line, read_lines
 from pricdr.experiments.runner import fit, validation_ndcg
-from pricdr.experiments.spec import Arm, DataSpec, ReleaseSpec
 from pricdr.experiments.tasks import Task
 from pricdr.experiments.workers import RunContext, spread
+from pricdr.files import replace_file
 from pricdr.models.base import DataAccess, SearchSpace
 from pricdr.models.catalogue import method_class
 from pricdr.models.inputs import NARROW
@@ -48,6 +52,9 @@ class Trial:
     epochs: Whole
     seconds: Number
     failure: Text = ""
+    key: Line | None = None
+    """:func:`result_key` of what was tried, defaults included. Trials from before there were keys have none: they
+    are history, and no search takes them for its own."""
 
 
 def space(method: str, dim: int | None) -> SearchSpace:
@@ -90,35 +97,50 @@ def search(
     context: RunContext,
     *,
     release: ReleaseSpec = RELEASE,
-    fixed: Mapping[str, Mapping[str, Any]] = NONE,
     progress: Progress = silent,
 ) -> dict[str, dict[str, Any]]:
     """Return the best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
 
-    Methods that read a release see ``release``; a log is for one. ``fixed`` has settings that are not searched, by
-    method.
+    Methods that read a release see ``release``; a log is for one. What ``data.search`` has is not searched.
     """
-    done = {_key(trial.method, trial.settings): trial for trial in read_trials(log) if trial.data == data.name}
+    release = replace(release, delta=release.delta or data.delta)
+    done = {trial.key: trial for trial in read_trials(log)}
     planned = [
-        (method, n, drawn)
+        _Planned(number, arm := _arm(method, release, drawn), result_key(data, arm, full=False))
         for method in methods
-        for n, drawn in enumerate(draws(method, trials, fixed.get(method, {}), dim=release.dim))
+        for number, drawn in enumerate(draws(method, trials, data.search.get(method, {}), dim=release.dim))
     ]
-    missing = [plan for plan in planned if _key(plan[0], plan[2]) not in done]
-    for trial in spread(run_trial, data, context, [(data.name, release, *plan) for plan in missing]):
+    missing = [one for one in planned if one.key not in done]
+    for outcome in spread(run_trial, data, context, [(data.search_name, one) for one in missing]):
+        name, one = outcome.plan
+        trial = outcome.value or _failed(name, one, outcome.failure)
         append_line(log, json.dumps(asdict(trial)))
-        done[_key(trial.method, trial.settings)] = trial
-        progress("trials", len(done), len(planned), f"{trial.method} {trial.validation:.4f}")
+        done[trial.key] = trial
+        progress(
+            "trials", sum(one.key in done for one in planned), len(planned), f"{trial.method} {trial.validation:.4f}"
+        )
     best: dict[str, dict[str, Any]] = {}
     for method in methods:
-        tried = [done[_key(name, drawn)] for name, _, drawn in planned if name == method]
+        tried = [done[one.key] for one in planned if one.arm.method == method]
         best[method] = max(tried, key=lambda trial: trial.validation).settings
     return best
 
 
-def _key(method: str, settings: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what tells one trial from another on the same data, in whatever order its settings are written."""
-    return method, json.dumps(settings, sort_keys=True)
+@dataclass(frozen=True)
+class _Planned:
+    """A trial that a search asks for."""
+
+    number: int
+    arm: Arm
+    key: str
+
+
+def _arm(method: str, release: ReleaseSpec, settings: dict[str, Any]) -> Arm:
+    access = method_class(method).data_access()
+    given = release if DataAccess.RELEASE in access else None
+    return Arm(
+        name=method, method=method, release=given, plaintext=access == (DataAccess.PLAINTEXT,), settings=settings
+    )
 
 
 def read_trials(log: Path) -> list[Trial]:
@@ -144,23 +166,25 @@ def tuned_table(best: Mapping[str, Mapping[str, Any]], heading: str) -> str:
     return "\n".join(parts)
 
 
-def run_trial(
-    task: Task, device: str, folder: str, release: ReleaseSpec, method: str, number: int, settings: dict[str, Any]
-) -> Trial:
+def update_tuned(path: Path, best: Mapping[str, Mapping[str, Any]], heading: str) -> None:
+    """Write chosen settings to a file, which keeps those of methods that were not searched this time."""
+    before = read_toml(path) if path.exists() else {}
+    replace_file(path, tuned_table({**before, **best}, heading).encode())
+
+
+def run_trial(task: Task, device: str, data: str, planned: _Planned) -> Trial:
     """Train with these settings and score the model on validation; a diverging trial counts as 0."""
-    access = method_class(method).data_access()
-    if release == RELEASE:  # δ is set by how many users there are, which the constant cannot know
-        release = replace(release, delta=1 / len(task.pair.users))
-    given = release if DataAccess.RELEASE in access else None
-    plaintext = access == (DataAccess.PLAINTEXT,)
-    arm = Arm(name=method, method=method, release=given, plaintext=plaintext, settings=settings)
     split = task.split(SEED)
     started = time.perf_counter()
     try:
-        model, epochs, _ = fit(task, split, arm, SEED, device)
-        ndcg, failure = validation_ndcg(model, split), ""
+        model, epochs, _ = fit(task, split, planned.arm, SEED, device)
+        ndcg = validation_ndcg(model, split)
     except PriCDRError as error:
-        ndcg, epochs, failure = 0.0, 0, str(error)
-    return Trial(
-        folder, method, number, settings, round(ndcg, 6), epochs, round(time.perf_counter() - started, 2), failure
-    )
+        return _failed(data, planned, str(error))
+    seconds = round(time.perf_counter() - started, 2)
+    method, settings = planned.arm.method, planned.arm.settings
+    return Trial(data, method, planned.number, settings, round(ndcg, 6), epochs, seconds, key=planned.key)
+
+
+def _failed(data: str, planned: _Planned, reason: str) -> Trial:
+    return Trial(data, planned.arm.method, planned.number, planned.arm.settings, 0.0, 0, 0.0, reason, planned.key)

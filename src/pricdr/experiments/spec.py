@@ -1,11 +1,8 @@
-"""A spec: one TOML file says which data, which methods and which controls make one table."""
+"""A spec: one TOML file says which data, which methods and which controls make one table, or a family of them."""
 
-import hashlib
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -14,197 +11,21 @@ from pydantic import Field, TypeAdapter
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.data.toml_files import read_toml
-from pricdr.errors import (
-    InputError,
-    ParameterError,
-    require_count,
-    require_file_name,
-    require_positive,
-    require_probability,
-    require_share,
-)
-from pricdr.experiments.records import (
-    RECORD,
-    FileName,
-    Flag,
-    Line,
-    Number,
-    Settings,
-    Text,
-    Whole,
-    from_table,
-    limits,
-)
-from pricdr.models.base import DataAccess
-from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
-from pricdr.privacy.registry import BY_NAME, require_arguments
+from pricdr.errors import InputError, ParameterError, require_file_name
+from pricdr.experiments.arms import Arm
+from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.keys import result_key
+from pricdr.experiments.records import RECORD, FileName, Flag, Line, Text, Whole, from_table, limits
+from pricdr.models.catalogue import configure
 
 MOST_ARMS: Final = 1_000
 MOST_SEEDS: Final = 1_000
-MOST_COLUMNS: Final = 4_096
-"""Of a simulated release."""
-
-
-class RowContent(StrEnum):
-    """What the rows of a simulated release contain, controls included."""
-
-    PRIVATE = "private"
-    """Noise of the certified size."""
-    NOISELESS = "noiseless"
-    """NOT PRIVATE: the projection alone."""
-    SHUFFLED = "shuffled"
-    """Each row given to another user: whatever it gains is no transfer. Without noise for jlt and sjlt; a strategy
-    that learns is given shuffled ratings, and publishes them with its noise."""
-    NOISE = "noise"
-    """Noise of the certified size and nothing else."""
-
-
-class Guide(StrEnum):
-    """What the source is guided by: a release of the target's training ratings, by ``spectral``."""
-
-    PRIVATE = "private"
-    """At the same ε and δ."""
-    CLEAR = "clear"
-    """NOT PRIVATE: without noise, which protects nobody on the target's side."""
+MOST_DATA: Final = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataSpec:
-    """Where the two domains come from and how the target is split.
-
-    A spec may come from anywhere, so it names files and no paths: nothing outside the data folder is read because a
-    spec says so. What is linked into that folder was put there by its owner.
-    """
-
-    __pydantic_config__ = RECORD
-
-    folder: FileName
-    """Folder of the data set, inside the folder of data sets (--data, PRICDR_DATA). A name, no path."""
-    source: FileName
-    """File of the source's ratings, in that folder."""
-    target: FileName
-    """File of the target's ratings, in that folder."""
-    threshold: Number | None = None
-    """Count only ratings of at least this; without it every row counts."""
-    core: Annotated[Whole | None, limits(minimum=1)] = None
-    """The K of a joint K-core: users and items with fewer ratings are left out. Without it, the paper's
-    preprocessing."""
-    filtered: Flag = False
-    """Take the files as they are, since their authors filtered them: threshold and core do not apply."""
-    official: FileName | None = None
-    """File of the authors' split, in that folder; without it, leave-one-out by seed."""
-    cold: Annotated[Number, limits(minimum=0, exclusiveMaximum=1)] = 0.0
-    """Share of users who lose all their target ratings in the split, to be recommended to as cold users."""
-    distinct: Flag = False
-    """Leave out source items that a target item repeats: products that both domains list."""
-
-    def __post_init__(self) -> None:
-        require_file_name(folder=self.folder, source=self.source, target=self.target)
-        if self.official is not None:
-            require_file_name(official=self.official)
-        if self.core is not None:
-            require_count(core=self.core)
-        require_share(cold=self.cold)
-
-    @property
-    def name(self) -> str:
-        """The name that its trials are filed under."""
-        return f"{self.folder}_distinct" if self.distinct else self.folder
-
-    def content(self) -> dict[str, Any]:
-        """Return what tells it from other data, as JSON has it."""
-        # Keys from before there was ``distinct`` stay valid: it counts only where it is set.
-        return {name: value for name, value in asdict(self).items() if name != "distinct" or value}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseSpec:
-    """A simulated release: the mechanism and σ of a real one, with repeatable bits."""
-
-    __pydantic_config__ = RECORD
-
-    strategy: Line = "jlt"
-    """A strategy by name (pricdr strategies lists them) that needs nothing beyond its columns and a guide, so not
-    features. module:Class where the command line names it too."""
-    dim: Annotated[Whole | None, limits(minimum=1, maximum=MOST_COLUMNS)] = None
-    """Numbers per user; without it 200 for jlt and sjlt, and what suits ε for the others."""
-    epsilon: Annotated[Number, limits(exclusiveMinimum=0)] = 8.0
-    """Privacy loss ε, for one rating."""
-    delta: Annotated[Number, limits(exclusiveMinimum=0, exclusiveMaximum=1)] = 1e-6
-    """Chance of exceeding ε."""
-    rows: RowContent = RowContent.PRIVATE
-    """private: noise of the certified size. noiseless: the projection alone. shuffled: each user has another's row.
-    noise: noise and nothing else. The last two are controls."""
-    guide: Guide = Guide.PRIVATE
-    """Of a guided release: a spectral release of the target's training ratings, private at the same ε and δ, or in the
-    clear (without noise)."""
-    refine: Flag = True
-    """Of a guided release: three rounds, each one's rows a guide to the next; otherwise one."""
-
-    def __post_init__(self) -> None:
-        kind = BY_NAME.find(self.strategy_name)
-        require_arguments(kind, set(kind.needs) - {"guide"})  # a guide is made of the target's ratings
-        if self.dim is None and self.strategy in ("jlt", "sjlt"):
-            object.__setattr__(self, "dim", 200)
-        if self.dim is not None:
-            require_count(dim=self.dim)
-            if self.dim > MOST_COLUMNS:
-                raise ParameterError(f"dim must be at most {MOST_COLUMNS:,}, got {self.dim:,}")
-        require_positive(epsilon=self.epsilon)
-        require_probability(delta=self.delta)
-
-    @property
-    def strategy_name(self) -> str:
-        """The strategy in the registry; module:Class stands for one where the user has named it too."""
-        return BY_NAME.spelled(self.strategy)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Arm:
-    """One row of a table: a method, what it sees, and its settings."""
-
-    __pydantic_config__ = RECORD
-
-    name: Line
-    """What the table calls it; no two arms alike."""
-    method: Line
-    """A method by name (pricdr methods lists them), or module:Class where the command line names it too."""
-    preset: Line = "default"
-    """Whose settings to start from: default, or for hetero also paper."""
-    release: ReleaseSpec | None = None
-    """The release that the method is given; for methods that take one."""
-    plaintext: Flag = False
-    """NOT PRIVATE: give the method the source's ratings as they are. For comparison."""
-    settings: Settings = field(default_factory=dict)
-    """Settings of the method and of its training, by name; the others keep their defaults."""
-    tuned: Flag = False
-    """Start from the settings that a search chose for this method and data (tuned/FOLDER.toml beside the spec)."""
-
-    def content(self) -> dict[str, Any]:
-        """Return what tells it from other arms, as JSON has it."""
-        # Keys from before a release could have a guide stay valid: guides count only where there is one.
-        content = asdict(self)
-        if self.release is not None and self.release.strategy != "guided":
-            content["release"] = {
-                name: value for name, value in content["release"].items() if name not in ("guide", "refine")
-            }
-        return content
-
-    def __post_init__(self) -> None:
-        given = DataAccess.RELEASE if self.release else DataAccess.PLAINTEXT if self.plaintext else DataAccess.TARGET
-        needed = method_class(self.method_name).data_access()
-        if given not in needed or (self.release and self.plaintext):
-            raise ParameterError(f"method {self.method_name} needs {', or '.join(access.value for access in needed)}")
-
-    @property
-    def method_name(self) -> str:
-        """The method in the catalogue: a preset is one of its own, module:Class one that the user has named too."""
-        return with_preset(METHODS.spelled(self.method), self.preset)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spec:
-    """One table: its data, its arms, and the seeds that every arm is run with."""
+class SpecFile:
+    """What a spec's file says: the data of one table or of several, their arms, and the seeds they are run with."""
 
     __pydantic_config__ = RECORD
 
@@ -212,8 +33,8 @@ class Spec:
     """What its results are filed under; without it, the name of the spec's file."""
     title: Line
     """Heading of the table."""
-    data: DataSpec
-    """Where the two domains come from."""
+    data: Annotated[tuple[DataSpec, ...], limits(minItems=1, maxItems=MOST_DATA)]
+    """Where the two domains come from: [data], or one [[data]] for each table of a family."""
     arms: Annotated[tuple[Arm, ...], Field(validation_alias="arm"), limits(minItems=1, maxItems=MOST_ARMS)]
     """Rows of the table: in a file, one [[arm]] each."""
     seeds: Annotated[tuple[Whole, ...], limits(minItems=1, maxItems=MOST_SEEDS, uniqueItems=True)] = (1, 2, 3, 4, 5)
@@ -226,49 +47,98 @@ class Spec:
     """The arm that the others are compared with, seed by seed."""
     ceiling: Line | None = None
     """The arm whose gain over the baseline counts as all there is to gain."""
-    search: dict[str, Settings] = field(default_factory=dict)
-    """Settings that a search on this data keeps fixed, by method: on large data larger batches."""
 
     def __post_init__(self) -> None:
         require_file_name(name=self.name)
+        names = [one.name for one in self.data]
+        if not 1 <= len(self.data) <= MOST_DATA or (
+            len(self.data) > 1 and (None in names or len(set(names)) != len(names))
+        ):
+            raise ParameterError(
+                f"data are written as [data], or as [[data]]: {MOST_DATA} at most, each with a name of its own"
+            )
         if not 1 <= len(self.arms) <= MOST_ARMS:
             raise ParameterError(f"arms are written as [[arm]], one at least and {MOST_ARMS:,} at most")
+        if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
+            raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One table: its data, its arms with all their settings, and the seeds that every arm is run with."""
+
+    name: str
+    """What its results are filed under."""
+    family: str = ""
+    """The name of the spec's file, which several tables may share."""
+    title: str
+    data: DataSpec
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...] = (1, 2, 3, 4, 5)
+    full: bool = True
+    note: str = ""
+    baseline: str | None = None
+    ceiling: str | None = None
+
+    def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
+        if len(names) > MOST_ARMS:
+            raise ParameterError(f"there are {len(names):,} arms, and {MOST_ARMS:,} at most may be")
         for name in {name for name in names if names.count(name) > 1}:
             raise ParameterError(f"arms need different names, and {shorten(name)} is that of several")
         for role, referred in (("baseline", self.baseline), ("ceiling", self.ceiling)):
             if referred not in (None, *names):
                 raise ParameterError(f"{role} {referred!r} is none of the arms")
-        if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
-            raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
 
     def key(self, arm: Arm) -> str:
-        """Return what tells one arm on one data set from any other, settings included: results are looked up by it."""
-        content = json.dumps([self.data.content(), arm.content(), self.full], sort_keys=True)
-        return hashlib.sha256(content.encode()).hexdigest()[:16]
+        """Return what tells one arm on one data set from any other, defaults included: results are looked up by it."""
+        return result_key(self.data, arm, full=self.full)
+
+    def only(self, arms: Sequence[str] = (), seeds: Sequence[int] = ()) -> "Spec":
+        """Return what is left of it with these arms (those of a curve by its name too) and these seeds; () takes all.
+
+        The baseline and the ceiling stay only where they are among the arms.
+        """
+        kept = tuple(arm for arm in self.arms if not arms or _is_called(arm, arms))
+        names = {arm.name for arm in kept}
+        return replace(
+            self,
+            arms=kept,
+            seeds=tuple(seeds) or self.seeds,
+            baseline=self.baseline if self.baseline in names else None,
+            ceiling=self.ceiling if self.ceiling in names else None,
+        )
 
 
-def read_spec(path: Path, tuned: Path | None = None) -> Spec:
-    """Return the spec in ``path``, its arms with all their settings.
+def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
+    """Return the tables that the spec in ``path`` asks for, their arms with all their settings.
 
     Args:
         path: a TOML file.
         tuned: the folder of settings that searches chose, one TOML file per data folder.
     """
     with _naming(path):
-        spec = _read(path)
-        chosen = _chosen_settings(tuned, spec.data)
-        return replace(spec, arms=tuple(_with_settings(arm, chosen) for arm in spec.arms))
+        given = _read(path)
+        return tuple(_table(given, data, tuned) for data in given.data)
 
 
-def read_search(path: Path) -> tuple[DataSpec, Mapping[str, Mapping[str, Any]]]:
-    """Return the data of a spec and what a search keeps fixed there; its arms may wait for that search."""
+def read_spec(path: Path, tuned: Path | None = None) -> Spec:
+    """Return the one table of a spec that is no family."""
+    specs = read_specs(path, tuned)
+    if len(specs) > 1:
+        raise InputError(f"{path} is a family of {len(specs)} tables, and one was asked for")
+    return specs[0]
+
+
+def read_search(path: Path) -> tuple[DataSpec, ...]:
+    """Return the data of a spec, with what a search keeps fixed there; its arms may wait for that search."""
     with _naming(path):
-        spec = _read(path)
-        for method, settings in spec.search.items():
-            configure(method, settings)
-    return spec.data, spec.search
+        data = _read(path).data
+        for one in data:
+            for method, settings in one.search.items():
+                configure(method, settings)
+    return data
 
 
 @contextmanager
@@ -280,29 +150,83 @@ def _naming(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error}") from error
 
 
-def _read(path: Path) -> Spec:
-    return from_table(_records(), {"name": path.stem, **read_toml(path)})
+def _read(path: Path) -> SpecFile:
+    table = {"name": path.stem, **read_toml(path)}
+    if not isinstance(table.get("data"), dict):
+        return from_table(_records(), table)
+    try:
+        return from_table(_records(), {**table, "data": [table["data"]]})
+    except ParameterError as error:
+        raise ParameterError(str(error).replace("data #1", "data")) from error
 
 
 @cache
-def _records() -> TypeAdapter[Spec]:
+def _records() -> TypeAdapter[SpecFile]:
     """Return what checks a spec, made once: it reads the descriptions of all fields off their source."""
-    return TypeAdapter(Spec)
+    return TypeAdapter(SpecFile)
 
 
-def _chosen_settings(tuned: Path | None, data: DataSpec) -> dict[str, Any]:
-    """Return what a search on this data chose, or on all of it where there was none without duplicate items."""
-    files = [] if tuned is None else [tuned / f"{name}.toml" for name in (data.name, data.folder)]
-    return next((read_toml(file) for file in files if file.exists()), {})
+def _table(given: SpecFile, data: DataSpec, tuned: Path | None) -> Spec:
+    """Return one table of a spec."""
+    chosen = _Chosen(tuned, data)
+    arms = [_with_settings(one, data, chosen) for arm in given.arms for one in _each(arm)]
+    return Spec(
+        name=given.name if data.name is None else f"{given.name}_{data.name}",
+        family=given.name,
+        title=given.title if data.title is None else f"{given.title}: {data.title}",
+        data=data,
+        arms=tuple(arms),
+        seeds=given.seeds,
+        full=given.full,
+        note="\n".join(part.strip() for part in (given.note, data.note) if part.strip()),
+        baseline=given.baseline,
+        ceiling=given.ceiling,
+    )
 
 
-def _with_settings(arm: Arm, chosen: Mapping[str, Any]) -> Arm:
+def _is_called(arm: Arm, names: Sequence[str]) -> bool:
+    return arm.name in names or (arm.point is not None and arm.point.curve in names)
+
+
+def _each(arm: Arm) -> list[Arm]:
+    try:
+        return list(arm.each())
+    except ParameterError as error:
+        raise ParameterError(f"arm {arm.name!r}: {error}") from error
+
+
+class _Chosen:
+    """Settings that searches on one data set chose."""
+
+    def __init__(self, tuned: Path | None, data: DataSpec) -> None:
+        self.tuned = tuned
+        folder = data.tuned or data.folder
+        # A search on all of the data serves where there was none without its duplicate items, and the reverse.
+        self.names = sorted([folder, f"{folder}_distinct"], reverse=data.distinct)
+        self._read: dict[Path, Mapping[str, Any]] = {}
+
+    def of(self, method: str, strategy: str | None) -> dict[str, Any]:
+        """Return what was chosen for a method, by a search with releases of that strategy where one is named."""
+        suffix = "" if strategy is None else f"_{strategy}"
+        if strategy is not None:
+            require_file_name(tuned_with=strategy)
+        files = [] if self.tuned is None else [self.tuned / f"{name}{suffix}.toml" for name in self.names]
+        for file in files:
+            if file not in self._read and file.exists():
+                self._read[file] = read_toml(file)
+            settings = self._read.get(file, {}).get(method)
+            if isinstance(settings, dict):
+                return settings
+        raise ParameterError(f"no settings of {method} were chosen for this data by a search")
+
+
+def _with_settings(arm: Arm, data: DataSpec, chosen: _Chosen) -> Arm:
     """Return the arm with the settings that a search chose, where it asks for them, once its method takes them all."""
     try:
-        if arm.tuned:
-            if not isinstance(chosen.get(arm.method), dict):
-                raise ParameterError(f"no settings of {arm.method} were chosen for this data by a search")
-            arm = replace(arm, settings={**chosen[arm.method], **arm.settings})
+        if arm.tuned or arm.tuned_with is not None:
+            arm = replace(arm, settings={**chosen.of(arm.method, arm.tuned_with), **arm.settings})
+        if arm.release is not None and arm.release.delta is None:
+            arm = replace(arm, release=replace(arm.release, delta=data.delta))
         configure(arm.method_name, arm.settings)
     except ParameterError as error:
         raise ParameterError(f"arm {arm.name!r}: {error}") from error

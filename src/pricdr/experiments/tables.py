@@ -50,22 +50,51 @@ def plain(text: str) -> str:
 
 
 def stratum_tables(spec: Spec, results: Sequence[Result]) -> list[StratumTable]:
-    """Return one table for each kind of user that was evaluated.
-
-    Results from before there was ``few`` have no figures for it; a table needs them from every run.
-    """
-    by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
-    strata = [name for name in _USERS if all(result.users.get(name) for result in results)]
+    """Return one table for each kind of user that was evaluated; arms without a result have no row."""
+    by_arm = results_by_arm(spec, results)
+    strata = [name for name in _USERS if results and all(result.users.get(name) for result in results)]
     return [_stratum_table(spec, by_arm, name, _counted([result.users[name] for result in results])) for name in strata]
+
+
+def results_by_arm(spec: Spec, results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return the results of each arm that has any, by seed."""
+    by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
+    return {name: found for name, found in by_arm.items() if found}
 
 
 def markdown_report(spec: Spec, results: Sequence[Result]) -> str:
     """Return all results of a spec as Markdown."""
-    seeds = "one seed" if len(spec.seeds) == 1 else f"{len(spec.seeds)} seeds, mean ± standard error over seeds"
-    foot = f"{seeds}; run on {plain(_devices(spec, results))}."
     note = "\n".join(map(plain, spec.note.strip().split("\n")))
-    parts = [f"## {plain(spec.title)}", note, *(table.markdown() for table in stratum_tables(spec, results)), foot]
+    tables = [table.markdown() for table in stratum_tables(spec, results)]
+    parts = [f"## {plain(spec.title)}", note, *tables, *_foot(spec, results)]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _foot(spec: Spec, results: Sequence[Result]) -> list[str]:
+    """Return how the figures were measured, and which are missing."""
+    absent = []
+    for arm in spec.arms:
+        lacking = sorted(set(spec.seeds) - {result.seed for result in results if result.arm == arm.name})
+        if len(lacking) == len(spec.seeds):
+            absent.append(arm.name)
+        elif lacking:
+            absent.append(f"{arm.name} (seeds {', '.join(map(str, lacking))})")
+    said = f"Not run: {plain(' · '.join(absent))}." if absent else ""
+    if not results:
+        return [said]
+    seeds = "one seed" if len(spec.seeds) == 1 else f"{len(spec.seeds)} seeds, mean ± standard error over seeds"
+    versions = sorted({result.provenance.version for result in results})
+    return [f"{seeds}; run on {plain(_devices(spec, results))}, version {plain(' and '.join(versions))}.", said]
+
+
+def paired(results: Sequence[Result], others: Sequence[Result], stratum: str, metric: str) -> list[tuple[float, float]]:
+    """Return the two figures of every seed that both arms were run with."""
+    by_seed = {other.seed: other for other in others}
+    return [
+        (own.figures["sampled"][stratum][metric], by_seed[own.seed].figures["sampled"][stratum][metric])
+        for own in results
+        if own.seed in by_seed
+    ]
 
 
 def share(spec: Spec, by_arm: Mapping[str, Sequence[Result]], name: str) -> Mean:
@@ -77,12 +106,11 @@ def share(spec: Spec, by_arm: Mapping[str, Sequence[Result]], name: str) -> Mean
     assert spec.ceiling is not None
 
     def gain(arm: str) -> Mean:
-        pairs = zip(by_arm[arm], by_arm[spec.baseline or ""], strict=True)
-        values = (tuple(r.figures["sampled"]["cold"][DECISIVE] for r in pair) for pair in pairs)
-        return mean(own - base for own, base in values)
+        pairs = paired(by_arm.get(arm, ()), by_arm.get(spec.baseline or "", ()), "cold", DECISIVE)
+        return mean(own - base for own, base in pairs)
 
     whole, own = gain(spec.ceiling), gain(name)
-    if whole.value <= 0:
+    if not whole.value > 0:
         return Mean(math.nan, math.nan, own.seeds)
     return Mean(own.value / whole.value, own.error / whole.value, own.seeds)
 
@@ -97,7 +125,8 @@ def _devices(spec: Spec, results: Sequence[Result]) -> str:
     arms: dict[str, list[str]] = {}
     for arm in spec.arms:
         used = " and ".join(sorted({result.device for result in results if result.arm == arm.name}))
-        arms.setdefault(used, []).append(arm.name)
+        if used:
+            arms.setdefault(used, []).append(arm.name)
     most, *others = sorted(arms, key=lambda device: -len(arms[device]))
     return most + "".join(f"; on {device}: {' · '.join(arms[device])}" for device in others)
 
@@ -132,9 +161,8 @@ def _row(spec: Spec, name: str, by_arm: Mapping[str, Sequence[Result]], stratum:
     results = by_arm[name]
     cells = [name, *(str(mean(r.figures["sampled"][stratum][metric] for r in results)) for metric in NAMES)]
     if spec.baseline is not None:
-        base = [r.figures["sampled"][stratum][DECISIVE] for r in by_arm[spec.baseline]]
-        own = [r.figures["sampled"][stratum][DECISIVE] for r in results]
-        cells.append("" if name == spec.baseline else str(mean(a - b for a, b in zip(own, base, strict=True))))
+        pairs = paired(results, by_arm.get(spec.baseline, ()), stratum, DECISIVE)
+        cells.append("" if name == spec.baseline or not pairs else str(mean(own - base for own, base in pairs)))
     if _has_shares(spec, stratum):
         cells.append(_percent(share(spec, by_arm, name)))
     if full:

@@ -17,10 +17,11 @@ import scipy.sparse as sp
 
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.reading.known_files import find_files, read_pair
 from pricdr.data.splits import HeldOut, Split, leave_one_out
 from pricdr.data.splits import official as official_split
-from pricdr.errors import InputError
-from pricdr.experiments.spec import DataSpec
+from pricdr.errors import InputError, MissingDataError
+from pricdr.experiments.data_spec import DataSpec
 from pricdr.files import replace_file
 
 
@@ -39,9 +40,26 @@ class Task:
         return leave_one_out(self.pair.target, seed=seed, cold=self.cold)
 
 
+def is_present(spec: DataSpec, root: Path, prepared: Path | None = None) -> bool:
+    """Return whether all files of the data are there, or its prepared arrays."""
+    return not missing_files(spec, root, prepared)
+
+
+def missing_files(spec: DataSpec, root: Path, prepared: Path | None = None) -> tuple[str, ...]:
+    """Return, for people, which files of the data are not there; none where its prepared arrays are."""
+    kept = _kept(spec, prepared)
+    if kept is not None and kept.exists():
+        return ()
+    try:
+        find_files(root, spec.folder, *(name for name in (spec.source, spec.target, spec.official) if name is not None))
+    except MissingDataError as error:
+        return error.expected
+    return ()
+
+
 def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
     """Return the data, read and prepared; with ``prepared``, a folder, arrays are read from there and left there."""
-    kept = None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
+    kept = _kept(spec, prepared)
     if kept is not None and kept.exists():
         try:
             return _load(kept, spec)
@@ -54,6 +72,10 @@ def load_task(spec: DataSpec, root: Path, prepared: Path | None = None) -> Task:
     return task
 
 
+def _kept(spec: DataSpec, prepared: Path | None) -> Path | None:
+    return None if prepared is None else prepared / f"{spec.folder}-{_digest(spec)}.npz"
+
+
 def _digest(spec: DataSpec) -> str:
     """Return what tells one preparation from another; which users are cold is decided later."""
     content = json.dumps({**spec.content(), "cold": None}, sort_keys=True)
@@ -63,13 +85,9 @@ def _digest(spec: DataSpec) -> str:
 def _prepare(spec: DataSpec, root: Path) -> Task:
     # Imported here: where arrays are prepared already, polars need not be installed.
     from pricdr.data.pairs import prepare
-    from pricdr.data.reading.readers import read_ratings
     from pricdr.data.split_files import read_official
 
-    folder = root / spec.folder
-    if not folder.is_dir():
-        raise InputError(f"there is no data folder {folder} (PRICDR_DATA says where data sets are)")
-    source, target = (read_ratings(folder / name) for name in (spec.source, spec.target))
+    source, target = (file.ratings for file in read_pair(root, spec.folder, spec.source, spec.target))
     if spec.filtered:
         pair = DomainPair(source.positives().select(users=target.users), target.positives())
     else:
@@ -77,7 +95,7 @@ def _prepare(spec: DataSpec, root: Path) -> Task:
         pair = DomainPair(prepared.source.positives(), prepared.target.positives())
     if spec.distinct:
         pair = pair.without_duplicates()
-    official = None if spec.official is None else read_official(folder / spec.official, pair.target)
+    official = None if spec.official is None else read_official(root / spec.folder / spec.official, pair.target)
     return Task(pair, official, spec.cold)
 
 

@@ -1,22 +1,28 @@
-"""Independent runs on one data set, spread over processes; results come as they are ready."""
+"""Independent runs on one data set, spread over processes; results come as they are ready.
+
+A run that fails is named and the others go on: also where its process was killed, for want of memory perhaps.
+"""
 
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from pricdr.errors import require_count
-from pricdr.experiments.spec import DataSpec
+from pricdr.errors import printable, require_count
+from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.registry import BY_NAME
 
 T = TypeVar("T")
+Plan: TypeAlias = tuple[Any, ...]
+"""What one run is given beside data and device."""
 
 
 @dataclass(frozen=True)
@@ -44,34 +50,58 @@ class RunContext:
             BY_NAME.named(text)
 
 
-def spread(
-    work: Callable[..., T], data: DataSpec, context: RunContext, plans: Iterable[tuple[Any, ...]]
-) -> Iterator[T]:
-    """Yield ``work(task, device, *plan)`` for every plan, in any order; ``work`` is a function of a module.
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What came of one run: a value, or why there is none."""
+
+    plan: Plan
+    value: T | None = None
+    failure: str = ""
+
+
+def spread(work: Callable[..., T], data: DataSpec, context: RunContext, plans: Sequence[Plan]) -> Iterator[Outcome[T]]:
+    """Yield what ``work(task, device, *plan)`` gives for every plan, in any order; ``work`` is a function of a module.
 
     With one job everything happens here; with more, each process loads the task once.
     """
-    waiting = list(plans)
-    if not waiting:
+    if not plans:
         return
     if context.jobs == 1:
         _set_up()
         task = load_task(data, context.data, context.prepared)
-        for plan in waiting:
-            yield work(task, context.device, *plan)
+        for plan in plans:
+            yield Outcome(plan, *_attempt(work, task, context.device, plan))
         return
     load_task(data, context.data, context.prepared)  # prepared once, and what is wrong with the data is said here
+    waiting = list(plans)
+    while waiting:
+        for outcome in _in_processes(work, data, context, waiting):
+            waiting = [plan for plan in waiting if plan is not outcome.plan]
+            yield outcome
+        # Where some are left, a process died and took the pool with it: one of those under way, which came first.
+        suspects, waiting = waiting[: context.jobs], waiting[context.jobs :]
+        for plan in suspects:
+            alone = _in_processes(work, data, replace(context, jobs=1), [plan])
+            yield next(alone, Outcome(plan, failure="its process was killed, for want of memory perhaps"))
+
+
+def _in_processes(
+    work: Callable[..., T], data: DataSpec, context: RunContext, plans: Sequence[Plan]
+) -> Iterator[Outcome[T]]:
+    """Yield the outcomes of all plans; of some of them only, where a process dies."""
     # Fresh interpreters: a forked one cannot use a GPU.
     spawning = multiprocessing.get_context("spawn")
-    jobs = min(context.jobs, len(waiting))
+    jobs = min(context.jobs, len(plans))
     with (
         _safe_imports(),
         ProcessPoolExecutor(jobs, mp_context=spawning, initializer=_start_worker, initargs=(data, context)) as pool,
     ):
-        running = [pool.submit(_work_on_task, work, plan) for plan in waiting]
+        running = {pool.submit(_work_on_task, work, plan): plan for plan in plans}
         try:
             for finished in as_completed(running):
-                yield finished.result()
+                if not isinstance(finished.exception(), BrokenProcessPool):
+                    value, failure = finished.result()
+                    yield Outcome(running[finished], value, failure)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in multiprocessing.active_children():  # else they would finish what they have begun
@@ -112,5 +142,13 @@ def _start_worker(data: DataSpec, context: RunContext) -> None:
     _TASK.append((load_task(data, context.data, context.prepared), context.device))
 
 
-def _work_on_task(work: Callable[..., T], plan: tuple[Any, ...]) -> T:
-    return work(*_TASK[0], *plan)
+def _work_on_task(work: Callable[..., T], plan: Plan) -> tuple[T | None, str]:
+    return _attempt(work, *_TASK[0], plan)
+
+
+def _attempt(work: Callable[..., T], task: Task, device: str, plan: Plan) -> tuple[T | None, str]:
+    """Return what comes of a run, or one line that says what went wrong."""
+    try:
+        return work(task, device, *plan), ""
+    except Exception as error:  # whatever it is, the other runs go on, and the caller names this one
+        return None, printable(f"{type(error).__name__}: {error}")[:500]

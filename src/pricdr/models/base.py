@@ -63,11 +63,16 @@ class Method(ABC):
     narrow_space: ClassVar[SearchSpace | None] = None
     """What a search tries with a narrow release, where that differs."""
 
-    starts_others: ClassVar[tuple[str, ...]] = ()
-    """Its networks that other trainings on the same data can start from, by the names they have in the log."""
+    revision: ClassVar[int] = 1
+    """Raised when the same settings begin to give other models: results of before no longer count."""
 
     options: TrainingOptions | None = None
     """How it is trained; None for a method in closed form."""
+
+    @property
+    def starts_others(self) -> tuple[str, ...]:
+        """Its networks that other trainings on the same data can start from, by the names they have in the log."""
+        return ()
 
     @classmethod
     def data_access(cls) -> tuple[DataAccess, ...]:

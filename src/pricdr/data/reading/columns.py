@@ -14,7 +14,7 @@ _ALIASES = {
     "user": ("user", "userid", "uid", "reviewerid", "customerid", "memberid"),
     "item": (
         *("item", "itemid", "iid", "movieid", "asin", "parentasin", "businessid", "productid", "bookid"),
-        *("isbn", "songid", "trackid", "artistid", "gameid", "sku"),
+        *("isbn", "musicid", "songid", "trackid", "artistid", "gameid", "sku"),
     ),
     "rating": ("rating", "ratings", "rate", "score", "stars", "starrating", "overall", "bookrating"),
 }

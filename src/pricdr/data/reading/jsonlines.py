@@ -1,9 +1,8 @@
 """JSON lines: one object a line, ids text or integers."""
 
-import io
 import json
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,20 @@ _Objects = Iterator[dict[str, Any]]
 
 
 def read_json_lines(
-    file: Path, content: bytes, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
+    file: Path, text: Iterable[str], columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
 ) -> RawRatings:
     r"""Read the user, item, rating and time of every line; the names are looked up in the first object.
 
-    >>> raw = read_json_lines(Path("r.jsonl"), b'{"user_id": 7, "asin": "x"}\n', None, need_rating=False)
+    >>> raw = read_json_lines(Path("r.jsonl"), ['{"user_id": 7, "asin": "x"}'], None, need_rating=False)
     >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
     (['7'], ['x'])
     """
-    lines, numbers = array("q"), array("q")
-    objects = _objects(file, content, lines, numbers, bad_rows)
+    lines, numbers, blanks = array("q"), array("q"), array("q")
+    objects = _objects(file, text, lines, numbers, blanks, bad_rows)
     first = next(objects, None)
     if first is None:
-        raise refusal(file, "no line of it holds a JSON object")
+        nothing = bad_rows is None or not bad_rows.count
+        raise refusal(file, "the file is empty" if nothing else "no line of it holds a JSON object")
     header = list(first)
     positions = find_named(file, header, columns, need_rating=need_rating)
     names = {role: header[at] for role, at in positions._asdict().items() if at is not None}
@@ -52,19 +52,23 @@ def read_json_lines(
     if not raw.rows:
         raise refusal(file, "no line of it can be used")
     raw.columns = {role: in_memory(pl.concat(series)) for role, series in parts.items()}
-    skipped = 0 if bad_rows is None else bad_rows.count
-    raw.blank_lines = content.count(b"\n") + (not content.endswith(b"\n")) - len(lines) - skipped
+    raw.blank_lines = len(blanks)
     return raw
 
 
 def _objects(
-    file: Path, content: bytes, lines: "array[int]", numbers: "array[int]", bad_rows: BadRows | None
+    file: Path,
+    text: Iterable[str],
+    lines: "array[int]",
+    numbers: "array[int]",
+    blanks: "array[int]",
+    bad_rows: BadRows | None,
 ) -> _Objects:
-    """Yield every object, after appending its line to ``lines`` and its row to ``numbers``."""
-    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
+    """Yield every object; lines and rows of objects, and lines that are blank, are appended to the arrays."""
     row = -1
     for number, line in enumerate(text, start=1):
         if not line.strip(" \t\r\n"):
+            blanks.append(number)
             continue
         row += 1
         try:

@@ -14,7 +14,7 @@ from pricdr.data.reading.jsonlines import read_json_lines
 from pricdr.data.reading.parquet import read_parquet, write_ratings
 from pricdr.data.reading.raw_ratings import Floats, RawRatings, encode, to_ratings
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.text_files import read_text, refusal, require_encoding, shorten
+from pricdr.data.reading.text_files import read_lines, read_text, refusal, require_encoding, shorten
 from pricdr.errors import ParameterError, printable
 from pricdr.progress import Progress, shown
 
@@ -264,7 +264,7 @@ class _Form:
         if kind in _JSON:
             if self.delimiter is not None:
                 raise ParameterError(f"--delimiter is for delimited text, and {file.name!r} is JSON lines")
-            text = self._text(file)
+            text = read_lines(file, encoding=self.encoding, substitute=self.bad_rows is not None)
             return read_json_lines(file, text, self.columns, need_rating=need_rating, bad_rows=self.bad_rows)
         if self.delimiter is not None:
             dialect = replace(_DELIMITED.get(kind, CSV) if kind != ".dat" else CSV, separator=self.delimiter)

@@ -97,6 +97,30 @@ def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8"
     return content
 
 
+def read_lines(file: Path, *, encoding: str = "utf-8", substitute: bool = False) -> Iterator[str]:
+    """Yield the lines of a text file without their line feeds: what :func:`read_text` returns, some blocks at a time.
+
+    Reviews come with their text, so that such a file may be larger than the memory. A file of blanks alone yields
+    nothing but blanks: that is for the caller to refuse.
+    """
+    decoder = _Decoder(file, encoding, substitute)
+    begun, first = [b""], True
+    with explaining_os_errors(file):
+        for block in _blocks(file):
+            content = decoder.to_utf8(block)
+            if first and content:
+                content, first = content.removeprefix(codecs.BOM_UTF8), False
+            head, *rest = content.split(b"\n")
+            begun.append(head)  # joined only at its end: a line may run over many blocks
+            if rest:
+                yield b"".join(begun).decode()
+                yield from (line.decode() for line in rest[:-1])
+                begun = [rest[-1]]
+    begun.append(decoder.to_utf8(b"", final=True))
+    if last := b"".join(begun):
+        yield last.decode()
+
+
 @contextmanager
 def explaining_os_errors(file: Path) -> Iterator[None]:
     """Turn what the system says about ``file`` into a refusal."""

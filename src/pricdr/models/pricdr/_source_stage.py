@@ -6,7 +6,7 @@ validation finds no use for it, what is left is the model of the target stage, n
 total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.newcomers import Newcomers
 from pricdr.models.pricdr._networks import SourceNetwork
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
-from pricdr.training.item_samples import sample_items
+from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, mean_cross_entropy
 from pricdr.training.pair_scores import pair_scores
@@ -47,6 +47,12 @@ class SourceStageConfig(TargetStageConfig):
     """ρ: weight of the auto-encoder's squared error; a narrow release is not reconstructed."""
     alignment: float = 0.01
     """α: weight of the squared distance between the two user vectors; not for a narrow release."""
+    joint: bool = False
+    """Train both networks together, as the paper does, in place of one after the other. For ablations: what the source
+    says then moves items and histories too, and no gate can undo it."""
+    gated: bool = True
+    """Let evidence, newcomers and validation decide how far the source is trusted. Off for ablations: the source is
+    then trusted fully, whatever it is worth, and the model may be worse than one of the target alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,14 +70,12 @@ class SourceStage:
     def __init__(self, target_stage: TargetStage, inputs: Inputs, config: SourceStageConfig) -> None:
         assert inputs.source is not None
         self.inputs, self.config, self.options = inputs, config, target_stage.options
-        self.target_network, self.device = target_stage.network, target_stage.device
+        self.target_stage, self.target_network, self.device = target_stage, target_stage.network, target_stage.device
         self.rows = SparseRows(inputs.ratings, self.device)
         self.present = torch.as_tensor(inputs.present, device=self.device)
         self.warm = self.rows.counts > 0
         self.stand_ins = torch.zeros_like(self.warm)
-        self.item_vectors = target_stage.item_vectors()
-        newcomers = len(inputs.users) - len(target_stage.target.users)
-        self.history_vectors = torch.nn.functional.pad(target_stage.history_vectors(), (0, 0, 0, newcomers))
+        self.take_target_vectors()
         self.source = _on_device(inputs, self.device)
         self.narrow = isinstance(self.source, Tensor) and self.source.shape[1] <= NARROW
         sizes = (inputs.source.shape[1], config.hidden, config.width, config.dropout)
@@ -84,10 +88,22 @@ class SourceStage:
                 network = SourceNetwork.of_release(*sizes)
         self.network = network.to(self.device)
 
+    def take_target_vectors(self) -> None:
+        """Take items and histories as the target's network has them now."""
+        self.target_network.eval()
+        newcomers = len(self.inputs.users) - len(self.target_stage.target.users)
+        self.item_vectors = self.target_stage.item_vectors()
+        self.history_vectors = torch.nn.functional.pad(self.target_stage.history_vectors(), (0, 0, 0, newcomers))
+
     @property
     def examples(self) -> Tensor:
         """The users with a history and a row of the source, but for those who stand in for cold users."""
-        return torch.nonzero(self.warm & self.present & ~self.stand_ins).squeeze(1)
+        return torch.nonzero(self.fitted_to).squeeze(1)
+
+    @property
+    def fitted_to(self) -> Tensor:
+        """Which users' rows are fitted to their histories."""
+        return self.warm & self.present & ~self.stand_ins
 
     @property
     def identity(self) -> str:
@@ -100,7 +116,8 @@ class SourceStage:
         digest = arrays_identity(
             self.inputs.present, self.stand_ins.cpu().numpy(), ratings.indptr, ratings.indices, *frozen, *numbers
         )
-        return f"source {self.config!r} {digest}"
+        # Gates come after it, so it is one network with them and without; a joint training has a word of its own.
+        return f"source {replace(self.config, gated=True, joint=False)!r} {digest}"
 
     def train(
         self, validation: HeldOut | None, epochs: int | None, log: RunLog, shown_by: Newcomers | None = None
@@ -113,22 +130,34 @@ class SourceStage:
         for parameter in self.target_network.parameters():
             parameter.requires_grad_(False)
         if shown_by is not None:
-            self.stand_ins = torch.as_tensor(shown_by.stand_ins, device=self.device)
+            self.leave_out(shown_by)
             if validation is not None and len(shown_by.held_out):
                 validation = shown_by.held_out
         return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
+    def leave_out(self, shown_by: Newcomers) -> None:
+        """Leave those out of training who stand in for cold users."""
+        self.stand_ins = torch.as_tensor(shown_by.stand_ins, device=self.device)
+
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
-        rated = self.rows.batch(batch)
-        vectors = self.network(self._source_rows(batch, training=True))
-        sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
+        vectors = self.training_vectors(batch)
+        sample = sample_items(self.rows.batch(batch), self.rows.shape[1], self.config.other_items)
+        return self.loss(batch, vectors, sample, self.item_vectors[sample.items], self.history_vectors[batch])
+
+    def training_vectors(self, batch: Tensor) -> Tensor:
+        """Return the vectors of a batch of users, each from a part of its source row."""
+        vectors: Tensor = self.network(self._source_rows(batch, training=True))
+        return vectors
+
+    def loss(self, batch: Tensor, vectors: Tensor, sample: ItemSample, items: Tensor, histories: Tensor) -> Tensor:
+        """Return the loss of the source's vectors against the vectors of items and histories."""
         network = self.target_network
-        logits = network.users(vectors) @ self.item_vectors[sample.items].T + network.item_bias[sample.items]
+        logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
         loss = mean_cross_entropy(logits, sample.labels, sample.weights)
         if self.narrow:  # so few numbers that reconstructing them would only copy their noise
             return loss
-        total = self.config.alignment * alignment(vectors, self.history_vectors[batch])
+        total = self.config.alignment * alignment(vectors, histories)
         if self.network.decoder is not None:
             assert isinstance(self.source, Tensor)
             reconstructed = self.network.decoder(vectors)

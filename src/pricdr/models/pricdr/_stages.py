@@ -1,5 +1,6 @@
 """Both stages in order: the target's network, then the source's against it, then how far the source is trusted."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -9,11 +10,12 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.chosen import UNTRUSTED, Chosen
+from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import is_followed, is_refused
 from pricdr.models.fitting import require_trainable
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.newcomers import newcomers
+from pricdr.models.pricdr._joint import JointStage
 from pricdr.models.pricdr._networks import TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
 from pricdr.models.pricdr._target_stage import TargetStage, target_options
@@ -21,8 +23,8 @@ from pricdr.models.pricdr._trust import choose_trust
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
-TARGET_NETWORK, SOURCE_NETWORK = "target", "source"
-"""What logs and progress bars call the two networks, and what their epochs are chosen under."""
+TARGET_NETWORK, SOURCE_NETWORK, JOINT_NETWORK = "target", "source", "joint"
+"""What logs and progress bars call the two networks, or both in one training; epochs are chosen under these names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +33,13 @@ class TwoStageMethod(ReleaseMethod):
 
     _target_network: ClassVar[type[TargetNetwork]]
 
-    starts_others: ClassVar[tuple[str, ...]] = (TARGET_NETWORK,)
-
     config: SourceStageConfig = field(default_factory=SourceStageConfig)
     options: TrainingOptions = field(default_factory=target_options)
+
+    @property
+    def starts_others(self) -> tuple[str, ...]:
+        """The target's network, unless the source has moved it."""
+        return () if self.config.joint else (TARGET_NETWORK,)
 
     def target_stage(self, target: Ratings) -> TargetStage:
         """Return the target's network, not trained yet."""
@@ -60,7 +65,7 @@ class TwoStageMethod(ReleaseMethod):
         *,
         require_evidence: bool,
     ) -> Trained:
-        """Train the target stage, then the source stage, unless the source is refused: then the target stage is all.
+        """Train the target stage, then the source stage, or both at once; a refused source leaves the target stage.
 
         ``require_evidence`` says whether the source has to pass the evidence test.
         """
@@ -71,26 +76,50 @@ class TwoStageMethod(ReleaseMethod):
         assert inputs.source is not None
         # Now, and not when the target stage has been trained: the encoder's wide layer, and the decoder's.
         require_trainable(2 * inputs.source.shape[1] * self.config.hidden)
-        log.working("evidence test")
-        refused = is_refused(inputs, validation, chosen, require_evidence=require_evidence)
+        if self.config.gated:
+            log.working("evidence test")
+            if is_refused(inputs, validation, chosen, require_evidence=require_evidence):
+                return self._train_target_alone(target, inputs, validation, chosen, log)
+        followed = is_followed(validation, chosen)
+        # Without validation and without gates there is nothing that newcomers could choose.
+        nothing_to_choose = followed or (validation is None and not self.config.gated)
+        shown_by = None if nothing_to_choose else newcomers(inputs, validation, seed=self.options.seed)
 
         target_stage = self.target_stage(target)
-        target_epoch = target_stage.train(validation, chosen.epochs.get(TARGET_NETWORK), log.of_network(TARGET_NETWORK))
-        if refused:
-            epochs = {TARGET_NETWORK: target_epoch} if validation is not None else chosen.epochs
-            settled = Chosen(epochs=epochs, trust=UNTRUSTED, not_chosen=chosen.not_chosen)
-            return target_stage.fitted_model(self.name, inputs.users), settled
+        epochs = {}
+        if self.config.joint:
+            source_stage = self.source_stage(target_stage, inputs)
+            epochs[JOINT_NETWORK] = JointStage(source_stage).train(
+                validation, chosen.epochs.get(JOINT_NETWORK), log.of_network(JOINT_NETWORK), shown_by
+            )
+        else:
+            epochs[TARGET_NETWORK] = target_stage.train(
+                validation, chosen.epochs.get(TARGET_NETWORK), log.of_network(TARGET_NETWORK)
+            )
+            source_stage = self.source_stage(target_stage, inputs)
+            epochs[SOURCE_NETWORK] = source_stage.train(
+                validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK), shown_by
+            )
+        trust = TRUSTED
+        if self.config.gated:
+            log.working("trust in the source")
+            settled = chosen.trust if shown_by is None else choose_trust(source_stage, validation, shown_by)
+            assert settled is not None  # what is followed was settled
+            trust = settled
+        return source_stage.fitted_model(self.name, trust), _settled(epochs, trust, validation, chosen)
 
-        source_stage = self.source_stage(target_stage, inputs)
-        shown_by = None if is_followed(validation, chosen) else newcomers(inputs, validation, seed=self.options.seed)
-        source_epoch = source_stage.train(
-            validation, chosen.epochs.get(SOURCE_NETWORK), log.of_network(SOURCE_NETWORK), shown_by
+    def _train_target_alone(
+        self, target: Ratings, inputs: Inputs, validation: HeldOut | None, chosen: Chosen, log: RunLog
+    ) -> Trained:
+        """Train the target stage, which is all there is where the source is refused."""
+        stage = self.target_stage(target)
+        epoch = stage.train(validation, chosen.epochs.get(TARGET_NETWORK), log.of_network(TARGET_NETWORK))
+        return stage.fitted_model(self.name, inputs.users), _settled(
+            {TARGET_NETWORK: epoch}, UNTRUSTED, validation, chosen
         )
-        log.working("trust in the source")
-        trust = chosen.trust if shown_by is None else choose_trust(source_stage, validation, shown_by)
-        assert trust is not None  # what is followed was settled
-        epochs = (
-            {TARGET_NETWORK: target_epoch, SOURCE_NETWORK: source_epoch} if validation is not None else chosen.epochs
-        )
-        settled = Chosen(epochs=epochs, trust=trust, not_chosen=chosen.not_chosen)
-        return source_stage.fitted_model(self.name, trust), settled
+
+
+def _settled(epochs: Mapping[str, int], trust: Trust, validation: HeldOut | None, chosen: Chosen) -> Chosen:
+    """Return what was chosen, or what was followed where there was no validation to choose the epochs by."""
+    followed = chosen.epochs if validation is None else epochs
+    return Chosen(epochs=followed, trust=trust, not_chosen=chosen.not_chosen)

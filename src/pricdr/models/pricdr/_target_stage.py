@@ -1,6 +1,7 @@
 """The target stage: learn from the target's own ratings, whatever the source may add later."""
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, require_trainable, train_network
 from pricdr.models.pricdr._networks import Sizes, TargetNetwork
-from pricdr.training.item_samples import sample_items
+from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
@@ -47,6 +48,17 @@ def target_options() -> TrainingOptions:
     steps, on large data, six epochs without a gain say as much as twenty did, in half the time.
     """
     return TrainingOptions(patience=6, patience_steps=250)
+
+
+class TargetPass(NamedTuple):
+    """What a batch of users becomes on its way through the target's network, while that is trained."""
+
+    histories: Tensor
+    """Vectors of the users, each from a part of its history."""
+    sample: ItemSample
+    items: Tensor
+    """Vectors of the sampled items, each from a part of its column."""
+    loss: Tensor
 
 
 class TargetStage:
@@ -84,6 +96,10 @@ class TargetStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users, against all items in expectation."""
+        return self.training_pass(batch).loss
+
+    def training_pass(self, batch: Tensor) -> TargetPass:
+        """Return the loss of a batch of users and what it was computed from."""
         network, kept = self.network, 1 - self.config.entry_dropout
         rated = self.rows.batch(batch)
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
@@ -91,7 +107,7 @@ class TargetStage:
         sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
         items = network.items(sample.items, self.columns.batch(sample.items).keep(kept))
         logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
-        return mean_cross_entropy(logits, sample.labels, sample.weights)
+        return TargetPass(vectors, sample, items, mean_cross_entropy(logits, sample.labels, sample.weights))
 
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""

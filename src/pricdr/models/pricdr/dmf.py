@@ -35,10 +35,13 @@ class DMF(TargetMethod):
         "entry_dropout": (0.3, 0.5, 0.7),
     }
 
-    starts_others: ClassVar[tuple[str, ...]] = (NO_LOG.network,)
-
     config: TargetStageConfig = field(default_factory=TargetStageConfig)
     options: TrainingOptions = field(default_factory=target_options)
+
+    @property
+    def starts_others(self) -> tuple[str, ...]:
+        """Its only network, which is the target stage of other methods."""
+        return (NO_LOG.network,)
 
     def training_run(self, target: Ratings) -> TargetStage:
         """Return the network for these ratings, not trained yet."""

@@ -12,7 +12,7 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.models.base import ReleaseMethod, Trained
-from pricdr.models.chosen import UNTRUSTED, Chosen, Trust
+from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import is_followed, is_refused
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, TrainingRun, arrays_identity, ndcg_by_user, require_trainable, train_run
@@ -33,6 +33,8 @@ class PaperConfig:
     hidden: int = 500
     width: int = 200
     alignment: float = 100.0
+    gated: bool = True
+    """Let evidence and newcomers decide whether the release is used. Off: it always is, as in the paper."""
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width)
@@ -46,6 +48,7 @@ class PaperCDR(ReleaseMethod):
     A user without target ratings is scored by Uᴬ, which alignment has drawn to where Uᴮ would be. That is where it is
     gated, which the paper is silent about: a release that fails the evidence test is neither reconstructed nor aligned,
     and cold users get what is popular unless Uᴬ serves newcomers (:mod:`pricdr.models.newcomers`) better than that.
+    Without gates (``gated=False``) nothing is added to what the paper prints.
     """
 
     name: ClassVar[str] = "hetero-paper"
@@ -66,7 +69,9 @@ class PaperCDR(ReleaseMethod):
         inputs = Inputs.of(target, release)
         settled = chosen.trust if is_followed(validation, chosen) else None
         shown_by = None
-        if is_refused(inputs, validation, chosen):
+        if not self.config.gated:
+            settled = TRUSTED
+        elif is_refused(inputs, validation, chosen):
             # Without any row there is nothing to reconstruct or align: what is left is the target's own towers.
             inputs, settled = replace(inputs, present=np.zeros_like(inputs.present)), UNTRUSTED
         elif settled is None:

@@ -54,6 +54,8 @@ class Strategy(ABC):
     """Whether item rows point in independent random directions, so that t ratings add up like √t, not t."""
     needs_catalogue: ClassVar[bool] = False
     """Whether the release depends on which items exist, so that the item universe has to be public."""
+    revision: ClassVar[int] = 1
+    """Raised when the same settings begin to give other releases: experiments of before no longer count."""
     learns: ClassVar[bool] = False
     """Whether item rows are computed from the ratings; if so a clip bounds the sum of a user's ratings."""
     takes_guide: ClassVar[bool] = False

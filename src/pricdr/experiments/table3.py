@@ -1,0 +1,211 @@
+"""Table 3 of the paper, counted from the raw files: users, items and ratings of every task after preprocessing."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import TypeAdapter
+
+from pricdr.data.domains import DomainPair
+from pricdr.data.ratings import Ratings
+from pricdr.data.reading.known_files import find_files
+from pricdr.errors import InputError, MissingDataError, ParameterError
+from pricdr.experiments.paper_tasks import OTHER_DATA, PAPER_TASKS, Counts, PaperTask
+from pricdr.experiments.provenance import Provenance, provenance
+from pricdr.experiments.records import RECORD, Flag, Line, Text, Whole, from_json
+from pricdr.experiments.tables import plain
+from pricdr.files import replace_file
+from pricdr.progress import Progress, silent
+from pricdr.untrusted.opening import read_bounded
+
+if TYPE_CHECKING:
+    from pricdr.data.reading.readers import RatingsFile
+
+_MOST_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """What was read from one raw file."""
+
+    __pydantic_config__ = RECORD
+
+    name: Line
+    """With the folder it lies in."""
+    rows: Whole
+    repeated: Whole
+    """Rows that repeat a (user, item) pair, of which one counts."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What another preprocessing of the same raw files would give."""
+
+    __pydantic_config__ = RECORD
+
+    words: Line
+    """The preprocessing, for people."""
+    counts: Counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table3Row:
+    """One task: the paper's figures, and those that were counted."""
+
+    __pydantic_config__ = RECORD
+
+    title: Line
+    paper_task: Text
+    """The task of the paper that it is or stands in for; empty where it is neither."""
+    source: Line
+    target: Line
+    stand_in: Flag
+    """Whether this is other data than the paper's of that name."""
+    preprocessing: Line
+    paper: Counts | None
+    """The paper's figures; None for other data, which they say nothing about."""
+    measured: Counts | None
+    """What was counted; None where the data is not present."""
+    missing: Text = ""
+    """Why nothing was counted."""
+    expected: tuple[Line, ...] = ()
+    """Then: which files would do, for each domain that is not there."""
+    files: tuple[FileFacts, ...] = ()
+    readings: tuple[Reading, ...] = ()
+
+    @property
+    def agrees(self) -> bool | None:
+        """Return whether what was counted is what the paper says, to the digit; None where one of them is not there."""
+        return None if self.paper is None or self.measured is None else self.paper == self.measured
+
+
+@dataclass(frozen=True)
+class Table3:
+    """The paper's six tasks in its order, then other data."""
+
+    __pydantic_config__ = RECORD
+
+    rows: tuple[Table3Row, ...]
+    provenance: Provenance
+
+
+def measure(root: Path, *, progress: Progress = silent) -> Table3:
+    """Return Table 3, counted from the raw files under ``root``, the folder of data sets.
+
+    A task whose files are absent keeps its row and says so.
+
+    Raises:
+        InputError: a file is there and cannot be used.
+    """
+    tasks = (*PAPER_TASKS, *OTHER_DATA)
+    rows = []
+    for at, task in enumerate(tasks):
+        progress("tasks", at, len(tasks), task.name)
+        rows.append(_row(task, root))
+    return Table3(tuple(rows), provenance("cpu"))
+
+
+def write(path: Path, table: Table3) -> None:
+    """Write the table as JSON, in place of one that is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, (json.dumps(asdict(table), indent=1, ensure_ascii=False) + "\n").encode())
+
+
+def read(path: Path) -> Table3:
+    """Return the table that :func:`write` wrote; whatever else is in the file is refused in one line."""
+    try:
+        return from_json(TypeAdapter(Table3), read_bounded(path, limit=_MOST_BYTES).decode())
+    except (ParameterError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not a Table 3: {error}") from error
+
+
+def markdown(table: Table3) -> str:
+    """Return the table in Markdown: the paper's figures and ours, one line each."""
+    lines = ["| task | | users | source items | source ratings | density | target items | target ratings | density |"]
+    lines.append("| --- | --- |" + " ---: |" * 7)
+    for row in table.rows:
+        if row.paper is not None:
+            lines.append(_line(row.title, "paper", row.paper))
+        if row.measured is not None:
+            verdict = "" if row.agrees is None else ": the same" if row.agrees else ": differs"
+            lines.append(_line(row.title, f"ours{verdict} ({row.preprocessing})", row.measured))
+        else:
+            lines.append(f"| {plain(row.title)} | {plain(row.missing)} |" + " |" * 7)
+        lines += [_line(row.title, reading.words, reading.counts) for reading in row.readings]
+    return "\n".join(lines) + "\n"
+
+
+def count(pair: DomainPair) -> Counts:
+    """Return the users, items and ratings of a pair."""
+    sides = (pair.source, pair.target)
+    return Counts(len(pair.users), *(figure for side in sides for figure in (len(side.items), len(side))))
+
+
+def _row(task: PaperTask, root: Path) -> Table3Row:
+    row = Table3Row(
+        title=f"{task.name} (stand-in)" if task.stand_in else task.name,
+        paper_task=task.name if task.stand_in or task.counts is not None else "",
+        source=task.source,
+        target=task.target,
+        stand_in=task.stand_in,
+        preprocessing=task.preprocessing,
+        paper=task.counts,
+        measured=None,
+    )
+    try:
+        files = find_files(root, task.folder, task.source_file, task.target_file)
+    except MissingDataError as error:
+        return replace(row, missing=str(error), expected=error.expected)
+    source, target = (file.read() for file in files)
+    pair = _prepared(task, source.ratings, target.ratings)
+    return replace(
+        row,
+        measured=count(pair),
+        files=tuple(_facts(one, root) for one in (source, target)),
+        readings=tuple(_readings(task, source.ratings, target.ratings, pair)),
+    )
+
+
+def _prepared(task: PaperTask, source: Ratings, target: Ratings) -> DomainPair:
+    # Imported here: tables are also read where polars is not installed.
+    from pricdr.data.pairs import prepare
+
+    if task.filtered:
+        return DomainPair(source.select(users=target.users), target)
+    return prepare(source, target, threshold=task.threshold, core=task.core)
+
+
+def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPair) -> Iterator[Reading]:
+    """Yield what else the paper's words could mean ("filter the users and items with less than 5 interactions").
+
+    For other data: what is left without duplicate items, or by the paper's five steps.
+    """
+    from pricdr.data.pairs import prepare_core, prepare_paper
+
+    if task.counts is not None:
+        # "Less than 5" leaves those with 5 themselves, and a K-core filters until nothing changes.
+        one_pass = prepare_paper(source, target, task.threshold, more_than=4)
+        yield Reading("5 or more positives per user and item, in one pass", count(one_pass))
+        for core in (5, 6):
+            iterated = prepare_core(source, target, core=core, threshold=task.threshold)
+            yield Reading(f"{core} or more, iterated with the common users (joint {core}-core)", count(iterated))
+    elif task.filtered:
+        yield Reading("the paper's five steps", count(prepare_paper(source, target, task.threshold)))
+    else:
+        yield Reading("without source items that repeat a target item", count(pair.without_duplicates()))
+
+
+def _facts(content: "RatingsFile", root: Path) -> FileFacts:
+    return FileFacts(content.file.relative_to(root).as_posix(), content.rows, content.duplicates)
+
+
+def _line(title: str, whose: str, counts: Counts) -> str:
+    numbers = [f"{counts.users:,}"]
+    for items, ratings, density in (
+        (counts.source_items, counts.source_ratings, counts.source_density),
+        (counts.target_items, counts.target_ratings, counts.target_density),
+    ):
+        numbers += [f"{items:,}", f"{ratings:,}", f"{density:.2%}"]
+    return "| " + " | ".join([plain(title), plain(whose), *numbers]) + " |"

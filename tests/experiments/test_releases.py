@@ -1,0 +1,118 @@
+"""Releases of RQ4 and RQ5: both calibrations, every dimension and density, and a share of the source's ratings."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from pricdr.data.ratings import Ratings
+from pricdr.errors import ParameterError
+from pricdr.experiments.arms import Arm, ReleaseSpec, RowContent
+from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.keys import result_key
+from pricdr.experiments.releases import seeded_release
+from pricdr.experiments.sampling import sampled_source
+from pricdr.privacy.calibration import Calibration, epsilon_for, paper_sigma, sigma_for
+from pricdr.privacy.strategies import BY_NAME
+from pricdr.randomness import Simulation
+
+EPSILONS = (0.5, 1, 2, 4, 8, 16, 32, 64)
+USERS, ITEMS = 40, 90
+
+
+@pytest.fixture(scope="module")
+def source():
+    rng = np.random.default_rng(0)
+    pairs = [(u, i) for u in range(USERS) for i in rng.choice(ITEMS, 10, replace=False)]
+    ratings = Ratings.from_triples([f"u{u:02d}" for u, _ in pairs], [f"i{i:02d}" for _, i in pairs])
+    return ratings.select(items=(*ratings.items, "nobody rated it"))
+
+
+@pytest.mark.parametrize("strategy", ["jlt", "sjlt"])
+@pytest.mark.parametrize("delta", [1e-6, 1 / 924])
+@pytest.mark.parametrize("dim", [100, 800])
+def test_every_epsilon_of_the_paper_is_published_with_either_noise(source, strategy, delta, dim):
+    """The certificate states what the noise delivers: the ε that was asked for, or the far smaller one of w."""
+    before = 0.0
+    for epsilon in EPSILONS:
+        spec = ReleaseSpec(strategy=strategy, dim=dim, epsilon=epsilon, delta=delta)
+        exact = seeded_release(source, spec, 1).certificate
+        assert exact.epsilon == pytest.approx(epsilon)
+        assert exact.sigma == pytest.approx(sigma_for(epsilon, delta, sensitivity=1, dim=dim), rel=0.01)
+        release = seeded_release(source, replace(spec, calibration=Calibration.PAPER), 1)
+        printed = release.certificate
+        assert printed.nominal_epsilon == epsilon
+        assert printed.sigma == pytest.approx(paper_sigma(epsilon, delta, dim=dim), rel=0.01)
+        assert printed.epsilon == pytest.approx(epsilon_for(printed.sigma, delta, sensitivity=1, dim=dim), abs=1e-9)
+        assert before <= printed.epsilon < epsilon / 50
+        assert release.matrix.std() == pytest.approx(printed.sigma, rel=0.1)
+        before = printed.epsilon
+    assert before > 0.5
+
+
+def test_at_a_large_delta_the_paper_s_noise_delivers_an_epsilon_of_exactly_zero(source):
+    """Its δ alone covers all there is to tell: charts on a logarithmic axis have to know."""
+    spec = ReleaseSpec(dim=200, epsilon=0.5, delta=1 / 924, calibration=Calibration.PAPER)
+    assert seeded_release(source, spec, 1).certificate.epsilon == 0
+
+
+def test_the_paper_s_noise_is_that_of_its_controls_too(source):
+    spec = ReleaseSpec(dim=100, epsilon=8, delta=1e-5, rows=RowContent.NOISE, calibration=Calibration.PAPER)
+    noise = seeded_release(source, spec, 1).matrix
+    assert noise.std() == pytest.approx(paper_sigma(8, 1e-5, dim=100), rel=0.1)
+
+
+@pytest.mark.parametrize("density", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_a_density_is_that_of_the_projection(source, density):
+    spec = ReleaseSpec(strategy="sjlt", dim=64, density=density, rows=RowContent.NOISELESS)
+    release = seeded_release(source, spec, 3)
+    assert release.certificate.strategy.parameters == {"density": density}
+    rows = BY_NAME["sjlt"](dim=64, density=density).item_rows(source.items, Simulation(3), lambda *told: None)
+    assert np.allclose(release.matrix, source.matrix @ rows, atol=0.01)
+    default = seeded_release(source, replace(spec, density=None), 3).matrix
+    assert np.array_equal(default, release.matrix) == (density == 0.5)
+
+
+def test_calibration_density_and_share_tell_results_apart():
+    data = DataSpec(name="d", title="D", folder="here", source="a.csv", target="b.csv")
+    arm = Arm(name="a", method="hetero", release=ReleaseSpec(strategy="sjlt"))
+    default, *others = (
+        result_key(data, replace(arm, release=replace(arm.release, **change)), full=True)
+        for change in ({}, {"calibration": Calibration.PAPER}, {"density": 0.1}, {"density": 0.9})
+    )
+    assert len({default, result_key(data, replace(arm, source_share=0.5), full=True), *others}) == 5
+    said = replace(arm, release=replace(arm.release, density=0.5, calibration=Calibration.EXACT))
+    assert result_key(data, said, full=True) == default  # a default that is written down is the same release
+
+
+def test_a_share_of_the_source_is_exact_and_nested(source):
+    shares = (1, 1 / 2, 1 / 4, 1 / 8)
+    samples = [sampled_source(source, share, 1) for share in shares]
+    assert [len(sample) for sample in samples] == [round(share * len(source)) for share in shares]
+    assert samples[0] is source
+    for larger, smaller in pairwise(samples):
+        assert smaller.users == source.users
+        assert smaller.items == source.items
+        assert smaller.matrix.multiply(larger.matrix).nnz == len(smaller)
+        assert len(smaller) < len(larger)
+
+
+def test_shares_follow_from_the_seed_alone(source):
+    first, again, other = (sampled_source(source, 0.5, seed).matrix for seed in (1, 1, 2))
+    assert (first != again).nnz == 0
+    assert (first != other).nnz > 0
+
+
+def test_a_share_takes_from_everybody(source):
+    """Not the first users' ratings, nor the first items': each user keeps about half."""
+    kept = np.diff(sampled_source(source, 0.5, 1).matrix.indptr)
+    assert kept.min() > 0
+    assert kept.max() < 10
+    assert kept.std() < 3
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.01, float("nan")])
+def test_a_share_that_is_none_is_refused(source, share):
+    with pytest.raises(ParameterError, match=r"must lie in \(0, 1\]"):
+        sampled_source(source, share, 1)

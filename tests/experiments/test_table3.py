@@ -1,0 +1,128 @@
+"""Table 3, from raw files of the paper's forms and from the real ones."""
+
+import csv
+import json
+import os
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import pytest
+
+from pricdr.errors import InputError
+from pricdr.experiments import table3
+from pricdr.experiments.paper_tasks import OTHER_DATA, PAPER_TASKS, Counts
+from tests.raw_files import FORMS, KNOWN_COUNTS, counts_in_plain_python, known_pair, random_pair
+
+ROOT = Path(__file__).parents[2]
+DATA = Path(os.environ.get("PRICDR_DATA", ROOT / "../shared/data"))
+PAPER = DATA.parent / "paper"
+NOT_PRESENT = "data not present: point PRICDR_DATA at it"
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    return table3.measure(tmp_path_factory.mktemp("nothing"))
+
+
+def test_without_data_every_task_keeps_its_row(empty):
+    assert [row.title for row in empty.rows[:6]] == [task.name for task in PAPER_TASKS]
+    assert {row.missing for row in empty.rows} == {NOT_PRESENT}
+    assert {row.measured for row in empty.rows} == {row.agrees for row in empty.rows} == {None}
+    assert [row.paper for row in empty.rows] == [task.counts for task in PAPER_TASKS] + [None] * len(OTHER_DATA)
+    first = empty.rows[0]
+    assert ["ratings_CDs_and_Vinyl.csv" in first.expected[0], "ratings_Books.csv" in first.expected[1]] == [True, True]
+    assert table3.markdown(empty).count(NOT_PRESENT) == len(empty.rows)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form.folder == "amazon"], ids=lambda form: form.name)
+def test_a_task_is_counted_as_soon_as_its_files_are_there(tmp_path, form):
+    form.put(tmp_path, *known_pair(), packed=True)
+    rows = {row.title: row for row in table3.measure(tmp_path).rows}
+    found = rows.pop("Amazon Music→Book")
+    assert {row.missing for row in rows.values()} == {NOT_PRESENT}
+    assert astuple(found.measured) == KNOWN_COUNTS
+    assert found.agrees is False
+    assert [file.name for file in found.files] == [f"amazon/{name}.gz" for name in form.files]
+    assert [(file.rows, file.repeated) for file in found.files] == [(72, 2), (72, 2)]
+    assert (found.measured.source_density, found.measured.target_density) == (1.0, 1.0)
+
+
+def test_other_readings_of_the_papers_words_give_other_counts(tmp_path):
+    douban = next(form for form in FORMS if form.name == "GA-DTCDR")
+    source, target = random_pair(3)
+    douban.put(tmp_path, source, target)
+    row = next(row for row in table3.measure(tmp_path).rows if row.title == "Douban Movie→Book")
+    assert astuple(row.measured) == counts_in_plain_python(source, target, timed=False)
+    one_pass, five_core, six_core = (reading.counts for reading in row.readings)
+    assert row.measured.users <= one_pass.users
+    assert six_core.users <= five_core.users <= one_pass.users
+    assert len({row.measured, one_pass, six_core}) == 3
+
+
+def test_counts_that_are_the_papers_agree(empty):
+    row = empty.rows[3]
+    assert replace(row, measured=row.paper).agrees is True
+    assert replace(row, measured=replace(row.paper, users=923)).agrees is False
+    same = table3.markdown(table3.Table3((replace(row, measured=row.paper),), empty.provenance))
+    assert "| Douban Book→Music | ours: the same (rating ≥ 3, the five steps) | 924 | 3,916 | 50,429 | 1.39% |" in same
+
+
+def test_it_is_written_and_read_again(tmp_path, empty):
+    table3.write(tmp_path / "new" / "table3.json", empty)
+    assert table3.read(tmp_path / "new" / "table3.json") == empty
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (lambda rows: rows[0].update(users=5), "unknown key 'users' in rows #1"),
+        (lambda rows: rows[0].update(title="a\x1b[31m"), "rows #1.title must be one line"),
+        (lambda rows: rows[3]["paper"].update(users="924"), "rows #4.paper.users must be a whole number, got '924'"),
+        (lambda rows: rows[3]["paper"].update(users=-1), "rows #4.paper: counts must be 0 or more, got -1"),
+        (lambda rows: rows[0].pop("stand_in"), "rows #1 needs 'stand_in'"),
+    ],
+)
+def test_whatever_else_is_in_the_file_is_refused_in_one_line(tmp_path, empty, change, rule):
+    path = tmp_path / "table3.json"
+    table3.write(path, empty)
+    content = json.loads(path.read_text())
+    change(content["rows"])
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError) as caught:
+        table3.read(path)
+    assert str(path) in str(caught.value)
+    assert rule in str(caught.value)
+    path.write_bytes(b"\xff{}")
+    with pytest.raises(InputError, match="not a Table 3"):
+        table3.read(path)
+
+
+def test_density_is_the_share_of_rated_pairs():
+    counts = Counts(10, 4, 20, 5, 10)
+    assert (counts.source_density, counts.target_density) == (0.5, 0.2)
+    assert Counts(0, 0, 0, 0, 0).source_density == 0.0
+
+
+@pytest.mark.realdata
+@pytest.mark.skipif(not PAPER.is_dir(), reason="no table3.csv of the paper")
+def test_the_papers_figures_are_those_of_its_table():
+    with (PAPER / "table3.csv").open(encoding="utf-8") as file:
+        listed = [(row.pop("dataset"), row.pop("source"), row.pop("target"), row) for row in csv.DictReader(file)]
+    ours = [(task.company, task.source, task.target, task.counts) for task in PAPER_TASKS]
+    assert [(*names, Counts(**{key: int(value) for key, value in row.items()})) for *names, row in listed] == ours
+
+
+@pytest.mark.realdata
+@pytest.mark.skipif(not DATA.is_dir(), reason="no data under PRICDR_DATA")
+def test_the_committed_table_is_that_of_the_raw_files():
+    measured = table3.measure(DATA)
+    douban = measured.rows[3]
+    assert douban.agrees is True
+    assert [astuple(reading.counts) for reading in douban.readings] == [
+        (991, 5_026, 57_400, 5_019, 54_884),
+        (979, 5_020, 57_318, 5_001, 54_521),
+        (876, 3_780, 48_463, 4_043, 47_742),
+    ]
+    stand_in = next(row for row in measured.rows if row.stand_in)
+    assert (stand_in.title, astuple(stand_in.measured)[0]) == ("Amazon Movie→Music (stand-in)", 2_042)
+    assert table3.read(ROOT / "results" / "table3.json").rows == measured.rows

@@ -1,0 +1,294 @@
+"""HeteroCDR and PriCDR-SYM without what we added to the paper: gates, and training one network after the other."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from pricdr.cli import run as run_command
+from pricdr.data.reading.readers import write_ratings
+from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.errors import InputError
+from pricdr.models import SourceStageConfig, method_of
+from pricdr.models.chosen import Chosen, Trust
+from pricdr.models.fitted import FittedModel
+from pricdr.models.inputs import NARROW, Inputs
+from pricdr.models.pricdr._joint import JointStage
+from pricdr.models.pricdr.dmf import DMF
+from pricdr.models.pricdr.hetero import HeteroCDR
+from pricdr.models.pricdr.paper import PaperCDR, PaperConfig
+from pricdr.models.pricdr.symmetric import SymmetricCDR
+from pricdr.testing.contracts import KilledError, Planted, RecommenderContract
+from pricdr.testing.releases import release_with_rows
+from pricdr.training.checkpoints import CheckpointFiles
+from pricdr.training.finished_networks import FinishedNetworks
+from pricdr.training.options import TrainingOptions
+from pricdr.training.run_log import NO_LOG, RunLog
+
+SMALL = SourceStageConfig(
+    hidden=16, width=8, dropout=0.1, entry_dropout=0.2, release_dropout=0.0, plaintext_dropout=0.3
+)
+QUICK = TrainingOptions(epochs=30, patience=30, batch=16, learning_rate=1e-2, device="cpu")
+HETERO = HeteroCDR(config=SMALL, options=QUICK)
+UNGATED = replace(HETERO, config=replace(SMALL, gated=False))
+JOINT = replace(HETERO, config=replace(SMALL, joint=True))
+BARE = replace(HETERO, config=replace(SMALL, joint=True, gated=False))
+SYMMETRIC = SymmetricCDR(config=replace(SMALL, joint=True, gated=False), options=QUICK)
+PAPER = PaperCDR(config=PaperConfig(hidden=16, width=8, alignment=1.0), options=QUICK)
+PRINTED = replace(PAPER, config=replace(PAPER.config, gated=False))
+
+
+class TestUngated(RecommenderContract):
+    fit = staticmethod(lambda p: UNGATED.fit(p.target, p.release, validation=p.validation))
+    serves_cold_users = True
+
+
+class TestJoint(RecommenderContract):
+    fit = staticmethod(lambda p: JOINT.fit(p.target, p.release, validation=p.validation))
+    serves_cold_users = True
+
+
+class TestJointOnPlaintext(RecommenderContract):
+    fit = staticmethod(lambda p: JOINT.fit_plaintext(p.target, p.source, validation=p.validation))
+    serves_cold_users = True
+
+
+class TestSymmetricJointAndUngated(RecommenderContract):
+    fit = staticmethod(lambda p: SYMMETRIC.fit(p.target, p.release, validation=p.validation))
+    serves_cold_users = True
+
+
+class TestThePaperAsPrinted(RecommenderContract):
+    fit = staticmethod(lambda p: PRINTED.fit(p.target, p.release, validation=p.validation))
+    serves_cold_users = True
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Planted.pair()
+
+
+@pytest.fixture(scope="module")
+def noise(planted):
+    rows = np.random.default_rng(1).standard_normal(planted.release.matrix.shape).astype(np.float32)
+    return release_with_rows(rows, planted.release.users)
+
+
+@pytest.fixture(scope="module")
+def wide(planted):
+    return release_with_rows(np.tile(planted.release.matrix, (1, NARROW // 8 + 1)), planted.release.users)
+
+
+def same(left, right):
+    return all(
+        np.array_equal(getattr(left, name), getattr(right, name))
+        for name in ("user_vectors", "item_vectors", "item_bias", "in_release")
+    )
+
+
+@pytest.mark.parametrize(
+    "method", [UNGATED, BARE, SYMMETRIC, PRINTED], ids=["two stages", "joint", "symmetric", "paper"]
+)
+@pytest.mark.parametrize("validated", [True, False])
+def test_without_gates_even_noise_is_trusted_fully(planted, noise, method, validated, monkeypatch):
+    monkeypatch.setattr("pricdr.models.evidence.has_evidence", lambda inputs: pytest.fail("evidence was asked for"))
+    model = method.fit(planted.target, noise, validation=planted.validation if validated else None)
+    assert model.chosen.trust == Trust(1.0, 1.0)
+    assert model.in_release.all()
+
+
+@pytest.mark.parametrize("method", [HETERO, JOINT, PAPER], ids=["two stages", "joint", "paper"])
+def test_with_gates_noise_is_refused_however_it_is_trained(planted, noise, method):
+    model = method.fit(planted.target, noise, validation=planted.validation)
+    assert model.chosen.trust == Trust(0.0, 0.0)
+    assert not model.in_release.any()
+
+
+def test_a_refused_release_leaves_the_target_only_model_of_a_joint_training_too(planted, noise):
+    alone = DMF(config=SMALL, options=QUICK).fit(planted.target, validation=planted.validation)
+    joint = JOINT.fit(planted.target, noise, validation=planted.validation)
+    assert same(joint, alone)
+    ungated = UNGATED.fit(planted.target, noise, validation=planted.validation)
+    assert np.array_equal(ungated.item_vectors, alone.item_vectors)  # the target's network is frozen all the same
+    assert not np.array_equal(ungated.user_vectors[:48], alone.user_vectors[:48])
+    bare = BARE.fit(planted.target, noise, validation=planted.validation)
+    assert not np.array_equal(bare.item_vectors, alone.item_vectors)
+
+
+@pytest.mark.parametrize("method", [UNGATED, PRINTED], ids=["two stages", "paper"])
+def test_an_earlier_choice_to_refuse_is_no_gate_either(planted, method):
+    chosen = Chosen(epochs={"target": 2, "source": 2, "training": 2}, trust=Trust(0.0, 0.0))
+    assert method.fit(planted.target, planted.release, chosen=chosen).chosen.trust == Trust(1.0, 1.0)
+
+
+def test_gates_come_after_the_networks_and_change_none(planted, tmp_path):
+    trained = []
+    log = RunLog(
+        checkpoints=FinishedNetworks(tmp_path), progress=lambda what, done, *_: trained.append(what) if done else None
+    )
+    HETERO.fit(planted.target, planted.release, validation=planted.validation, log=log)
+    assert set(trained) == {"target", "source"}
+    trained.clear()
+    ungated = UNGATED.fit(planted.target, planted.release, validation=planted.validation, log=log)
+    assert not trained
+    assert same(ungated, UNGATED.fit(planted.target, planted.release, validation=planted.validation))
+
+
+def test_a_joint_training_shares_no_network_with_one_in_two_stages(planted, tmp_path):
+    trained = []
+    log = RunLog(
+        checkpoints=FinishedNetworks(tmp_path), progress=lambda what, done, *_: trained.append(what) if done else None
+    )
+    models = {}
+    for method in (HETERO, JOINT, BARE):
+        trained.clear()
+        models[method] = method.fit(planted.target, planted.release, validation=planted.validation, log=log)
+        assert set(trained) == {HETERO: {"target", "source"}, JOINT: {"joint"}, BARE: set()}[method]
+    for method in (JOINT, HETERO):
+        assert same(models[method], method.fit(planted.target, planted.release, validation=planted.validation))
+    assert not np.array_equal(models[JOINT].item_vectors, models[HETERO].item_vectors)
+    assert models[JOINT].chosen.epochs.keys() == {"joint"}
+    assert np.array_equal(models[BARE].item_vectors, models[JOINT].item_vectors)
+    assert JOINT.starts_others == ()
+    assert HETERO.starts_others == ("target",)
+
+
+def joint_stage(planted, inputs, method=JOINT):
+    return JointStage(method.source_stage(method.target_stage(planted.target), inputs))
+
+
+@pytest.mark.parametrize("kind", ["narrow", "wide", "plaintext", "symmetric"])
+def test_a_gradient_reaches_every_parameter_of_both_networks(planted, wide, kind):
+    release = planted.release if kind == "narrow" else wide
+    inputs = Inputs.plaintext(planted.domains) if kind == "plaintext" else Inputs.of(planted.target, release)
+    stage = joint_stage(planted, inputs, SYMMETRIC if kind == "symmetric" else JOINT)
+    stage.network.train()
+    stage.step(torch.arange(40)).backward()
+    for name, parameter in stage.network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
+
+
+def test_the_source_moves_items_and_alignment_moves_histories(planted, wide):
+    """Each in addition to what the target's own loss does."""
+
+    def gradients(**changes):
+        config = replace(SMALL, joint=True, dropout=0.0, entry_dropout=0.0, **changes)
+        stage = joint_stage(planted, Inputs.of(planted.target, wide), replace(JOINT, config=config))
+        torch.manual_seed(0)
+        stage.step(torch.arange(40)).backward()
+        return {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}, stage
+
+    both, stage = gradients(alignment=0.0, reconstruction=0.0)
+    aligned, _ = gradients(alignment=10.0, reconstruction=0.0)
+    stage.network.zero_grad()
+    torch.manual_seed(0)
+    stage.target_stage.step(torch.arange(40)).backward()
+    alone = {name: weights.grad for name, weights in stage.target_stage.network.named_parameters()}
+    for name in both:
+        moved = not torch.allclose(both[name], alone[name], rtol=1e-3, atol=1e-7)
+        assert moved == (not name.startswith("user_tower")), name
+        drawn = not torch.allclose(aligned[name], both[name], rtol=1e-3, atol=1e-7)
+        assert drawn == name.startswith("user_tower"), name
+
+
+def test_users_without_a_row_are_trained_on_their_history_alone(planted):
+    some = release_with_rows(planted.release.matrix[20:], planted.release.users[20:])
+    stage = joint_stage(planted, Inputs.of(planted.target, some))
+    assert stage.examples.tolist() == list(range(48))
+    stage.network.eval()
+    without = stage.step(torch.arange(20))
+    without.backward()
+    assert all(weights.grad is None for weights in stage.source_stage.network.parameters())
+    torch.manual_seed(0)
+    alone = stage.target_stage.step(torch.arange(30))
+    torch.manual_seed(0)
+    both = stage.step(torch.arange(30))
+    users, sample = torch.arange(20, 30), stage.target_stage.training_pass(torch.arange(30))
+    loss = stage.source_stage.loss(
+        users,
+        stage.source_stage.training_vectors(users),
+        sample.sample._replace(labels=sample.sample.labels[20:]),
+        sample.items,
+        sample.histories[20:],
+    )
+    assert both.item() == pytest.approx(alone.item() + loss.item() / 3, rel=1e-3)
+
+
+def test_a_joint_model_scores_as_validation_did(planted):
+    stage = joint_stage(planted, Inputs.of(planted.target, planted.release))
+    stage.train(planted.validation, None, NO_LOG, None)
+    everyone, items = torch.arange(60), torch.arange(40).expand(60, 40)
+    model = stage.source_stage.fitted_model("hetero", Trust(0.0, 1.0))
+    np.testing.assert_allclose(
+        stage.scorer()(everyone, items).detach().numpy(), model.score(everyone.numpy()), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("method", [JOINT, SYMMETRIC], ids=lambda method: method.name)
+def test_a_killed_joint_run_resumes_to_the_same_model(planted, wide, tmp_path, method):
+    checkpoints = CheckpointFiles(tmp_path / "run")
+
+    def die(what, done, total, note=""):
+        if done == 4:
+            raise KilledError
+
+    straight = method.fit(planted.target, wide, validation=planted.validation)
+    with pytest.raises(KilledError):
+        method.fit(
+            planted.target, wide, validation=planted.validation, log=RunLog(checkpoints=checkpoints, progress=die)
+        )
+    assert (tmp_path / "run.joint").exists()
+    reported = []
+    log = RunLog(checkpoints=checkpoints, progress=lambda what, done, *_: reported.append(done) if done else None)
+    assert same(method.fit(planted.target, wide, validation=planted.validation, log=log), straight)
+    assert min(reported) > 4
+
+
+def test_a_checkpoint_of_a_joint_run_is_of_no_other(planted, wide, tmp_path):
+    log = RunLog(checkpoints=CheckpointFiles(tmp_path / "run"))
+    BARE.fit(planted.target, wide, validation=planted.validation, log=log)
+    other = replace(BARE, config=replace(BARE.config, alignment=9.0))
+    with pytest.raises(InputError, match="another run"):
+        other.fit(planted.target, wide, validation=planted.validation, log=log)
+
+
+def test_a_joint_model_can_be_repeated_by_what_it_records(planted, tmp_path):
+    """On everything, without validation: as many epochs as were chosen, and the trust that was."""
+    measured = JOINT.fit(planted.target, planted.release, validation=planted.validation)
+    read = FittedModel.load(measured.save(tmp_path / "model"))
+    assert method_of(read) == JOINT
+    assert read.chosen == measured.chosen
+    epochs = []
+    log = RunLog(progress=lambda what, done, *_: epochs.append((what, done)) if done else None)
+    again = method_of(read).fit(planted.target, planted.release, chosen=read.chosen, log=log)
+    assert epochs[-1] == ("joint", read.chosen.epochs["joint"])
+    assert again.chosen == read.chosen
+
+
+def test_the_command_line_trains_them_and_starts_from_no_network_of_two_stages(tmp_path, capsys):
+    from pricdr import JLT, Guarantee, publish
+
+    pair = synthetic_pair(SyntheticConfig(users=150, source_items=300, target_items=300))
+    write_ratings(tmp_path / "ratings.parquet", pair.target)
+    publish(pair.source, Guarantee(epsilon=8, delta=1e-6), strategy=JLT(dim=16), users=pair.users).save(tmp_path / "r")
+    (tmp_path / "ablation.toml").write_text("joint = true\ngated = false\nhidden = 16\nwidth = 8\n")
+    assert run_command(["split", str(tmp_path / "ratings.parquet"), "--out", str(tmp_path / "s"), "--cold", "0.2"]) == 0
+    given = ["--release", str(tmp_path / "r"), "--config", str(tmp_path / "ablation.toml"), "--epochs", "3"]
+    train = ["train", str(tmp_path / "s"), *given, "--device", "cpu", "--out"]
+    assert run_command([*train, str(tmp_path / "bare")]) == 0
+    told = capsys.readouterr().out
+    assert "100% for warm users and 100% for cold ones" in told
+    lines = (tmp_path / "bare" / "log.jsonl").read_text().splitlines()
+    assert {json.loads(line)["part"] for line in lines} == {"joint"}
+    assert not (tmp_path / "bare" / "networks").exists()
+    deploy = ["train", str(tmp_path / "ratings.parquet"), "--like", str(tmp_path / "bare"), "--release"]
+    assert run_command([*deploy, str(tmp_path / "r"), "--out", str(tmp_path / "deployed")]) == 0
+    deployed = FittedModel.load(tmp_path / "deployed")
+    assert deployed.chosen == FittedModel.load(tmp_path / "bare").chosen
+    assert method_of(deployed).config.joint
+    capsys.readouterr()
+    assert run_command([*train, str(tmp_path / "x"), "--start", str(tmp_path / "bare")]) == 2
+    assert "--start is for networks that others share: method hetero has none" in capsys.readouterr().err

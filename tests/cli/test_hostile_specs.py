@@ -82,7 +82,7 @@ def test_an_absurd_number_of_epochs_is_refused(ratings, refused):
 def test_an_ordinary_spec_is_reproduced(here, data, pricdr):
     outcome = pricdr("reproduce", spec(here), "--data", data, "--out", "results", "--prepared", "kept")
     assert outcome.code == 0, outcome.err
-    assert sorted(path.name for path in (here / "results").iterdir()) == ["table.jsonl", "table.md"]
+    assert sorted(path.name for path in (here / "results").iterdir()) == ["table.jsonl", "table.md", "table.spec.json"]
     assert [path.name.partition("-")[0] for path in (here / "kept").iterdir()] == ["toy"]
 
 
@@ -98,7 +98,7 @@ def test_reproduce_writes_nothing_outside(here, data, refused, name):
     [
         ({"name": "../outside"}, ()),
         ({"folder": "../outside"}, ()),
-        ({"folder": "../outside"}, ("--trials", "1", "--methods", "popularity")),
+        ({"folder": "../outside"}, ("--seeds", "1")),
     ],
 )
 def test_the_module_for_bare_machines_writes_nothing_outside(here, data, tree, monkeypatch, wrong, extra):

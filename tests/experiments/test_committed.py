@@ -1,30 +1,39 @@
 """What is committed fits together: specs, the searches behind their settings, results and tables."""
 
-import json
 import tomllib
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
+from pricdr.experiments.outline import outline, read_outline
 from pricdr.experiments.results import Result, mean, read
+from pricdr.experiments.runner import known_results
 from pricdr.experiments.search import draws, read_trials
-from pricdr.experiments.spec import Spec, read_search, read_spec
-from pricdr.experiments.tables import markdown_report, share
+from pricdr.experiments.spec import Spec, read_search, read_specs
+from pricdr.experiments.tables import markdown_report, paired, results_by_arm, share
 
 ROOT = Path(__file__).parents[2]
-SPECS = sorted((ROOT / "specs").glob("*.toml"))
 TUNED = ROOT / "specs" / "tuned"
+TABLES = [
+    spec
+    for path in sorted((ROOT / "specs").glob("*.toml"))
+    if path.stem != "quick"  # one seed of table2, to be run by whoever wants a first look
+    for spec in read_specs(path, TUNED)
+]
 
 
-@pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
-def test_every_row_was_measured_with_the_settings_in_the_spec(path):
-    spec = read_spec(path, TUNED)
-    found = {(result.key, result.seed): result for result in read(ROOT / "results" / f"{spec.name}.jsonl")}
-    wanted = [(spec.key(arm), seed) for arm in spec.arms for seed in spec.seeds]
-    assert set(found) == set(wanted)
+@pytest.mark.parametrize("spec", TABLES, ids=lambda spec: spec.name)
+def test_every_row_was_measured_with_the_settings_in_the_spec(spec):
+    """And with the defaults of today: no row is stale, and none is missing where the data was there."""
+    rows = read(ROOT / "results" / f"{spec.name}.jsonl")
+    wanted = {(spec.key(arm), seed) for arm in spec.arms for seed in spec.seeds}
+    found = read_outline(ROOT / "results" / f"{spec.name}.spec.json")
+    assert found == outline(spec, found.missing)
+    assert {(result.key, result.seed) for result in rows} == (set() if found.missing else wanted)
+    assert len(rows) == len({(result.key, result.seed) for result in rows})
     table = (ROOT / "results" / f"{spec.name}.md").read_text(encoding="utf-8")
-    assert table == markdown_report(spec, [found[run] for run in wanted])
+    assert table == markdown_report(spec, known_results(spec, ROOT / "results" / f"{spec.name}.jsonl"))
 
 
 PAPER = {  # table 2 of the paper, Douban Book→Music: HR@10, NDCG@10, MRR@10
@@ -41,15 +50,15 @@ PAPER = {  # table 2 of the paper, Douban Book→Music: HR@10, NDCG@10, MRR@10
 WEAKER = {"PriCDR-SYM, jlt, ε = 8": (0.4535, 0.2517, 0.2002)}
 """Weaker here than in the paper, and we do not know why: the day it is not, this says so."""
 REFERENCE = {
-    "EASE, λ = 300 (reference)": (0.4665, 0.2923, 0.2384),
-    "EASE with the source, λ = 300, weight 0.3 (reference)": (0.4719, 0.2951, 0.2402),
+    "EASE, λ = 300": (0.4665, 0.2923, 0.2384),
+    "EASE with the source, λ = 300, weight 0.3": (0.4719, 0.2951, 0.2402),
     "popularity": (0.3193, 0.1690, 0.1239),
 }
 
 
-def douban(arm: str) -> list[float]:
-    results = [result for result in read(ROOT / "results" / "compared_douban_book_music.jsonl") if result.arm == arm]
-    assert len(results) == 5
+def douban(arm: str, table: str = "table2_douban_book_music") -> list[float]:
+    results = [result for result in read(ROOT / "results" / f"{table}.jsonl") if result.arm == arm]
+    assert len(results) == (1 if table == "reference" else 5)
     figures = [result.figures["sampled"]["warm"] for result in results]
     return [fmean(found[metric] for found in figures) for metric in ("HR@10", "NDCG@10", "MRR@10")]
 
@@ -61,29 +70,31 @@ def test_no_method_is_weaker_here_than_in_the_paper(arm):
 
 @pytest.mark.parametrize("arm", REFERENCE)
 def test_closed_forms_give_the_reference_values(arm):
-    assert douban(arm) == pytest.approx(REFERENCE[arm], abs=0.002)
+    assert douban(arm, "reference") == pytest.approx(REFERENCE[arm], abs=0.002)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "specs").glob("compared_*.toml")), ids=lambda p: p.stem)
-def test_chosen_settings_are_the_best_of_the_same_number_of_trials(path):
+SEARCHED = [data for data in read_search(ROOT / "specs" / "table2.toml") if data.tuned is None]
+
+
+@pytest.mark.parametrize("data", SEARCHED, ids=lambda data: data.name)
+def test_chosen_settings_are_the_best_of_the_same_number_of_trials(data):
     """Twelve for every method, or all there are, and each is a line of the log."""
-    data, fixed = read_search(path)
-    trials = read_trials(ROOT / "results" / "search" / f"{data.name}.jsonl")
+    trials = read_trials(ROOT / "results" / "search" / f"{data.folder}.jsonl")
     chosen = tomllib.loads((TUNED / f"{data.folder}.toml").read_text(encoding="utf-8"))
     for method, settings in chosen.items():
         tried = [trial for trial in trials if trial.method == method]
-        planned = draws(method, 12, fixed.get(method, {}))
+        planned = draws(method, 12, data.search.get(method, {}))
         assert sorted(map(str, (trial.settings for trial in tried))) == sorted(map(str, planned)), method
         assert max(tried, key=lambda trial: trial.validation).settings == settings, method
     assert {trial.method for trial in trials} == set(chosen)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "results" / "cpu").glob("*.jsonl")), ids=lambda p: p.stem)
-def test_what_was_timed_is_what_the_spec_says_and_fits_in_six_gibibytes(path):
-    spec = read_spec(ROOT / "specs" / f"{path.stem}.toml", TUNED)
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    assert sorted(line["key"] for line in lines) == sorted(spec.key(arm) for arm in spec.arms)
-    assert all(line["GiB"] < 6 for line in lines)
+@pytest.mark.parametrize("path", sorted(TUNED.glob("*_spectral.toml")), ids=lambda path: path.stem)
+def test_settings_for_narrow_releases_are_the_best_of_their_trials(path):
+    trials = read_trials(ROOT / "results" / "search" / f"{path.stem}.jsonl")
+    assert len(trials) == 12
+    best = max(trials, key=lambda trial: trial.validation)
+    assert tomllib.loads(path.read_text(encoding="utf-8")) == {best.method: best.settings}
 
 
 BARS = {  # share of DDTCDR's gain that cold users keep, in per cent: what a release must reach
@@ -97,10 +108,8 @@ BARS = {  # share of DDTCDR's gain that cold users keep, in per cent: what a rel
 
 
 def frontier(data: str) -> tuple[Spec, dict[str, list[Result]]]:
-    spec = read_spec(ROOT / "specs" / f"frontier_{data}.toml", TUNED)
-    results = read(ROOT / "results" / f"frontier_{data}.jsonl")
-    by_arm = {arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in spec.arms}
-    return spec, by_arm
+    (spec,) = [spec for spec in TABLES if spec.name == f"frontier_{data}"]
+    return spec, results_by_arm(spec, read(ROOT / "results" / f"frontier_{data}.jsonl"))
 
 
 @pytest.mark.parametrize(("data", "strategy"), BARS, ids=str)
@@ -110,19 +119,20 @@ def test_the_frontier_reaches_its_bars(data, strategy):
         assert 100 * share(spec, by_arm, f"{strategy}, ε = {epsilon}").value >= least
 
 
-@pytest.mark.parametrize("data", ["movie_music", "electronics_cell", "douban_book_music"])
-@pytest.mark.parametrize("stratum", ["warm", "cold"])
-def test_a_worthless_release_does_no_harm(data, stratum):
-    """Shuffled and noisy releases all leave one model, the target-only one; cold users get what is popular."""
-    _, by_arm = frontier(data)
-    controls = [name for name in by_arm if name.endswith("(control)")]
-    assert len(controls) == 4
-    found = {tuple(r.figures["sampled"][stratum]["NDCG@10"] for r in by_arm[name]) for name in controls}
-    assert len(found) == 1
-    if stratum == "cold":
-        base = [r.figures["sampled"]["cold"]["NDCG@10"] for r in by_arm["popularity"]]
-        lost = mean(own - popular for own, popular in zip(*found, base, strict=True))
-        assert lost.value >= -mean(base).error
+def test_a_worthless_release_is_refused_and_does_no_harm():
+    """Shuffled and noisy releases leave the target-only model; the evidence test may take one in thirty for real."""
+    accepted = []
+    for data in ("movie_music", "electronics_cell", "douban_book_music"):
+        _, by_arm = frontier(data)
+        controls = [name for name in by_arm if name.endswith("(control)")]
+        assert len(controls) == 4
+        for name in controls:
+            accepted += [(data, name, result.seed) for result in by_arm[name] if result.trust != {"warm": 0, "cold": 0}]
+            for stratum, base in (("warm", "DMF"), ("cold", "popularity")):
+                pairs = paired(by_arm[name], by_arm[base], stratum, "NDCG@10")
+                lost = mean(own - other for own, other in pairs)
+                assert lost.value >= -0.005 - 2 * lost.error, (data, name, stratum)
+    assert len(accepted) <= 2, accepted
 
 
 def test_hetero_is_not_below_the_ridge():

@@ -1,11 +1,12 @@
 import json
 import os
+import signal
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
-from pricdr import publish
+from pricdr import __version__, publish
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.readers import read_ratings, write_ratings
 from pricdr.data.splits import leave_one_out
@@ -15,14 +16,16 @@ from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments import search as searching
 from pricdr.experiments.arms import Arm, ReleaseSpec, RowContent
 from pricdr.experiments.data_spec import DataSpec
+from pricdr.experiments.outline import NOT_PRESENT, outline, read_outline
+from pricdr.experiments.provenance import COMMIT, Provenance, commit, provenance
 from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.results import Result, mean, read
-from pricdr.experiments.runner import run
+from pricdr.experiments.results import ReleaseFacts, Result, append, mean, read
+from pricdr.experiments.runner import Failure, known_results, missing_runs, run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
 from pricdr.experiments.spec import Spec
 from pricdr.experiments.tables import markdown_report, stratum_tables
 from pricdr.experiments.tasks import Task, load_task
-from pricdr.experiments.workers import RunContext
+from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.catalogue import METHODS, configure
 from pricdr.privacy.calibration import sigma_for
 from pricdr.privacy.guarantee import Guarantee
@@ -35,6 +38,16 @@ ARMS = (
     Arm(name="target only", method="dmf", settings=SMALL),
     Arm(name="released", method="hetero", release=ReleaseSpec(dim=8), settings=SMALL),
     Arm(name="plaintext", method="hetero", plaintext=True, settings=SMALL),
+)
+MEASURED_BY = Provenance(
+    version="1.2.3",
+    commit="0123456789ab",
+    python="3.11",
+    torch="2.13",
+    numpy="2.4",
+    scipy="1.17",
+    machine="x86_64, 2 cores",
+    finished="2026-11-16T12:00:00Z",
 )
 SPEC = Spec(name="toy", title="Toy", data=DATA, arms=ARMS, seeds=(1, 2), baseline="popularity")
 
@@ -51,16 +64,22 @@ def root(tmp_path_factory):
     return folder.parent
 
 
+def measure(spec, folder, context, **how):
+    """Run a spec, in which nothing fails, and return its results."""
+    assert run(spec, folder, context, **how) == []
+    return known_results(spec, folder / f"{spec.name}.jsonl")
+
+
 def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     context, out = RunContext(root, tmp_path / "prepared", "cpu"), tmp_path / "toy.jsonl"
-    first = run(replace(SPEC, seeds=(1,)), out, context)
+    first = measure(replace(SPEC, seeds=(1,)), tmp_path, context)
     assert [result.arm for result in first] == [arm.name for arm in ARMS]
     told = []
-    results = run(SPEC, out, context, progress=lambda what, done, total, note="": told.append((done, total)))
+    results = measure(SPEC, tmp_path, context, progress=lambda what, done, total, note="": told.append((done, total)))
     assert len(results) == 8
-    assert told == [(done, 8) for done in range(5, 9)]  # only the second seed was missing
+    assert told == [(done, 4) for done in range(1, 5)]  # only the second seed was missing
     assert read(out) == [*first, *(result for result in results if result.seed == 2)]
-    again = run(replace(SPEC, seeds=(1,)), tmp_path / "again.jsonl", context)
+    again = measure(replace(SPEC, seeds=(1,)), tmp_path / "again", context)
     assert [r.figures for r in again] == [r.figures for r in first]
     for result in results:
         assert set(result.figures) == {"sampled", "full"}
@@ -71,15 +90,30 @@ def test_a_spec_runs_resumes_and_becomes_tables(root, tmp_path):
     assert "without target history" in cold.title
     values = [r.figures["sampled"]["cold"]["NDCG@10"] for r in results if r.arm == "released"]
     assert str(mean(values)) in markdown_report(SPEC, results)
-    assert "run on cpu." in markdown_report(SPEC, results)
+    assert f"run on cpu, version {__version__}." in markdown_report(SPEC, results)
     elsewhere = [replace(r, device="cuda") if r.arm == SPEC.arms[-1].name else r for r in results]
-    assert f"cpu; on cuda: {SPEC.arms[-1].name}." in markdown_report(SPEC, elsewhere)
+    assert f"cpu; on cuda: {SPEC.arms[-1].name}, version" in markdown_report(SPEC, elsewhere)
 
 
 def _measured(arm, seed, few):
     figures = {name: dict.fromkeys(NAMES, 0.25) for name in ("all", "warm", "cold", *(["few"] if few else []))}
     users = {"warm": 30, "cold": 10} | ({"few": few} if few else {})
-    return Result("toy", arm, "key", seed, {"sampled": figures, "full": figures}, users, 0.1, 3, 1.5, "cpu")
+    return Result(
+        spec="toy",
+        arm=arm,
+        key="key",
+        seed=seed,
+        figures={"sampled": figures, "full": figures},
+        users=users,
+        validation=0.1,
+        epochs=3,
+        seconds=1.5,
+        device="cpu",
+        release=ReleaseFacts(dim=8, sigma=0.5, epsilon=4.0, delta=1e-6),
+        trust={"warm": 0.0, "cold": 1.0},
+        memory=None,
+        provenance=MEASURED_BY,
+    )
 
 
 def test_users_with_few_ratings_get_a_table_where_every_run_counted_them():
@@ -170,7 +204,7 @@ def test_one_seed_has_no_error_and_a_ceiling_that_gains_nothing_has_no_shares():
     text = markdown_report(spec, [_measured(arm.name, 1, 3) for arm in arms])
     assert "nan" not in text
     assert "±" not in text
-    assert text.endswith("one seed; run on cpu.\n")
+    assert text.endswith("one seed; run on cpu, version 1.2.3.\n")
     assert "%" not in text
 
 
@@ -265,7 +299,7 @@ def test_narrow_releases_are_searched_by_their_own_settings():
 
 
 def test_absent_data_is_named(tmp_path):
-    with pytest.raises(InputError, match="no data folder"):
+    with pytest.raises(InputError, match="data not present: point PRICDR_DATA at it"):
         load_task(DATA, tmp_path)
 
 
@@ -277,11 +311,11 @@ def test_a_results_file_that_is_none_is_named(tmp_path):
 
 
 def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
-    spec, context, out = replace(SPEC, arms=ARMS[:1]), RunContext(root, tmp_path, "cpu"), tmp_path / "r.jsonl"
-    results = run(spec, out, context)
+    spec, context, out = replace(SPEC, arms=ARMS[:1]), RunContext(root, tmp_path, "cpu"), tmp_path / "toy.jsonl"
+    results = measure(spec, tmp_path, context)
     out.write_bytes(out.read_bytes()[:-30])
     assert len(read(out)) == 1
-    again = run(spec, out, context)
+    again = measure(spec, tmp_path, context)
     assert [r.figures for r in again] == [r.figures for r in results]
     assert len(read(out)) == 2
 
@@ -361,7 +395,116 @@ def test_a_search_log_that_is_none_is_named(tmp_path):
 
 def test_results_survive_as_json(tmp_path):
     result = _measured("a", 1, few=0)
-    assert Result(**json.loads(json.dumps(result.__dict__))) == result
+    append(tmp_path / "r.jsonl", result)
+    assert read(tmp_path / "r.jsonl") == [result]
+
+
+def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
+    broken = Arm(name="diverges", method="dmf", settings={**SMALL, "learning_rate": 1e30})
+    spec = replace(SPEC, arms=(ARMS[0], broken, ARMS[1]), seeds=(1,))
+    (failure,) = run(spec, tmp_path, RunContext(root, None, "cpu"))
+    assert failure == Failure("toy", "diverges", 1, failure.reason)
+    assert "loss became" in failure.reason
+    results = known_results(spec, tmp_path / "toy.jsonl")
+    assert [result.arm for result in results] == ["popularity", "target only"]
+    assert missing_runs(spec, tmp_path / "toy.jsonl") == [(broken, 1)]  # so that it is tried again
+    report = markdown_report(spec, results)
+    assert "Not run: diverges." in report
+    assert "| diverges" not in report
+
+
+def test_a_part_of_a_spec_can_be_run(root, tmp_path):
+    context = RunContext(root, None, "cpu")
+    assert [r.arm for r in measure(SPEC, tmp_path, context, only=["popularity"], seeds=[2])] == ["popularity"]
+    with pytest.raises(InputError, match="toy has no arm called 'nobody'"):
+        run(SPEC, tmp_path, context, only=["nobody"])
+    few = known_results(SPEC, tmp_path / "toy.jsonl")
+    assert "Not run: popularity (seeds 1) · target only · released · plaintext." in markdown_report(SPEC, few)
+
+
+def test_what_another_table_measured_is_not_run_again(root, tmp_path, monkeypatch):
+    context = RunContext(root, None, "cpu")
+    first = measure(replace(SPEC, arms=ARMS[:2], seeds=(1,)), tmp_path, context)
+    other = replace(
+        SPEC, name="other", arms=(replace(ARMS[0], name="most popular"), ARMS[1]), seeds=(1,), baseline=None
+    )
+    monkeypatch.setattr("pricdr.experiments.runner.run_arm", None)  # nothing is left to run
+    adopted = measure(other, tmp_path, context)
+    assert [(r.spec, r.arm) for r in adopted] == [("other", "most popular"), ("other", "target only")]
+    assert [r.figures for r in adopted] == [r.figures for r in first]
+    assert [r.provenance for r in adopted] == [r.provenance for r in first]
+
+
+def test_a_result_of_other_settings_does_not_count(root, tmp_path):
+    context, spec = RunContext(root, None, "cpu"), replace(SPEC, arms=ARMS[1:2], seeds=(1,), baseline=None)
+    measure(spec, tmp_path, context)
+    wider = replace(spec, arms=(replace(ARMS[1], settings={**SMALL, "width": 5}),))
+    assert known_results(wider, tmp_path / "toy.jsonl") == []
+    assert len(known_results(spec, tmp_path / "toy.jsonl")) == 1
+
+
+def test_a_folder_of_results_describes_itself(root, tmp_path):
+    measure(replace(SPEC, arms=ARMS[:1], seeds=(1,)), tmp_path, RunContext(root, None, "cpu"))
+    spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
+    found = read_outline(tmp_path / "toy.spec.json")
+    assert found == outline(spec)
+    assert found.missing == ""
+    (result,) = read(tmp_path / "toy.jsonl")
+    assert result.key == found.arms[0].key
+    assert result.provenance.version == __version__
+    for wrong, message in (("{}", "needs"), ("[]", "must be a table"), ("{", "not JSON")):
+        (tmp_path / "wrong.spec.json").write_text(wrong)
+        with pytest.raises(InputError, match=rf"wrong.spec.json: not an outline of results: .*{message}"):
+            read_outline(tmp_path / "wrong.spec.json")
+
+
+def test_a_table_without_its_data_keeps_its_rows_and_says_so(tmp_path):
+    assert run(SPEC, tmp_path, RunContext(tmp_path / "nowhere")) == []
+    found = read_outline(tmp_path / "toy.spec.json")
+    assert found.missing == NOT_PRESENT == "data not present: point PRICDR_DATA at it"
+    assert [arm.name for arm in found.arms] == [arm.name for arm in ARMS]
+    assert not (tmp_path / "toy.jsonl").exists()
+
+
+def test_a_result_says_what_its_release_delivered(root, tmp_path):
+    arms = (ARMS[2], replace(ARMS[2], name="clear", release=ReleaseSpec(dim=8, rows=RowContent.NOISELESS)))
+    private, clear = measure(
+        replace(SPEC, arms=arms, seeds=(1,), baseline=None), tmp_path, RunContext(root, None, "cpu")
+    )
+    assert private.release.dim == 8
+    assert private.release.epsilon == pytest.approx(8)
+    assert private.release.sigma == pytest.approx(sigma_for(8, 1e-6, sensitivity=1, dim=8), rel=1e-3)
+    assert clear.release.epsilon is None
+    assert set(private.trust) == {"warm", "cold"}
+    assert private.memory is None or private.memory > 1 << 20
+
+
+def test_the_commit_is_that_of_the_program(tmp_path, monkeypatch):
+    here = provenance("cpu")
+    assert here.version == __version__
+    assert here.machine.endswith(("core", "cores"))
+    for given, expected in (("0123456789ab", "0123456789ab"), ("0123456789ab+", "0123456789ab+"), ("$(rm)", "unknown")):
+        commit.cache_clear()
+        monkeypatch.setenv(COMMIT, given)
+        assert commit() == expected
+    commit.cache_clear()
+
+
+def _kill(task, device, number):
+    """A run of number 3 dies as the kernel would have it."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+@pytest.mark.slow
+def test_a_run_whose_process_is_killed_is_named_and_the_others_go_on(root, tmp_path):
+    context = RunContext(root, tmp_path, "cpu", jobs=2)
+    outcomes = list(spread(_kill, DATA, context, [(number,) for number in range(6)]))
+    assert sorted(outcome.plan[0] for outcome in outcomes) == list(range(6))
+    (failed,) = [outcome for outcome in outcomes if outcome.failure]
+    assert failed.plan == (3,)
+    assert "killed" in failed.failure
 
 
 @pytest.mark.slow
@@ -372,6 +515,6 @@ def test_workers_do_not_import_from_the_working_folder(root, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     quick = replace(SPEC, arms=ARMS[:1], baseline=None)
-    assert len(run(quick, tmp_path / "toy.jsonl", RunContext(root, None, "cpu", 2))) == 2
+    assert len(measure(quick, tmp_path, RunContext(root, None, "cpu", 2))) == 2
     assert not (tmp_path / "taken over").exists()
     assert "PYTHONSAFEPATH" not in os.environ

@@ -1,12 +1,13 @@
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pricdr.errors import InputError
-from pricdr.experiments.arms import ReleaseSpec, RowContent
-from pricdr.experiments.spec import read_search, read_spec
+from pricdr.experiments.arms import Axis, Point, ReleaseSpec, RowContent
+from pricdr.experiments.spec import read_search, read_spec, read_specs
 from pricdr.models.catalogue import configure
 
 SPECS = sorted((Path(__file__).parents[2] / "specs").glob("*.toml"))
@@ -39,17 +40,17 @@ def write(tmp_path, text):
 
 @pytest.mark.parametrize("path", SPECS, ids=lambda p: p.stem)
 def test_every_committed_spec_can_be_read_and_configured(path):
-    spec = read_spec(path, path.parent / "tuned")
-    for arm in spec.arms:
+    specs = read_specs(path, path.parent / "tuned")
+    for arm in (arm for spec in specs for arm in spec.arms):
         configure(arm.method_name, arm.settings)
-    assert len(spec.seeds) == 5
+    assert {len(spec.seeds) for spec in specs} == {1 if path.stem in ("quick", "reference") else 5}
 
 
 def test_a_spec_is_what_its_file_says(tmp_path):
     spec = read_spec(write(tmp_path, GOOD))
     assert spec.name == "table"
     assert spec.seeds == (1, 2)
-    assert spec.arms[1].release == ReleaseSpec(strategy="jlt", epsilon=4, rows=RowContent.NOISE)
+    assert spec.arms[1].release == ReleaseSpec(strategy="jlt", epsilon=4, delta=1e-6, rows=RowContent.NOISE)
     assert spec.arms[1].settings == {"width": 50}
 
 
@@ -193,17 +194,89 @@ def test_a_key_tells_arms_data_and_settings_apart(tmp_path):
     assert len(keys) == 5  # popularity is the same arm on the same data twice
 
 
-def test_a_search_needs_no_chosen_settings_and_keeps_what_the_spec_fixes(tmp_path):
+def test_a_search_needs_no_chosen_settings_and_keeps_what_the_data_fixes(tmp_path):
     waiting = GOOD.replace("settings = { width = 50 }", "tuned = true")
-    data, fixed = read_search(write(tmp_path, f"{waiting}\n[search]\nhetero = {{ batch = 64 }}\n"))
-    assert data == read_spec(write(tmp_path, GOOD)).data
-    assert fixed == {"hetero": {"batch": 64}}
+    (data,) = read_search(
+        write(tmp_path, waiting.replace("[[arm]]", "[data.search]\nhetero = { batch = 64 }\n[[arm]]", 1))
+    )
+    assert replace(data, search={}) == read_spec(write(tmp_path, GOOD)).data
+    assert data.search == {"hetero": {"batch": 64}}
     for wrong, message in (
-        ("[search]\nhetreo = { batch = 64 }", "hetreo"),
-        ("[search]\nhetero = { bacth = 64 }", "bacth"),
-        ("[search]\ndmf = 3", "dmf"),
-        ("[[search]]\ndmf = 3", "search must be a table"),
-        ("[serach]\ndmf = { batch = 64 }", "serach"),
+        ("[data.search]\nhetreo = { batch = 64 }", "hetreo"),
+        ("[data.search]\nhetero = { bacth = 64 }", "bacth"),
+        ("[data.search]\ndmf = 3", "dmf"),
+        ("[[data.search]]\ndmf = 3", "search must be a table"),
+        ("[data.serach]\ndmf = { batch = 64 }", "serach"),
     ):
         with pytest.raises(InputError, match=message):
-            read_search(write(tmp_path, f"{waiting}\n{wrong}\n"))
+            read_search(write(tmp_path, waiting.replace("[[arm]]", f"{wrong}\n[[arm]]", 1)))
+
+
+def test_arms_that_vary_are_points_of_a_curve(tmp_path):
+    text = GOOD.replace("settings = { width = 50 }", "vary = { epsilon = [0.5, 8] }")
+    arms = read_spec(write(tmp_path, text)).arms[1:]
+    assert [arm.name for arm in arms] == ["jlt, ε = 0.5", "jlt, ε = 8"]
+    assert [arm.release.epsilon for arm in arms] == [0.5, 8]
+    assert [arm.point for arm in arms] == [Point(curve="jlt", axis=Axis.EPSILON, at=at) for at in (0.5, 8)]
+    text = GOOD.replace("settings = { width = 50 }", "vary = { dim = [100, 800] }")
+    assert [arm.release.dim for arm in read_spec(write(tmp_path, text)).arms[1:]] == [100, 800]
+    text = GOOD.replace("settings = { width = 50 }", "vary = { source_share = [1, 0.125] }")
+    varied = read_spec(write(tmp_path, text))
+    assert [arm.name for arm in varied.arms[1:]] == ["jlt, sd = 1", "jlt, sd = 0.125"]
+    assert [arm.source_share for arm in varied.arms[1:]] == [1, 0.125]
+    assert [arm.name for arm in varied.only(["jlt"]).arms] == ["jlt, sd = 1", "jlt, sd = 0.125"]
+    assert [arm.name for arm in varied.only(["jlt, sd = 1", "popularity"]).arms] == ["popularity", "jlt, sd = 1"]
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        ("{ epsilon = [] }", "1 to 100 values"),
+        ("{ epsilon = [1], dim = [2] }", "vary is one list"),
+        (f"{{ dim = {list(range(1, 102))} }}", "1 to 100 values"),
+        ("{ epsilon = [0] }", "arm 'jlt'.*epsilon must be"),
+        ("{ dim = [1.5] }", "arm 'jlt'.*dim must be a whole number"),
+        ("{ dim = [9999] }", "arm 'jlt'.*dim must be at most"),
+        ("{ density = [0.5] }", "arm 'jlt'.*density is a setting of sjlt"),
+        ("{ source_share = [2] }", "arm 'jlt'.*source_share must lie"),
+        ("{ width = [2] }", "vary"),
+        ("{ epsilon = 3 }", "vary.epsilon must be a list, got 3"),
+        ('{ epsilon = ["a"] }', "must be a number, got 'a'"),
+        ("{ epsilon = [1, 1] }", "'jlt, ε = 1' is that of several"),
+    ],
+)
+def test_what_cannot_vary_is_refused(tmp_path, vary, message):
+    with pytest.raises(InputError, match=message):
+        read_spec(write(tmp_path, GOOD.replace("settings = { width = 50 }", f"vary = {vary}")))
+
+
+def test_a_family_is_one_table_for_each_data(tmp_path):
+    second = (
+        '[[data]]\nname = "two"\ntitle = "Two"\nfolder = "there"\nsource = "a.csv"\ntarget = "b.csv"\ndelta = 1e-3\n'
+    )
+    text = GOOD.replace("[data]", f'{second}[[data]]\nname = "one"')
+    two, one = read_specs(write(tmp_path, text))
+    assert (two.name, two.family, two.title) == ("table_two", "table", "a table: Two")
+    assert (one.name, one.family, one.title) == ("table_one", "table", "a table")
+    assert [spec.arms[1].release.delta for spec in (two, one)] == [1e-3, 1e-6]
+    with pytest.raises(InputError, match="a family of 2 tables"):
+        read_spec(write(tmp_path, text))
+    for wrong in (text.replace('name = "one"\n', ""), text.replace('name = "one"', 'name = "two"')):
+        with pytest.raises(InputError, match="each with a name of its own"):
+            read_specs(write(tmp_path, wrong))
+    with pytest.raises(InputError, match="data #2: name becomes a file name"):
+        read_specs(write(tmp_path, text.replace('name = "one"', 'name = "../one"')))
+
+
+def test_settings_may_be_those_of_other_data_or_of_another_search(tmp_path):
+    (tmp_path / "tuned").mkdir()
+    (tmp_path / "tuned" / "there.toml").write_text("[hetero]\nwidth = 10\n")
+    (tmp_path / "tuned" / "there_distinct_spectral.toml").write_text("[hetero]\nwidth = 20\n")
+    borrowed = GOOD.replace('folder = "here"', 'folder = "here"\ntuned = "there"')
+    for key, width in (("tuned = true", 10), ('tuned_with = "spectral"', 20)):
+        spec = read_spec(write(tmp_path, borrowed.replace("settings = { width = 50 }", key)), tmp_path / "tuned")
+        assert spec.arms[1].settings == {"width": width}
+    for name in ("../there", "a/b"):
+        text = borrowed.replace("settings = { width = 50 }", f'tuned_with = "{name}"')
+        with pytest.raises(InputError, match="tuned_with becomes a file name"):
+            read_spec(write(tmp_path, text), tmp_path / "tuned")

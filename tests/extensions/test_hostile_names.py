@@ -83,7 +83,6 @@ target = "b.csv"
 name = "arm"
 method = "METHOD"
 release = { strategy = "STRATEGY" }
-[search]
 """
 
 
@@ -102,7 +101,8 @@ def test_a_spec_imports_nothing(evil, tmp_path, key, name):
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_the_settings_of_a_search_import_nothing(evil, tmp_path, name):
     text = SPEC.replace("METHOD", "ridge-release").replace("STRATEGY", "jlt")
-    (tmp_path / "table.toml").write_text(text + f"{json.dumps(name)} = {{ batch = 2 }}\n")
+    fixed = f"{{ {json.dumps(name)} = {{ batch = 2 }} }}"
+    (tmp_path / "table.toml").write_text(text.replace("[[arm]]", f"search = {fixed}\n[[arm]]"))
     with pytest.raises(InputError, match="there is no method"):
         read_search(tmp_path / "table.toml")
     assert not evil()

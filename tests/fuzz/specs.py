@@ -98,7 +98,7 @@ def _key(key: object) -> str:
 def judge(folder: Path, seed: Seed, files: Files) -> None:
     """Read the spec as a run and as a search does, and file every arm under its key."""
     spec = read_spec(folder / _FILE, folder)
-    data, _ = read_search(folder / _FILE)
+    (data,) = read_search(folder / _FILE)
     require(data == spec.data, "other data for a search than for a run")
     require(spec.arms, "a spec without arms")
     require(all(isinstance(seed, int) for seed in spec.seeds), "seeds that are no whole numbers")

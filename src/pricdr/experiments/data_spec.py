@@ -24,9 +24,10 @@ class DataSpec:
     folder: FileName
     """Folder of the data set, inside the folder of data sets (--data, PRICDR_DATA). A name, no path."""
     source: FileName
-    """File of the source's ratings, in that folder."""
+    """File of the source's ratings, in that folder; or, without a suffix, a domain of the paper's data, such as Books,
+    under any name that it is distributed by."""
     target: FileName
-    """File of the target's ratings, in that folder."""
+    """File of the target's ratings, or such a domain."""
     name: FileName | None = None
     """What its results are filed under, after the name of the spec. Needed where a spec has several [[data]]."""
     title: Line | None = None

@@ -55,7 +55,7 @@ class SpecFile:
             len(self.data) > 1 and (None in names or len(set(names)) != len(names))
         ):
             raise ParameterError(
-                f"data are written as [data], or as [[data]], {MOST_DATA} at most, each with its own name"
+                f"data are written as [data], or as [[data]]: {MOST_DATA} at most, each with a name of its own"
             )
         if not 1 <= len(self.arms) <= MOST_ARMS:
             raise ParameterError(f"arms are written as [[arm]], one at least and {MOST_ARMS:,} at most")

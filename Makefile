@@ -8,7 +8,22 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
 FUZZ_CASES ?= 10000
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
-.PHONY: setup demo test test-all fuzz lint format schema results docs bench clean
+.PHONY: system setup demo test test-all fuzz lint format schema results docs bench clean
+
+# The browser that pages are tested in. A machine that cannot have it builds all the same: those tests say why they skip.
+system:
+	@if command -v "$${PRICDR_CHROMIUM:-chromium}" >/dev/null; then \
+		echo "system: nothing to do, $$(command -v "$${PRICDR_CHROMIUM:-chromium}") is there"; \
+	elif ! command -v apt-get >/dev/null; then \
+		echo "system: no apt-get here; install chromium yourself, or tests in a browser are skipped"; \
+	elif [ "$$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then \
+		echo "system: apt-get needs root; run 'sudo make system', or tests in a browser are skipped"; \
+	elif as=$$([ "$$(id -u)" = 0 ] || echo sudo -n); $$as apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends chromium >/dev/null; then \
+		echo "system: installed chromium with apt-get"; \
+	else \
+		echo "system: apt-get could not install chromium; tests in a browser are skipped"; \
+	fi
 
 setup: $(READY)
 

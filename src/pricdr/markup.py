@@ -7,13 +7,11 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from pricdr.errors import printable
 
 
-def template_environment(package: str) -> Environment:
-    """Return the environment of the templates in a package's folder ``templates``, and of those that all pages share.
-
-    The shared ones are a page that forbids itself to load anything (``base.html.j2``) and its looks (``page.css``).
-    """
+def template_environment(package: str = "pricdr") -> Environment:
+    """Return the environment of the templates in a package's folder ``templates``, and of those of all pages."""
+    packages = dict.fromkeys([package, "pricdr"])
     return Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("pricdr")]),
+        loader=ChoiceLoader([PackageLoader(name) for name in packages]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -23,13 +21,18 @@ def template_environment(package: str) -> Environment:
     )
 
 
-def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template is given
-    r"""Return text as it is shown: printable, a number and its % on one line. Jinja escapes it afterwards.
+def shown_text(text: str) -> str:
+    r"""Return text as all templates show it: printable, a number and its % on one line.
 
-    >>> _shown("95 % of a\nline")
+    >>> shown_text("95 % of a\nline")
     '95\xa0% of a\\u000aline'
     """
+    return printable(text).replace(" %", "\xa0%")
+
+
+def _shown(value: Any) -> Any:  # noqa: ANN401 - whatever a template is given
+    """Return what a template shows of a value; Jinja escapes it afterwards."""
     # A macro's output has been through here already, and its line breaks are its own.
     if isinstance(value, str) and not hasattr(value, "__html__"):
-        return printable(value).replace(" %", "\xa0%")
+        return shown_text(value)
     return value

@@ -2,7 +2,6 @@
 
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import polars as pl
@@ -10,6 +9,7 @@ import pytest
 
 from pricdr.cli import run
 from pricdr.data.split_files import load_split
+from tests.pages.parsed import require_self_contained
 
 USERS, ITEMS = 40, 260
 
@@ -98,21 +98,6 @@ def test_contradictions_are_refused_not_ignored(refused, data, arguments, says):
     refused("split", *arguments, says=says)
 
 
-class Words(HTMLParser):
-    """The tags of a page, and its text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text += data + "\n"
-
-
 HOSTILE = "<script>alert(1)<"  # a folder's name, so without a slash
 
 
@@ -157,16 +142,13 @@ def test_json_on_standard_output_holds_what_the_screen_shows(measured, pricdr):
 
 def test_the_page_stands_alone_and_names_are_no_markup(measured, pricdr, here):
     paths = (measured / "popular", measured / HOSTILE, measured / "split")
-    outcome = pricdr("evaluate", *paths, "-k", "5,10,20", "--html", "e.html")
+    outcome = pricdr("evaluate", *paths, "-k", "5,10,20", "--report", "e.html")
     assert outcome.code == 0, outcome.err
     text = (here / "e.html").read_text(encoding="utf-8")
-    page = Words(text)
-    assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "iframe", "object", "base", "form", "a"}
-    assert not [name for _, attrs in page.tags for name in attrs if name in {"src", "href"} or name.startswith("on")]
-    assert not re.search(r"https?:|url\(|@import", text)
+    page = require_self_contained(text)
     assert HOSTILE in page.text
     # One plot of the differences per ranking, and every figure of the screen in a table.
-    assert [tag for tag, _ in page.tags].count("svg") == 2
+    assert page.tags.count("svg") == 2
     for mean, error in re.findall(r"(\d\.\d{4}) (± \d\.\d{4})", outcome.out):
         assert mean in page.text
         assert error in page.text
@@ -176,18 +158,18 @@ def test_the_page_stands_alone_and_names_are_no_markup(measured, pricdr, here):
 
 def test_a_page_of_one_model_has_tables_and_no_plot(measured, pricdr, here):
     assert pricdr("evaluate", measured / "popular", measured / "split", "--html", "e.html").code == 0
-    tags = [tag for tag, _ in Words((here / "e.html").read_text(encoding="utf-8")).tags]
+    tags = require_self_contained((here / "e.html").read_text(encoding="utf-8")).tags
     assert "svg" not in tags
     assert tags.count("table") == 4  # two rankings, k of 5 and of 10
 
 
-@pytest.mark.parametrize("option", ["--json", "--html", "--per-user"])
+@pytest.mark.parametrize("option", ["--json", "--report", "--html", "--per-user"])
 def test_no_output_is_overwritten_and_that_is_known_before_any_work(option, refused, here):
     (here / "there").write_text("precious")
     refused("evaluate", "no model", "no split", option, "there", says=("there", "exists already"))
 
 
-@pytest.mark.parametrize("option", ["--html", "--per-user"])
+@pytest.mark.parametrize("option", ["--report", "--html", "--per-user"])
 def test_only_json_goes_to_standard_output(option, refused, here):
     refused("evaluate", "no model", "no split", option, "-", says="only --json writes to standard output")
     assert not (here / "-").exists()

@@ -97,7 +97,7 @@ def test_the_page_says_the_same_as_the_screen():
     assert page.count("<svg") == 1
     for words in ("epsilon 8", "a &lt; b", "pricdr demo --out &#39;another&#39;", "2,800 warm users"):
         assert words in page
-    assert page.count("0.300 <span>± 0.020</span>") == 16
+    assert page.count('0.300 <span class="detail">± 0.020</span>') == 16
 
 
 def split(cold: float = 0.5) -> Split:

@@ -94,9 +94,9 @@ _CHOICES = (
     "\x1b[2J",
 )
 _TAGS = {
-    "html", "head", "meta", "title", "style", "body", "header", "h1", "h2", "p", "code", "dl", "dt", "dd", "ul", "li",
-    "figure", "svg", "desc", "line", "text", "polyline", "circle", "figcaption", "div", "table", "thead", "tbody", "tr",
-    "th", "td",
+    "html", "head", "meta", "title", "style", "body", "header", "main", "footer", "section", "h1", "h2", "p", "a", "dl",
+    "dt", "dd", "ul", "li", "figure", "svg", "g", "line", "text", "polyline", "circle", "rect", "figcaption", "div",
+    "span", "table", "caption", "thead", "tbody", "tr", "th", "td", "button", "script",
 }  # fmt: skip
 """What the page of an inspection is made of."""
 _TESTS = Path(__file__).parents[1]

@@ -28,6 +28,7 @@ from pricdr.cli import (
     prepare,
     publish,
     recommend,
+    report,
     reproduce,
     revoke,
     search,
@@ -66,6 +67,7 @@ app.command("recommend")(recommend.recommend)
 app.command("methods")(methods.methods)
 app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)
+app.command("report")(report.report)
 app.command("search")(search.search)
 require_local_paths(app)  # last: it goes over every command there is
 

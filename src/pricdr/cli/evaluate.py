@@ -37,7 +37,9 @@ def evaluate(
     ranking: Annotated[RankingName, typer.Option(help="99 stored negatives, all items, or both.")] = RankingName.BOTH,
     cutoffs: Annotated[str, typer.Option("-k", metavar="K,...", help="How many places count.")] = "5,10",
     json_output: JsonOption = None,
-    html: Annotated[Path | None, typer.Option(help="Also write all of it as one web page.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", "--html", help="Also write all of it as one web page.")
+    ] = None,
     per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
     repeat: RepeatOption = None,
     target: TargetOption = None,
@@ -71,7 +73,7 @@ def evaluate(
         raise ParameterError("give at least one model folder, and the split folder last")
     *folders, where = paths
     _require_distinct(folders)
-    for path in (html, per_user):  # before any work: a ranking may take long
+    for path in (report, per_user):  # before any work: a ranking may take long
         if path is not None:
             require_absent(path)
     places = _parse_cutoffs(cutoffs)
@@ -94,8 +96,8 @@ def evaluate(
         warn(ONE_RUN)
     if json_output is not None:
         json_output.write(figures)
-    if html is not None:
-        _write_page(html, comparison, where, repeated)
+    if report is not None:
+        _write_page(report, comparison, where, repeated)
     if per_user is not None:
         _write_values(per_user, comparison)
 

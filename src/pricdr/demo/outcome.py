@@ -5,9 +5,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.data.splits import Split
-from pricdr.demo.page import Dot, Section, dot_plot, figure_table, render_page
 from pricdr.evaluation.metrics import Float64Array, Metrics
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
+from pricdr.pages import (
+    Bullets,
+    Cell,
+    Column,
+    Commands,
+    Content,
+    Dot,
+    Note,
+    Page,
+    Row,
+    Section,
+    Table,
+    dot_plot,
+    render,
+)
 
 POPULARITY: Final = "popularity"
 ALONE: Final = "target only"
@@ -135,7 +149,11 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 
 def outcome_page(
-    outcome: Outcome, epsilon: float, promise: Sequence[tuple[str, Sequence[str]]], commands: Sequence[str]
+    outcome: Outcome,
+    epsilon: float,
+    promise: Sequence[tuple[str, Sequence[str]]],
+    commands: Sequence[str],
+    drawn: Sequence[Section] = (),
 ) -> str:
     """Return the same as a page: figures, plot, conclusion, promise, and how to repeat it.
 
@@ -144,37 +162,64 @@ def outcome_page(
         epsilon: at which ε both parties published.
         promise: what the release promises: headings, and sentences under each.
         commands: what to type to repeat it.
+        drawn: sections that draw the release for people.
     """
     story = (
         f"A source company published its ratings under differential privacy (epsilon {epsilon:g} for one rating). A "
         "target company, which shares its users and nothing else, trained a recommender with that release and without."
     )
-    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
     repeated = (
         "In this page's folder, with pricdr installed. The noise is new in every release, so figures move a little."
     )
+    return render(
+        Page(
+            "PriCDR demo: what a private release is worth",
+            lead=[story, *conclusion(outcome), Note(SYNTHETIC)],
+            sections=[
+                Section("Figures", _figures(outcome)),
+                Section("Differences, user by user", [_difference_table(outcome)]),
+                *drawn,
+                *(Section(title, [Bullets(sentences)]) for title, sentences in promise),
+                Section("How to repeat it", [repeated, Commands(commands)]),
+            ],
+        )
+    )
+
+
+def _figures(outcome: Outcome) -> Content:
+    """Return the plot and the table of all figures."""
+    ranked = "How high each user's held-out item is ranked among 99 unrated ones: mean and 95 % interval over users."
     dots = [
         Dot(method, _group(outcome, stratum), figure.mean, figure.low, figure.high)
         for stratum in STRATA
         for method in outcome.methods
         for figure in [outcome.figures[method, stratum, "NDCG@10"]]
     ]
+    plot = dot_plot("ndcg", "NDCG@10 by kind of user", dots, label="NDCG@10", strong=RELEASE)
+    columns = [Column("method", numeric=False), *(Column(metric) for _ in STRATA for metric in METRICS)]
+    rows = [
+        Row([method, *_cells(outcome, method)], series=method, strong=method == RELEASE) for method in outcome.methods
+    ]
     spans = [("", 1), *((_group(outcome, stratum), len(METRICS)) for stratum in STRATA)]
-    figures = figure_table(
-        ["", *(metric for _ in STRATA for metric in METRICS)], _rows(outcome), spans=spans, strong=RELEASE
-    )
-    differences = figure_table(["", *(f"{stratum} users" for stratum in STRATA)], _differences(outcome))
-    return render_page(
-        "PriCDR demo: what a private release is worth",
-        [
-            Section(paragraphs=[story, *conclusion(outcome), SYNTHETIC]),
-            Section("Figures", [ranked], dot_plot(dots, label="NDCG@10", strong=RELEASE), figures),
-            Section(paragraphs=[NOT_FOR_REAL]),
-            Section("Differences, user by user", ["In NDCG@10, with 95 % intervals."], table=differences),
-            *(Section(title, bullets=sentences) for title, sentences in promise),
-            Section("How to repeat it", [repeated], commands=commands),
-        ],
-    )
+    figures = Table("figures-table", "Every method, mean ± half of its 95 % interval", columns, rows, spans)
+    return [ranked, *([plot] if plot else []), figures, NOT_FOR_REAL]
+
+
+def _cells(outcome: Outcome, method: str) -> list[Cell]:
+    shown = []
+    for stratum in STRATA:
+        for metric in METRICS:
+            figure = outcome.figures[method, stratum, metric]
+            exact = (f"{figure.mean:.6f}", f"95 % interval {figure.low:.6f} to {figure.high:.6f}")
+            half = f"± {figure.high - figure.mean:.3f}"
+            shown.append(Cell(f"{figure.mean:.3f}", figure.mean, half, (*exact, f"{outcome.users[stratum]:,} users")))
+    return shown
+
+
+def _difference_table(outcome: Outcome) -> Table:
+    columns = [Column("difference", numeric=False), *(Column(f"{stratum} users") for stratum in STRATA)]
+    rows = [Row(cells) for cells in _differences(outcome)]
+    return Table("differences-table", "Differences in NDCG@10, with 95 % intervals", columns, rows)
 
 
 def _group(outcome: Outcome, stratum: str) -> str:

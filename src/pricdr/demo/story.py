@@ -48,6 +48,8 @@ from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.progress import Progress, silent
 from pricdr.release import Release, verify
+from pricdr.release.drawing import DrawnRelease, release_sections
+from pricdr.release.inspection import Inspection
 from pricdr.release.signing import create_keys
 from pricdr.release.statement import statement
 from pricdr.training.run_log import RunLog
@@ -268,7 +270,8 @@ def _outcome_lines(outcome: Outcome) -> Iterator[str]:
 def write_page(file: Path, outcome: Outcome, received: Release) -> None:
     """Write the page that the demo ends with: the outcome, the release's promise, and how to repeat it all."""
     promise = [(part.title, part.lines) for part in statement(received.certificate) if part.title in _PROMISE]
-    file.write_text(outcome_page(outcome, EPSILON, promise, _commands_to_repeat()), encoding="utf-8")
+    drawn = release_sections(DrawnRelease.of(Inspection.of(received, key_given=True)))
+    file.write_text(outcome_page(outcome, EPSILON, promise, _commands_to_repeat(), drawn), encoding="utf-8")
 
 
 def _commands_to_repeat() -> Sequence[str]:

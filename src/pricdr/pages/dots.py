@@ -1,23 +1,22 @@
-"""Results as one page that needs nothing else: tables, a dot plot with interval bars, and words around them.
+"""A dot plot with interval bars, drawn without any library: groups of rows below one another on one scale.
 
-The markup is in ``templates``; here are the pieces of a page as plain values, and the arithmetic of the plot. The page
-forbids itself to load anything.
+The markup is in ``templates/figures/dots.svg.j2``; here is its arithmetic.
 """
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pricdr.markup import template_environment
+from pricdr.markup import shown_text
+from pricdr.pages.figures import Figure, draw
 
-_WIDTH: Final = 400
+_WIDTH: Final = 560
 _ROW, _HEAD, _AXIS = 26, 34, 40
 """Heights of a row, of a group's heading and of the axis."""
-_LETTER: Final = 7.0
+_LETTER: Final = 7.2
 """Generous width of a letter, so that labels never run into the plot."""
-_VALUE: Final = 52
+_VALUE: Final = 56
 """Width of the column of figures at the right."""
 
 
@@ -30,6 +29,10 @@ class Dot:
     mean: float
     low: float
     high: float
+    series: str = ""
+    """What readers hide it by; by default the row."""
+    hover: Sequence[str] = ()
+    """Further lines for those who point at it."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class Tick:
 
     x: float
     label: str
+    zero: bool
 
 
 @dataclass(frozen=True)
@@ -45,8 +49,9 @@ class PlotRow:
     """A dot as it is drawn, with its name on the left and its figure on the right."""
 
     name: str
+    series: str
     value: str
-    in_words: str
+    hover: tuple[str, ...]
     x: float
     y: float
     bar: tuple[float, float] | None
@@ -80,11 +85,9 @@ class PlotGroup:
 
 @dataclass(frozen=True)
 class Plot:
-    """Everything that is drawn, in units of the picture; without groups there is nothing to draw."""
+    """Everything that is drawn, in units of the picture."""
 
     label: str
-    in_words: str
-    """For those who cannot see the plot."""
     left: float
     right: float
     """The scale lies between them: names are to the left, figures to the right."""
@@ -112,87 +115,34 @@ class Plot:
         return (self.left + self.right) / 2
 
 
-@dataclass(frozen=True)
-class TableRow:
-    """A row of a table: its name, and cells as pairs of a value and an interval (or "")."""
-
-    name: str
-    cells: tuple[tuple[str, str], ...]
-    strong: bool
-
-
-@dataclass(frozen=True)
-class FigureTable:
-    """A table whose first column names the row."""
-
-    header: Sequence[str]
-    rows: Sequence[TableRow]
-    spans: Sequence[tuple[str, int]]
-    """A line over the header: what it says, and over how many columns."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A piece of a page; what it has is shown in the order of these fields."""
-
-    heading: str = ""
-    """Without one, the section just follows the one before."""
-    paragraphs: Sequence[str] = ()
-    plot: Plot | None = None
-    table: FigureTable | None = None
-    bullets: Sequence[str] = ()
-    commands: Sequence[str] = ()
-    """To copy, one a line."""
-
-
-def render_page(title: str, sections: Sequence[Section]) -> str:
-    """Return a whole HTML page.
-
-    >>> render_page("R&D", [Section(paragraphs=["a < b"])]).count("a &lt; b")
-    1
-    """
-    environment = template_environment("pricdr.demo")
-    environment.filters["px"] = _pixels
-    return environment.get_template("page.html.j2").render(title=title, sections=sections)
-
-
-def figure_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    spans: Sequence[tuple[str, int]] = (),
-    strong: str | None = None,
-) -> FigureTable:
-    """Return a table of texts, of which the first in each row is its name; ``strong`` names the row to point out."""
-    drawn = [TableRow(name, tuple(map(split_interval, cells)), name == strong) for name, *cells in rows]
-    return FigureTable(header, drawn, spans)
-
-
-def split_interval(cell: str) -> tuple[str, str]:
-    """Return a figure and its interval apart: the interval may move to the next line, but only as a whole.
-
-    >>> split_interval("0.1 ± 0.2"), split_interval("+0.1 [-0.1, +0.3]"), split_interval("plain")
-    (('0.1', '± 0.2'), ('+0.1', '[-0.1, +0.3]'), ('plain', ''))
-    """
-    match = re.fullmatch(r"(.*?) (±.*|\[.*\])", cell, flags=re.DOTALL)
-    return (match[1], match[2]) if match else (cell, "")
-
-
-def dot_plot(dots: Sequence[Dot], *, label: str, strong: str | None = None, digits: int = 3) -> Plot:
-    """Lay out a dot and an interval bar for every figure, the groups below one another on one scale.
+def dot_plot(
+    id: str, caption: str, dots: Sequence[Dot], *, label: str, strong: str = "", digits: int = 3, note: str = ""
+) -> Figure | None:
+    """Return a figure with a dot and an interval bar for every value, or None where there is nothing to draw.
 
     Args:
-        dots: the figures; those whose mean is not finite are left out.
+        id: what a link to the figure names.
+        caption: what it shows.
+        dots: the values; those whose mean is not finite are left out.
         label: what the axis shows.
         strong: the row to point out.
-        digits: decimals of the figures.
+        digits: decimals of the values.
+        note: a sentence behind the caption.
     """
     dots = [dot for dot in dots if math.isfinite(dot.mean)]
     if not dots:
-        return Plot(label, f"{label}. There is nothing to plot.", 0.0, 0.0, (), ())
+        return None
+    plot = _layout(dots, label, strong, digits)
+    in_words = "; ".join(f"{dot.group}, {dot.row}: {_interval(dot, digits)}" for dot in dots)
+    series = tuple(dict.fromkeys(dot.series or dot.row for dot in dots))
+    svg = draw("dots", id=id, caption=caption, plot=plot)
+    return Figure(id, caption, f"{label}. {in_words}.", svg, series, note=note)
+
+
+def _layout(dots: Sequence[Dot], label: str, strong: str, digits: int) -> Plot:
     ends = [value for dot in dots for value in (dot.mean, dot.low, dot.high) if math.isfinite(value)]
     marks = ticks(min(ends), max(ends))
-    left = 12 + _LETTER * max(len(dot.row) for dot in dots)
+    left = 12 + _LETTER * max(len(shown_text(dot.row)) for dot in dots)
     right = max(_WIDTH, left + 180 + _VALUE) - _VALUE
 
     def x(value: float) -> float:
@@ -204,11 +154,11 @@ def dot_plot(dots: Sequence[Dot], *, label: str, strong: str | None = None, digi
         rows = []
         for at, dot in enumerate(dot for dot in dots if dot.group == name):
             finite = math.isfinite(dot.low) and math.isfinite(dot.high)
-            value, low, high = (f"{number:.{digits}f}" for number in (dot.mean, dot.low, dot.high))
             row = PlotRow(
                 name=dot.row,
-                value=value,
-                in_words=f"{dot.row}: {value} [{low}, {high}]",
+                series=dot.series or dot.row,
+                value=f"{dot.mean:.{digits}f}",
+                hover=(dot.row, f"{dot.group}: {_interval(dot, digits)}", *dot.hover),
                 x=x(dot.mean),
                 y=top + _ROW * (at + 0.5),
                 bar=(x(dot.low), x(dot.high)) if finite else None,
@@ -217,9 +167,18 @@ def dot_plot(dots: Sequence[Dot], *, label: str, strong: str | None = None, digi
             rows.append(row)
         groups.append(PlotGroup(name, top, tuple(rows)))
     decimals = _decimals(marks[1] - marks[0])
-    in_words = "; ".join(f"{dot.group}, {dot.row}: {dot.mean:.{digits}f}" for dot in dots)
-    axis = tuple(Tick(x(mark), f"{mark:.{decimals}f}") for mark in marks)
-    return Plot(label, f"{label}. {in_words}", left, right, axis, tuple(groups))
+    axis = tuple(Tick(x(mark), f"{mark:.{decimals}f}", mark == 0) for mark in marks)
+    return Plot(label, left, right, axis, tuple(groups))
+
+
+def _interval(dot: Dot, digits: int) -> str:
+    """Return a mean and its interval, where it has one.
+
+    >>> _interval(Dot("a", "b", 0.2, 0.1, 0.3), 2), _interval(Dot("a", "b", 0.2, math.nan, math.nan), 2)
+    ('0.20 [0.10, 0.30]', '0.20')
+    """
+    mean, low, high = (f"{value:.{digits}f}" for value in (dot.mean, dot.low, dot.high))
+    return f"{mean} [{low}, {high}]" if math.isfinite(dot.low) and math.isfinite(dot.high) else mean
 
 
 def ticks(low: float, high: float, *, about: int = 5) -> list[float]:
@@ -243,7 +202,3 @@ def ticks(low: float, high: float, *, about: int = 5) -> list[float]:
 def _decimals(step: float) -> int:
     """Return how many decimals a multiple of ``step`` needs to be told from the next."""
     return next(places for places in range(13) if places == 12 or round(step, places) == round(step, 12))
-
-
-def _pixels(value: float, digits: int = 1) -> str:
-    return f"{value:.{digits}f}"

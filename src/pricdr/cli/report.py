@@ -1,0 +1,52 @@
+"""``pricdr report``: one page of everything in a results folder."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import progress_bar, say
+from pricdr.cli.options import PublicKeyOption
+
+
+def report(
+    results: Annotated[Path, typer.Argument(help="A results folder, as pricdr reproduce writes it.")],
+    out: Annotated[Path, typer.Option(help="The page to write.")],
+    release: Annotated[
+        Path | None, typer.Option(help="A release folder to draw for people, verified first; otherwise an example.")
+    ] = None,
+    public_key: PublicKeyOption = None,
+) -> None:
+    """Write one self-contained page of all results: the answer, the paper's tables and figures, ours beside them.
+
+    It opens with what crosses at which epsilon, for whom and with what certainty. Sentences are computed from the
+    results, and fall silent where these do not tell. Then come Tables 2 and 3, RQ3 to RQ5, the frontier, searches,
+    cost, a release drawn for people, and what was run, from which commit and on what machine. What is missing is
+    said to be.
+
+    The page loads nothing. Tables sort, filter and copy; charts show exact values and seeds, and can be downloaded.
+    """
+    from pricdr.errors import ParameterError
+    from pricdr.files import require_writable, write_new
+    from pricdr.pages.charts import require_charts
+    from pricdr.release import verify
+    from pricdr.release.folder import require_outside_releases
+    from pricdr.release.inspection import Inspection
+    from pricdr.report.folder import read_folder
+    from pricdr.report.page import report as page
+
+    if release is None and public_key is not None:
+        raise ParameterError("--public-key is for the release of --release, and none was given")
+    require_charts()
+    require_writable(out)
+    require_outside_releases(out)
+    with progress_bar("reading results") as progress:
+        folder = read_folder(results, progress=progress)
+        inspection = None
+        if release is not None:
+            inspection = Inspection.of(verify(release, public_key=public_key), key_given=public_key is not None)
+        text = page(folder, inspection=inspection, progress=progress)
+    write_new(out, text.encode())
+    runs = sum(experiment.runs for experiment in folder.experiments)
+    missing = sum(len(experiment.missing) for experiment in folder.experiments)
+    say(f"{out}: {runs:,} runs of {len(folder.experiments)} experiments, {missing:,} missing, {len(text) / 1e6:.1f} MB")

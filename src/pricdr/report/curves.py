@@ -1,0 +1,269 @@
+"""RQ4 and RQ5: a figure along ε, n, sp or sd, and whether its shape is the one that the paper describes.
+
+A claim about a shape is a contrast: weights over the axis whose sum with the figures is above 0 where the claim holds.
+It is computed seed by seed, so that it has an interval over seeds like any other difference.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from pricdr.evaluation.verdict import Verdict
+from pricdr.experiments.outline import ArmOutline
+from pricdr.privacy.calibration import Calibration
+from pricdr.report.folder import Access, Experiment, ResultsFolder
+from pricdr.report.measurements import NOTHING, Measurement
+from pricdr.report.table2 import exact_epsilon
+
+
+class Shape(Enum):
+    """What a curve does along its axis, according to the paper."""
+
+    RISING = "rises"
+    BELL = "is highest in the middle"
+
+    def weights(self, places: Sequence[float]) -> list[float]:
+        """Return the weights of the contrast for figures at these places, two or more of them.
+
+        RISING gives what a straight line over the logarithm of the axis rises by from end to end, BELL by how much the
+        places between the ends are above the two ends.
+        """
+        count = len(places)
+        if self is Shape.BELL:
+            return [-0.5 if at in (0, count - 1) else 1 / (count - 2) for at in range(count)]
+        logs = [math.log(place) for place in places]
+        centre = math.fsum(logs) / count
+        squares = math.fsum((value - centre) ** 2 for value in logs)
+        return [(logs[-1] - logs[0]) * (value - centre) / squares for value in logs]
+
+    @property
+    def least_places(self) -> int:
+        """How many places the contrast needs."""
+        return 3 if self is Shape.BELL else 2
+
+
+@dataclass(frozen=True)
+class Question:
+    """One of the paper's figures: its axis, and what the paper says about it."""
+
+    family: str
+    title: str
+    axis: str
+    label: str
+    logarithmic: bool
+    shape: Shape
+    claim: str
+
+
+QUESTIONS: Final = (
+    Question(
+        *("rq4_epsilon", "RQ4: privacy loss ε", "epsilon", "ε, exact", True, Shape.RISING),
+        claim="performance improves with ε and then stays level",
+    ),
+    Question(
+        *("rq4_dim", "RQ4: dimension n", "dim", "n, numbers per user", False, Shape.BELL),
+        claim="performance first rises with n and then slightly falls",
+    ),
+    Question(
+        *("rq4_density", "RQ4: density sp", "density", "sp, density of the projection", False, Shape.BELL),
+        claim="a medium sp does best",
+    ),
+    Question(
+        *("rq5", "RQ5: source sparsity sd", "source_share", "sd, share of the source's ratings", True, Shape.RISING),
+        claim="performance falls as the source grows sparser, less so for sjlt than for jlt",
+    ),
+)
+
+
+class Variant(Enum):
+    """How the curves of one chart belong together."""
+
+    UNGATED = "gates off: the release is used whatever it is worth"
+    GATED = "gates on: a release that fails the evidence test is refused"
+    CLEAR = "NOT PRIVATE: without noise, or in plaintext"
+
+    @classmethod
+    def of(cls, arm: ArmOutline) -> "Variant":
+        """Return the variant that an arm belongs to."""
+        if Access.of(arm) in (Access.NOISELESS, Access.PLAINTEXT):
+            return cls.CLEAR
+        return cls.UNGATED if arm.settings.get("gated") is False else cls.GATED
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One value on the axis, measured."""
+
+    task: str
+    stratum: str
+    curve: str
+    variant: Variant
+    at: float
+    """As the spec has it: for the paper's noise the nominal ε."""
+    exact: float | None
+    """On an axis of ε, the one that the noise delivers; None where it is not known."""
+    nominal: bool
+    """Whether ``at`` is only nominal."""
+    measured: Measurement
+    refused: int
+    """Runs in which the model did not trust the release at all."""
+    runs: int
+    """Those that tell."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """An arm without an axis: a line across the chart."""
+
+    task: str
+    stratum: str
+    name: str
+    variant: Variant
+    measured: Measurement
+    drawn: bool
+    """Whether the charts have a line for it: not for popularity, which is far below what warm users get anyway."""
+    everywhere: bool
+    """Whether it belongs into every chart: what sees no release knows no gates."""
+
+
+@dataclass(frozen=True)
+class Trend:
+    """What one curve does."""
+
+    task: str
+    stratum: str
+    curve: str
+    variant: Variant
+    nominal: bool
+    """Whether its values of ε are only nominal: the paper's noise."""
+    spread: float
+    """Between its highest and its lowest mean."""
+    typical_error: float
+    """The median standard error of its points."""
+    contrast: Measurement
+    refused: int
+    runs: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """HELPS where it has the paper's shape, HURTS where the opposite, UNCLEAR where it is flat within error."""
+        return self.contrast.verdict
+
+    @property
+    def in_words(self) -> str:
+        """What it does, in a word or two."""
+        interval = self.contrast.interval
+        if self.spread == 0 and interval is not None and interval.low == interval.high == 0:
+            return "the same everywhere"
+        return {Verdict.HELPS: "as in the paper", Verdict.HURTS: "the other way", Verdict.UNCLEAR: "flat within error"}[
+            self.verdict
+        ]
+
+
+@dataclass(frozen=True)
+class CurveStudy:
+    """One of the paper's figures, as we measured it."""
+
+    question: Question
+    points: tuple[CurvePoint, ...]
+    levels: tuple[Level, ...]
+    trends: tuple[Trend, ...]
+    absent: tuple[str, ...]
+    """Tasks without results, and why."""
+
+
+def studies(folder: ResultsFolder) -> tuple[CurveStudy, ...]:
+    """Return the paper's figures that the folder has a spec for."""
+    return tuple(
+        _study(question, experiments) for question in QUESTIONS if (experiments := folder.family(question.family))
+    )
+
+
+def _study(question: Question, experiments: Sequence[Experiment]) -> CurveStudy:
+    points = tuple(point for one in experiments for point in _points(one, question))
+    return CurveStudy(
+        question,
+        points,
+        tuple(level for one in experiments for level in _levels(one)),
+        tuple(_trends(points, question)),
+        tuple(f"{one.title}: {one.outline.missing or 'not run yet'}" for one in experiments if not one.runs),
+    )
+
+
+def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
+    arms = [arm for arm in experiment.outline.arms if arm.axis == question.axis and arm.at is not None]
+    found = []
+    for stratum in (stratum for stratum in experiment.strata if stratum != "few"):
+        for arm in arms:
+            measured, (refused, told) = experiment.measured(arm, stratum), experiment.refused(arm, stratum)
+            if measured:
+                nominal = arm.release is not None and arm.release.calibration is Calibration.PAPER
+                point = CurvePoint(
+                    *(experiment.title, stratum, arm.curve, Variant.of(arm), float(arm.at or 0.0)),
+                    exact=_exact(experiment, arm) if question.axis == "epsilon" else None,
+                    nominal=nominal and question.axis == "epsilon",
+                    measured=measured,
+                    refused=refused,
+                    runs=told,
+                )
+                found.append(point)
+    return found
+
+
+def _exact(experiment: Experiment, arm: ArmOutline) -> float | None:
+    known = exact_epsilon(experiment, arm)
+    if known is None and arm.release is not None and arm.release.calibration is Calibration.EXACT:
+        return float(arm.release.epsilon)
+    return known
+
+
+def _levels(experiment: Experiment) -> list[Level]:
+    return [
+        Level(
+            *(experiment.title, stratum, arm.name, Variant.of(arm), measured),
+            drawn=arm.method != "popularity",
+            everywhere=arm.release is None,
+        )
+        for stratum in experiment.strata
+        for arm in experiment.outline.arms
+        if not arm.axis and stratum != "few" and (measured := experiment.measured(arm, stratum))
+    ]
+
+
+def _trends(points: Sequence[CurvePoint], question: Question) -> list[Trend]:
+    by_curve: dict[tuple[str, str, str], list[CurvePoint]] = {}
+    for point in points:
+        by_curve.setdefault((point.task, point.stratum, point.curve), []).append(point)
+    return [_trend(sorted(curve, key=lambda one: one.at), question) for curve in by_curve.values()]
+
+
+def _trend(points: Sequence[CurvePoint], question: Question) -> Trend:
+    first = points[0]
+    means = [point.measured.value for point in points]
+    errors = sorted(point.measured.error for point in points if not math.isnan(point.measured.error))
+    return Trend(
+        *(first.task, first.stratum, first.curve, first.variant, first.nominal),
+        spread=max(means) - min(means),
+        typical_error=errors[len(errors) // 2] if errors else math.nan,
+        contrast=contrast({point.at: point.measured for point in points}, question.shape),
+        refused=sum(point.refused for point in points),
+        runs=sum(point.runs for point in points),
+    )
+
+
+def contrast(by_place: Mapping[float, Measurement], shape: Shape) -> Measurement:
+    """Return by how much figures along an axis have a shape, seed by seed, over the seeds that all of them have."""
+    # On a logarithmic axis there is no place for 0, and a spec may well come from elsewhere.
+    places = sorted(place for place, found in by_place.items() if found and (place > 0 or shape is Shape.BELL))
+    if len(places) < shape.least_places:
+        return NOTHING
+    weights = shape.weights(places)
+    common = set.intersection(*(set(by_place[place].by_seed) for place in places))
+    return Measurement(
+        {
+            seed: math.fsum(w * by_place[place].by_seed[seed] for w, place in zip(weights, places, strict=True))
+            for seed in sorted(common)
+        }
+    )

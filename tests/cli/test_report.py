@@ -1,0 +1,63 @@
+"""``pricdr report``: a page from a results folder, and refusals in one line."""
+
+import pytest
+
+from tests.report import made_up
+
+
+def test_a_page_is_written_and_never_overwritten(here, pricdr):
+    made_up.frontier(here / "results", {"guided, ε = 4": 0.15})
+    done = pricdr("report", "results", "--out", "report.html")
+    assert done.code == 0
+    assert (
+        done.out
+        == f"report.html: 30 runs of 1 experiments, 0 missing, {len((here / 'report.html').read_text()) / 1e6:.1f} MB\n"
+    )
+    assert "keeps 50" in (here / "report.html").read_text(encoding="utf-8")
+    again = pricdr("report", "results", "--out", "report.html")
+    assert again.code == 2
+    assert "exists already" in again.err
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [("nowhere", "no such folder"), ("empty", "it holds no *.spec.json"), ("file", "it is not a folder")],
+)
+def test_what_is_no_results_folder_is_refused_in_one_line(here, pricdr, folder, words):
+    (here / "empty").mkdir()
+    (here / "file").write_text("")
+    done = pricdr("report", folder, "--out", "report.html")
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert f"error: {folder} is not a results folder: {words}" in done.err
+    assert not (here / "report.html").exists()
+
+
+def test_a_damaged_result_is_refused_with_its_line(here, pricdr):
+    made_up.frontier(here / "results", {"guided, ε = 4": 0.15})
+    with (here / "results" / "frontier_toy.jsonl").open("a") as file:
+        file.write('{"spec": "\\u001b[31m"}\n')
+    done = pricdr("report", "results", "--out", "report.html")
+    assert (done.code, done.err.count("\n")) == (2, 1)
+    assert "frontier_toy.jsonl, line 31: not a result" in done.err
+    assert "\x1b" not in done.err
+
+
+def test_a_release_is_verified_before_it_is_drawn(here, pricdr, ratings, publish):
+    made_up.frontier(here / "results", {"guided, ε = 4": 0.15})
+    assert publish(ratings).code == 0
+    assert pricdr("report", "results", "--out", "report.html", "--release", "release").code == 0
+    shown = (here / "report.html").read_text(encoding="utf-8")
+    assert "A verified release: 3 users x 8 numbers" in shown
+    assert "An example, not a release" not in shown
+    (here / "release" / "README.md").write_text("changed")
+    changed = pricdr("report", "results", "--out", "another.html", "--release", "release")
+    assert changed.code == 1
+    assert not (here / "another.html").exists()
+
+
+def test_a_key_without_a_release_is_refused(here, pricdr):
+    made_up.frontier(here / "results", {"guided, ε = 4": 0.15})
+    (here / "key.pub").write_text("")
+    done = pricdr("report", "results", "--out", "report.html", "--public-key", "key.pub")
+    assert done.code == 2
+    assert "--public-key is for the release of --release" in done.err

@@ -1,0 +1,142 @@
+"""A page needs nothing else, and no text in it is markup by accident."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pricdr.errors import ParameterError, printable
+from pricdr.pages import Bullets, Cell, Column, Page, Row, Section, Table, render, table
+from pricdr.pages.page import slug
+from tests.pages.everything import EVIL, everything
+from tests.pages.parsed import require_self_contained
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return render(everything())
+
+
+def test_a_page_of_everything_is_whole_and_loads_nothing(text):
+    page = require_self_contained(text)
+    for media in ("prefers-color-scheme: dark", "print", "max-width", "prefers-reduced-motion"):
+        assert media in text
+    assert "width=device-width" in text
+    assert page.tags.count("section") == 4
+    assert page.tags.count("h2") == 3
+    assert page.tags.count("h3") == 1
+    assert {"header", "main", "nav", "footer"} <= set(page.tags)
+
+
+def test_text_is_escaped_wherever_it_goes(text):
+    page = require_self_contained(text)
+    assert 'alert("x")</script>' not in text
+    assert "49" not in page.text.replace("0.49", "")
+    assert all(line.replace("\xa0", " ").isprintable() for line in text.split("\n"))
+    shown = printable(EVIL).replace(" %", "\xa0%")
+    # Title, h1, nav, section, lead, paragraph, note, fact, command, summary, footer, table row, list; and in figures.
+    assert page.text.count(shown) >= 20
+    assert shown in page.values("tr", "data-series")
+    assert shown in page.values("input", "value")
+    assert shown in page.values("path", "data-series")
+
+
+def test_text_that_looks_like_a_template_is_text():
+    text = render(Page("{title}", [Section("{%raw%}", ["{{ title }} {0}"])]))
+    for words in ("<h1>{title}</h1>", ">{%raw%} <a", "<p>{{ title }} {0}</p>"):
+        assert words in text
+
+
+def test_sections_offer_what_can_be_hidden_in_them_and_only_where_there_is_a_choice():
+    methods = table("t", "c", ["method", "x"], [["a", "1"], ["b", "2"]])
+    page = require_self_contained(render(Page("t", [Section("one", [Section("inner", [methods])]), Section("two")])))
+    assert page.values("input", "value") == ["a", "b"]
+    single = table("t", "c", ["method", "x"], [["a", "1"]])
+    assert "<input" not in render(Page("t", [Section("one", [single])]))
+
+
+@pytest.mark.parametrize("id", ["same", "two words", 'a"b'])
+def test_ids_are_unique_and_plain(id):
+    parts = [Section("one", [table(id, "c", ["x"], [["1"]])]), Section("two", id="same")]
+    with pytest.raises(ParameterError, match="the id"):
+        render(Page("t", parts))
+
+
+def test_slugs_of_any_heading_can_be_linked_to():
+    assert slug("RQ4: what ε buys?") == "rq4-what-ε-buys"
+    assert slug("!?") == "section"
+
+
+def test_a_row_of_another_width_is_refused():
+    with pytest.raises(ParameterError, match="table t has 2 columns"):
+        table("t", "c", ["a", "b"], [["1"]])
+    with pytest.raises(ParameterError, match="table t has 1 columns"):
+        Table("t", "c", [Column("a")], [Row(["1"])], spans=[("x", 2)])
+
+
+def test_marks_are_explained_once_below_the_table():
+    rows = [
+        Row([Cell("a"), Cell("1", mark="why"), Cell("2", mark="other")]),
+        Row([Cell("b"), Cell("3", mark="why"), "4"]),
+    ]
+    given = Table("t", "c", [Column("m", numeric=False), Column("x"), Column("y")], rows)
+    page = require_self_contained(render(Page("t", [Section("s", [given])])))
+    assert [name for name in page.ids if name.startswith("t-")] == ["t-caption", "t-a", "t-b"]
+    assert page.values("a", "href").count("#t-a") == 2
+    assert page.text.count("why") == 1
+
+
+@pytest.mark.parametrize(
+    ("cell", "numeric", "key"),
+    [
+        (Cell("0.123 ± 0.1"), True, "0.123"),
+        (Cell("< 0.001"), True, "0.001"),
+        (Cell("−0.5"), True, "-0.5"),
+        (Cell("+12 %"), True, "12.0"),
+        (Cell("1e-06"), True, "1e-06"),
+        (Cell("ε"), True, ""),
+        (Cell("no data"), True, ""),
+        (Cell("without limit", float("inf")), True, "Infinity"),
+        (Cell("0.1", float("nan")), True, ""),
+        (Cell("BPR 2"), False, "bpr 2"),
+        (Cell("cold", "3"), False, "3"),
+    ],
+)
+def test_cells_sort_by_what_they_mean(cell, numeric, key):
+    assert cell.sort_key(numeric=numeric) == key
+
+
+def test_intervals_move_to_the_next_line_as_a_whole():
+    given = table("t", "c", ["", "a", "b", "c"], [["r", "0.1 ± 0.2", "+0.1 [-0.1, +0.3]", "plain"]])
+    text = render(Page("t", [Section("s", [given])]))
+    for shown in ('>0.1 <span class="detail">± 0.2</span></td>', '>+0.1 <span class="detail">[-0.1, +0.3]</span></td>'):
+        assert shown in text
+    assert ">plain</td>" in text
+
+
+def test_pages_are_built_where_nothing_heavy_is_installed():
+    heavy = ("polars", "pydantic", "torch", "numpy", "scipy", "altair", "vl_convert")
+    blocked = f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
+    code = f"{blocked}from pricdr.pages import Page, render; render(Page('t'))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_pages_of_releases_evaluations_and_the_demo_need_no_altair():
+    blocked = "import sys\nfor name in ('altair', 'vl_convert'): sys.modules[name] = None\n"
+    code = f"{blocked}from tests.browser.examples import demo, evaluation, inspection\nfrom pathlib import Path\n"
+    code += "import sys, tempfile\nfor page in (demo, evaluation, inspection):\n"
+    code += "    with tempfile.TemporaryDirectory() as folder: assert '<svg' in page(Path(folder))"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
+
+
+def test_without_altair_a_chart_is_refused_in_one_line_that_says_what_to_install():
+    blocked = "import sys\nsys.modules['altair'] = None\n"
+    code = f"{blocked}from pricdr.pages.charts import require_charts\nrequire_charts()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1].endswith("install them with pip install 'pricdr[report]'")
+
+
+def test_bullets_hold_words_that_look_like_attributes():
+    text = render(Page("t", [Section("s", [Bullets(["items", "parts"])])]))
+    assert "<li>items</li>" in text

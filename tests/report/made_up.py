@@ -1,0 +1,265 @@
+"""Results folders with made-up figures, in which the answer is known."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+METRICS = ("HR@5", "NDCG@5", "MRR@5", "HR@10", "NDCG@10", "MRR@10")
+SEEDS = (1, 2, 3, 4, 5)
+WOBBLE = {1: -0.002, 2: -0.001, 3: 0.0, 4: 0.001, 5: 0.002}
+"""What every arm has in common with a seed: differences are seed by seed, so it cancels."""
+PROVENANCE = {
+    "version": "0.6.0",
+    "commit": "0123456789abcdef",
+    "python": "3.11.2",
+    "torch": "2.11.0",
+    "numpy": "2.1.0",
+    "scipy": "1.15.0",
+    "machine": "x86_64, 2 cores",
+    "finished": "2026-11-16T10:00:00Z",
+}
+
+
+def arm(name: str, method: str = "hetero", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "key": f"key of {name}"[:60],
+        "method": method,
+        "settings": {},
+        "plaintext": False,
+        "release": None,
+        **more,
+    }
+
+
+def released(name: str, *, strategy: str = "spectral", epsilon: float = 8.0, **more: Any) -> dict[str, Any]:
+    release = {"strategy": strategy, "epsilon": epsilon, "dim": 8, **more.pop("release", {})}
+    return arm(name, release=release, **more)
+
+
+def along(curve: str, axis: str, at: float, **more: Any) -> dict[str, Any]:
+    letter = {"epsilon": "ε", "dim": "n", "density": "sp", "source_share": "sd"}[axis]
+    epsilon = at if axis == "epsilon" else 8.0
+    return released(f"{curve}, {letter} = {at:g}", epsilon=epsilon, curve=curve, axis=axis, at=at, **more)
+
+
+def control(rows: str, **more: Any) -> dict[str, Any]:
+    return released(f"{rows} (control)", release={"rows": rows}, **more)
+
+
+def outline(name: str, family: str, arms: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    data = {
+        **{"name": "toy", "title": "Toy A→B", "folder": "toy", "source": "a.csv", "target": "b.csv"},
+        **{"cold": 0.2, "distinct": False, "official": False, "paper": "", "stand_in": False},
+        **more.pop("data", {}),
+    }
+    return {
+        **{"name": name, "family": family, "title": f"{family}: {data['title']}", "note": "", "data": data},
+        **{"arms": arms, "seeds": list(SEEDS), "baseline": None, "ceiling": None, "full": False, "missing": ""},
+        **more,
+    }
+
+
+def result(spec: str, name: str, seed: int, by_stratum: dict[str, float], **more: Any) -> dict[str, Any]:
+    strata = {stratum: dict.fromkeys(METRICS, round(value, 6)) for stratum, value in by_stratum.items()}
+    every = {"all": dict.fromkeys(METRICS, round(sum(by_stratum.values()) / len(by_stratum), 6))}
+    return {
+        **{"spec": spec, "arm": name, "key": f"key of {name}"[:60], "seed": seed, "validation": 0.2, "epochs": 10},
+        **{"figures": {"sampled": {**every, **strata}}, "users": dict.fromkeys(by_stratum, 100)},
+        **{"seconds": 2.0, "device": "cpu", "release": None, "trust": None, "memory": 2.0**30},
+        **{"provenance": PROVENANCE, **more},
+    }
+
+
+def results(
+    spec: str,
+    levels: dict[str, dict[str, float]],
+    *,
+    noise: float = 0.0002,
+    seeds: tuple[int, ...] = SEEDS,
+    **more: Any,
+) -> list[dict[str, Any]]:
+    """Return a result for every arm and seed: its level, what the seed has in common, and a little of its own."""
+    return [
+        result(
+            spec,
+            name,
+            seed,
+            {
+                stratum: level + WOBBLE[seed] + noise * ((7 * seed + 3 * at) % 5 - 2)
+                for stratum, level in by_stratum.items()
+            },
+            **more,
+        )
+        for at, (name, by_stratum) in enumerate(levels.items())
+        for seed in SEEDS
+    ]
+
+
+def write(folder: Path, content: dict[str, Any], lines: list[dict[str, Any]] | None = None) -> Path:
+    """Write one task of one spec into a results folder."""
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / f"{content['name']}.spec.json").write_text(json.dumps(content), encoding="utf-8")
+    if lines is not None:
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{content['name']}.jsonl").write_text(text, encoding="utf-8")
+    return folder
+
+
+def frontier(
+    folder: Path,
+    cold: dict[str, float],
+    warm: dict[str, float] | None = None,
+    *,
+    noise: float = 0.0002,
+    controls: float = 0.1,
+    name: str = "frontier_toy",
+    **more: Any,
+) -> Path:
+    """Write a frontier: popularity .1, plaintext .2 for cold users, and ``cold`` for curves "guided, ε = 4"."""
+    warm = warm or {}
+    arms = [arm("popularity", "popularity"), arm("DMF", "dmf"), arm("plain", "ddtcdr", plaintext=True)]
+    arms += [control("shuffled"), control("noise")]
+    for key in cold:
+        curve, _, at = key.partition(", ε = ")
+        strategy = "jlt" if curve == "jlt" else "guided" if curve.startswith("guide") else "spectral"
+        release = {"guide": "clear", "refine": False} if curve == "guide in the clear" else {}
+        arms.append(along(curve, "epsilon", float(at), strategy=strategy, release=release))
+    levels = {"popularity": (0.1, 0.1), "DMF": (0.1, 0.3), "plain": (0.2, 0.3)}
+    levels |= {"shuffled (control)": (controls, 0.3), "noise (control)": (controls, 0.3)}
+    levels |= {key: (value, warm.get(key, 0.3)) for key, value in cold.items()}
+    by_arm = {key: {"cold": value[0], "warm": value[1]} for key, value in levels.items()}
+    content = outline(name, "frontier", arms, baseline="popularity", ceiling="plain", **more)
+    lines = results(name, by_arm, noise=noise)
+    for line in lines:
+        if line["arm"] == "popularity":
+            line["validation"] = 0.1
+    return write(folder, content, lines)
+
+
+HOSTILE = '</title><script>alert(1)</script> & "quotes" {{ 7 * 7 }}'
+
+
+def table2(folder: Path) -> Path:
+    """Write Table 2: Douban measured, a stand-in, and a task without data."""
+    arms = [
+        arm("popularity", "popularity"),
+        arm("BPR", "bpr"),
+        arm("DMF", "dmf"),
+        arm("ETL (plaintext)", "etl", plaintext=True),
+        released("PriCDR-J, ε = 8", strategy="jlt"),
+        released("PriCDR-S, ε = 8", strategy="sjlt", release={"calibration": "paper"}),
+    ]
+    tasks = {
+        "table2_douban": {"paper": "Douban Book→Music", "title": "Douban Book→Music", "official": True},
+        "table2_movie": {"paper": "Amazon Movie→Music", "title": "Amazon Movie→Music (stand-in)", "stand_in": True},
+    }
+    for name, data in tasks.items():
+        strata = ("warm",) if "official" in data else ("warm", "cold")
+        levels = {one["name"]: dict.fromkeys(strata, 0.1 + 0.03 * at) for at, one in enumerate(arms)}
+        lines = results(name, levels)
+        for line in lines:
+            exact = {"PriCDR-J, ε = 8": 8.0, "PriCDR-S, ε = 8": 0.25}.get(line["arm"])
+            line["release"] = {"dim": 200, "sigma": 9.0, "epsilon": exact, "delta": 1e-6} if exact else None
+        write(folder, outline(name, "table2", arms, data=data), lines)
+    absent = {"paper": "Amazon Music→Book", "title": "Amazon Music→Book"}
+    missing = "data not present: point PRICDR_DATA at it"
+    return write(folder, outline("table2_absent", "table2", arms, data=absent, missing=missing))
+
+
+def curves(folder: Path, family: str = "rq4_epsilon", axis: str = "epsilon") -> Path:
+    """Write curves of jlt: exact and the paper's noise with gates off, and one with gates on that is always refused."""
+    places = {"epsilon": (1, 4, 16, 64), "dim": (100, 200, 400), "source_share": (0.25, 0.5, 1)}[axis]
+    arms = [arm("popularity", "popularity"), arm("DMF (target only)", "dmf"), arm("plain", plaintext=True)]
+    arms += [control("shuffled"), control("noise")]
+    levels = {one["name"]: {"cold": 0.1, "warm": 0.3} for one in arms}
+    gates_off = {"gated": False}
+    for curve in ("jlt", "jlt, gates off", "jlt, paper's noise, gates off"):
+        release = {"dim": 200, **({"calibration": "paper"} if "paper" in curve else {})}
+        settings = gates_off if "gates off" in curve else {}
+        for place, at in enumerate(places):
+            one = along(curve, axis, at, strategy="jlt", release=release, settings=settings)
+            arms.append(one)
+            levels[one["name"]] = {"cold": 0.1 + (0.01 * place if curve == "jlt, gates off" else 0.0), "warm": 0.3}
+    lines = results(f"{family}_toy", levels)
+    by_name = {one["name"]: one for one in arms}
+    for line in lines:
+        release = by_name[line["arm"]]["release"]
+        if release and release.get("rows", "private") == "private":
+            exact = release["epsilon"] / (40 if "paper" in line["arm"] else 1)
+            line["release"] = {"dim": 200, "sigma": 3.0, "epsilon": exact, "delta": 1e-6}
+            trusted = 1.0 if "gates off" in line["arm"] else 0.0
+            line["trust"] = {"warm": trusted, "cold": trusted}
+    return write(folder, outline(f"{family}_toy", family, arms, baseline="DMF (target only)"), lines)
+
+
+def ablations(folder: Path) -> Path:
+    """Write RQ3 with one arm that changes one thing."""
+    arms = [arm("DMF (target only)", "dmf"), released("PriCDR-SYM, ε = 8", method="symmetric", strategy="jlt")]
+    arms += [released("PriCDR-J, ε = 8", strategy="jlt"), released("PriCDR-J, ε = 8, gates off", strategy="jlt")]
+    levels = {one["name"]: {"warm": 0.3 - 0.01 * at, "cold": 0.1} for at, one in enumerate(arms)}
+    content = outline("rq3_toy", "rq3", arms, baseline="DMF (target only)")
+    return write(folder, content, results("rq3_toy", levels))
+
+
+def synthetic(folder: Path) -> Path:
+    """Write results on synthetic pairs of two sizes."""
+    line = {
+        **{"seed": 1, "ndcg": 0.4, "gain_error": 0.01, "dim": 8, "sigma": 1.0, "seconds": 2.0, "memory": 2.0**29},
+        **{"chosen": "x", "evaluated": 200, "key": "k", "provenance": PROVENANCE},
+    }
+    lines = []
+    for users in (1_000, 10_000):
+        lines.append({**line, "users": users, "arm": "plaintext", "epsilon": None, "gain": 0.1})
+        lines += [{**line, "users": users, "arm": "jlt", "epsilon": at, "gain": 0.01 * at} for at in (1.0, 4.0, 8.0)]
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / "frontier_synthetic.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    return folder
+
+
+def searched(folder: Path) -> Path:
+    """Write a search of two trials."""
+    trial = {"data": "toy", "method": "dmf", "settings": {}, "epochs": 3, "seconds": 2.0, "failure": ""}
+    (folder / "search").mkdir(exist_ok=True, parents=True)
+    trials = [{**trial, "number": at, "validation": 0.2 + 0.01 * at} for at in range(2)]
+    (folder / "search" / "toy.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trials))
+    return folder
+
+
+def table3(folder: Path) -> Path:
+    """Write Table 3: one task that agrees, one without data."""
+    counts = {"users": 924, "source_items": 3916, "source_ratings": 50429}
+    counts |= {"target_items": 4228, "target_ratings": 50157}
+    row = {
+        **{"source": "Book", "target": "Music", "stand_in": False, "preprocessing": "the paper's five steps"},
+        **{"paper": counts, "measured": counts, "missing": "", "expected": [], "files": [], "readings": []},
+    }
+    other = {**counts, "users": 900}
+    rows = [
+        {
+            **{**row, "title": "Douban Book→Music", "paper_task": "Douban Book→Music"},
+            **{"readings": [{"words": "5-core", "counts": other}]},
+        },
+        {
+            **{**row, "title": "Amazon Movie→Book", "paper_task": "Amazon Movie→Book", "measured": None},
+            **{"missing": "data not present: point PRICDR_DATA at it", "expected": ["Books.csv"]},
+        },
+    ]
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / "table3.json").write_text(json.dumps({"rows": rows, "provenance": PROVENANCE}), encoding="utf-8")
+    return folder
+
+
+def everything(folder: Path) -> Path:
+    """Write a little of all that a results folder can hold, a hostile name among it."""
+    cold = {"guided, ε = 1": 0.1, "guided, ε = 4": 0.175, "guided, ε = 8": 0.19, "jlt, ε = 8": 0.1}
+    frontier(folder, cold)
+    frontier(folder, {"guided, ε = 4": 0.11}, noise=0.02, name="frontier_noisy", data={"title": "Noisy A→B"})
+    for write_part in (table2, ablations, synthetic, searched, table3):
+        write_part(folder)
+    curves(folder)
+    curves(folder, "rq5", "source_share")
+    arms = [arm("popularity", "popularity"), arm(HOSTILE, "dmf")]
+    levels = {"popularity": {"warm": 0.1}, HOSTILE: {"warm": 0.3}}
+    data = {"title": HOSTILE}
+    return write(folder, outline("other_toy", "other", arms, data=data, note=HOSTILE), results("other_toy", levels))

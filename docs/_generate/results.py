@@ -1,34 +1,44 @@
-"""``make results``: write docs/results.md from its template, every figure computed from ``results/*.jsonl``."""
+"""``make results``: write docs/results.md and docs/reproducing.md from templates, every figure computed from ``results``."""
 
+import csv
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from pricdr.experiments.results import Mean, Result, mean, read
-from pricdr.experiments.spec import read_spec
+from pricdr.evaluation.metrics import NAMES
+from pricdr.experiments.results import Mean, mean
+from pricdr.experiments.runner import known_results
+from pricdr.experiments.spec import Spec, read_specs
 from pricdr.experiments.synthetic_results import read_synthetic
 from pricdr.experiments.synthetic_results import share as synthetic_share
-from pricdr.experiments.tables import plain, share
+from pricdr.experiments.tables import plain, results_by_arm, share
 
 ROOT: Final = Path(__file__).parents[2]
-PAGE: Final = ROOT / "docs" / "results.md"
+PAGES: Final = {"results.md": "results.md.j2", "reproducing.md": "reproducing.md.j2"}
 METRIC: Final = "NDCG@10"
 EPSILONS: Final = (8, 4, 2, 1, 0.5)
+PAPER_TABLE: Final = ROOT / "src" / "pricdr" / "report" / "paper" / "table2.csv"
+DOUBAN: Final = ("Douban", "Book", "Music")
 DUPLICATES: Final = {"movie_music": (139, 2_089, 81_830), "electronics_cell": (381, 13_544, 125_712)}
 """Items in both domains, their ratings, all target ratings; ``tests/data/test_realdata.py`` counts them on the data."""
+
+
+@cache
+def specs() -> dict[str, Spec]:
+    """Return every table by name."""
+    paths = sorted((ROOT / "specs").glob("*.toml"))
+    return {spec.name: spec for path in paths for spec in read_specs(path, ROOT / "specs" / "tuned")}
 
 
 class Experiment:
     """The committed results of one spec."""
 
     def __init__(self, name: str) -> None:
-        self.spec = read_spec(ROOT / "specs" / f"{name}.toml", ROOT / "specs" / "tuned")
-        results = read(ROOT / "results" / f"{name}.jsonl")
-        self.by_arm: dict[str, list[Result]] = {
-            arm.name: sorted((r for r in results if r.arm == arm.name), key=lambda r: r.seed) for arm in self.spec.arms
-        }
+        self.spec = specs()[name]
+        self.by_arm = results_by_arm(self.spec, known_results(self.spec, ROOT / "results" / f"{name}.jsonl"))
 
     @property
     def seeds(self) -> int:
@@ -51,6 +61,35 @@ class Experiment:
     def share(self, arm: str) -> Mean:
         """Return what cold users keep of the gain that the ceiling reaches in plaintext."""
         return share(self.spec, self.by_arm, arm)
+
+    def curve(self, name: str, stratum: str, metric: str = METRIC) -> dict[float, Mean]:
+        """Return the points of a curve, each a mean over seeds."""
+        points = [(arm.point.at, arm.name) for arm in self.spec.arms if arm.point and arm.point.curve == name]
+        return {at: mean(r.figures["sampled"][stratum][metric] for r in self.by_arm[arm]) for at, arm in points}
+
+    def lowest(self, curve: str, stratum: str) -> Mean:
+        """Return the lowest point of a curve."""
+        return min(self.curve(curve, stratum).values(), key=lambda point: point.value)
+
+    def highest(self, curve: str, stratum: str) -> Mean:
+        """Return the highest point of a curve."""
+        return max(self.curve(curve, stratum).values(), key=lambda point: point.value)
+
+    def metrics(self, arm: str, stratum: str = "warm") -> dict[str, Mean]:
+        """Return every metric of an arm."""
+        figures = [result.figures["sampled"][stratum] for result in self.by_arm[arm]]
+        return {metric: mean(found[metric] for found in figures) for metric in figures[0]}
+
+    def exact_epsilon(self, arm: str) -> float:
+        """Return the ε that the noise of an arm's release delivers."""
+        release = self.by_arm[arm][0].release
+        assert release is not None
+        assert release.epsilon is not None
+        return release.epsilon
+
+    def accepted(self) -> int:
+        """Return in how many trainings a worthless release was trusted."""
+        return sum(trusted(self, arm) for arm in self.controls())
 
     def controls(self) -> list[str]:
         """Return the arms whose release is worth nothing."""
@@ -93,6 +132,24 @@ def short(found: Mean) -> str:
     return f"{found.value:.3f}".replace("0.", ".", 1).replace("-", "−")
 
 
+def decimal(value: float) -> str:
+    """Return a figure of the paper.
+
+    >>> decimal(0.1058)
+    '.1058'
+    """
+    return f"{value:.4f}".replace("0.", ".", 1)
+
+
+def signed(value: float) -> str:
+    """Return a difference with its sign.
+
+    >>> signed(-0.0021)
+    '−.0021'
+    """
+    return f"{value:+.4f}".replace("0.", ".", 1).replace("-", "−")
+
+
 def share_rows(movie: Experiment, cell: Experiment, epsilons: Sequence[float] = EPSILONS) -> str:
     """Return the rows of the table of shares: both Amazon pairs, both strategies that learn."""
     arms = [(pair, strategy) for pair in (movie, cell) for strategy in ("guided", "spectral")]
@@ -104,6 +161,11 @@ def share_rows(movie: Experiment, cell: Experiment, epsilons: Sequence[float] = 
     )
 
 
+def trusted(pair: Experiment, arm: str) -> int:
+    """Return in how many trainings a release was trusted, for warm users or for cold ones."""
+    return sum(result.trust != {"warm": 0, "cold": 0} for result in pair.by_arm[arm])
+
+
 def compared_table(pair: Experiment, strata: Sequence[str]) -> str:
     """Return every compared method of a pair with its NDCG@10."""
     head = f"| method | {' | '.join(strata)} |\n| --- |{' ---: |' * len(strata)}"
@@ -111,26 +173,31 @@ def compared_table(pair: Experiment, strata: Sequence[str]) -> str:
     return "\n".join([head, *rows])
 
 
-def page() -> str:
-    """Return docs/results.md as it should be."""
+def page(template: str = "results.md.j2") -> str:
+    """Return a page as it should be."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )  # Markdown, not HTML: nothing is escaped, and every value is ours
-    environment.filters |= {"percent": percent, "figure": figure, "short": short}
-    names = ("frontier", "compared", "distinct")
-    pairs = {f"{kind}_{data}": Experiment(f"{kind}_{data}") for kind in names for data in DUPLICATES}
-    douban = {f"{kind}_douban": Experiment(f"{kind}_douban_book_music") for kind in ("frontier", "compared")}
-    tables = sorted((ROOT / "results").glob("*.md"))
-    return environment.get_template("results.md.j2").render(
-        **pairs,
-        **douban,
+    environment.filters |= {"percent": percent, "figure": figure, "short": short, "decimal": decimal, "signed": signed}
+    return environment.get_template(template).render(
+        tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
         synthetic=Synthetic(),
         duplicates=DUPLICATES,
+        paper=_paper(),
+        trusted=trusted,
         share_rows=share_rows,
         compared_table=compared_table,
-        tables=[(path.name, path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")) for path in tables],
+        files=[(f"{name}.md", spec.title) for name, spec in specs().items() if name != "quick"],
     )
 
 
+def _paper() -> dict[str, dict[str, float]]:
+    """Return the paper's Table 2 for Douban Book→Music, by its names of methods."""
+    with PAPER_TABLE.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if (row["dataset"], row["source"], row["target"]) == DOUBAN]
+    return {row["method"]: {name: float(row[name]) for name in NAMES} for row in rows}
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for name, template in PAGES.items():
+        (ROOT / "docs" / name).write_text(page(template), encoding="utf-8")

@@ -17,8 +17,10 @@ from pricdr.report.table2 import Task
 if TYPE_CHECKING:
     import altair as alt
 
-NARROW: Final = 360
-"""Of a chart that stands beside another, in pixels."""
+WIDTH, HEIGHT = 290, 240
+"""Of a chart without its axes, in pixels: with them it fits a phone."""
+_SHORT: Final = 18
+"""Letters of a name that leaves room for another beside it in a legend."""
 _ROOM: Final = 2**0.15
 """What a logarithmic axis goes beyond its ends by, so that no point is cut in half."""
 LOWEST_SHARE, HIGHEST_SHARE = -0.5, 1.5
@@ -55,7 +57,9 @@ def share_panels(points: Sequence[Point], palette: Palette, *, id: str, notes: M
         )
         note = notes.get(pair, "")
         figures.append(
-            chart_figure(f"{id}-{at}", pair, _layered(layers), in_words=f"{words}.", data={"rows": own}, note=note)
+            chart_figure(
+                f"{id}-{at}", pair, _layered(layers, palette), in_words=f"{words}.", data={"rows": own}, note=note
+            )
         )
     return figures
 
@@ -77,7 +81,9 @@ def synthetic_panels(points: Sequence[SyntheticPoint], palette: Palette, *, id: 
         layers = _lines(palette, x=_log_axis(rows, "ε"), y=_share_axis((-0.05, 1.0)))
         words = "; ".join(f"{point.arm}, ε = {point.epsilon:g}: {100 * point.share.value:.0f} %" for point in own)
         name = f"{users:,} users"
-        figures.append(chart_figure(f"{id}-{users}", name, _layered(layers), in_words=f"{words}.", data={"rows": rows}))
+        figures.append(
+            chart_figure(f"{id}-{users}", name, _layered(layers, palette), in_words=f"{words}.", data={"rows": rows})
+        )
     return figures
 
 
@@ -104,7 +110,7 @@ def paper_and_ours(task: Task, *, id: str, metric: str) -> Figure:
         if row.paper is not None
     )
     caption = f"{task.title}, {metric}: the paper's figure and ours, ± one standard error over seeds"
-    drawn = chart.properties(width=520, height=24 * len(names), padding=_padding(names))
+    drawn = chart.properties(width=WIDTH, height=24 * len(names), padding=_padding(names))
     return chart_figure(id, caption, drawn, in_words=f"{words}.", data={"rows": rows})
 
 
@@ -117,7 +123,7 @@ def dot_panel(by_name: Mapping[str, Measurement], *, id: str, caption: str) -> F
         for name, measured in by_name.items()
     ]
     chart = _dots("name", list(by_name), "NDCG@10", color=alt.value(SERIES[0].light), shape=alt.value("circle"))
-    drawn = chart.properties(width=NARROW - 110, height=24 * len(rows), padding=_padding(by_name))
+    drawn = chart.properties(width=WIDTH - 40, height=24 * len(rows), padding=_padding(by_name))
     words = "; ".join(f"{name}: {measured.in_words()}" for name, measured in by_name.items())
     return chart_figure(id, caption, drawn, in_words=f"{words}.", data={"rows": rows})
 
@@ -164,7 +170,7 @@ def curve_panel(
     return chart_figure(
         id,
         f"{task}, {STRATA[stratum]}",
-        _layered(layers),
+        _layered(layers, palette),
         in_words=f"{words}.",
         data={"rows": rows, "across": across, "nominal": nominal},
     )
@@ -209,15 +215,16 @@ def _nominal_labels(placed: Sequence[tuple[CurvePoint, float]]) -> list[dict[str
     ]
 
 
-def _layered(layers: Sequence["alt.Chart"]) -> "alt.LayerChart":
+def _layered(layers: Sequence["alt.Chart"], palette: Palette) -> "alt.LayerChart":
     """Return a chart of usual size, its legend with room: a reader's letters may be wider than those it knows.
 
     All at once, since altair copies a chart with everything that is added to it.
     """
     import altair as alt
 
-    config = alt.Config(legend=alt.LegendConfig(columnPadding=44))
-    return alt.LayerChart(layer=list(layers), width=NARROW, height=260, config=config)
+    columns = 2 if all(len(name) <= _SHORT for name in palette.names) else 1
+    config = alt.Config(legend=alt.LegendConfig(columns=columns, columnPadding=44))
+    return alt.LayerChart(layer=list(layers), width=WIDTH, height=HEIGHT, config=config)
 
 
 def _lines(palette: Palette, *, x: "alt.X", y: Callable[[str], "alt.Y"]) -> list["alt.Chart"]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from docs._generate import frontier_figure
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.results import Mean, mean
 from pricdr.experiments.runner import known_results
@@ -201,3 +202,4 @@ def _paper() -> dict[str, dict[str, float]]:
 if __name__ == "__main__":
     for name, template in PAGES.items():
         (ROOT / "docs" / name).write_text(page(template), encoding="utf-8")
+    frontier_figure.write()

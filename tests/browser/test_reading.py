@@ -133,6 +133,27 @@ def test_a_tooltip_comes_with_the_keyboard_and_arrows_move_it(page):
     assert page.evaluate("document.activeElement.getAttribute('aria-describedby')") == "tip"
 
 
+def test_a_point_is_met_from_a_little_way_off(page):
+    box = page.locator("#alone .mark").nth(2).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] + 8)
+    assert "ε = 2" in page.locator("#tip").inner_text()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] + 30)
+    page.locator("#tip").wait_for(state="hidden")
+
+
+def test_folded_parts_open_on_paper_and_where_a_link_leads(html, open_page, tmp_path):
+    page = open_page(html)
+    more, points = page.locator("details.more"), page.locator("#alone-points")
+    assert more.get_attribute("open") is None
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.get_by_text("folded away").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.get_by_text("folded away").is_hidden()
+    assert points.is_hidden()
+    page.evaluate("() => { location.hash = 'alone-points'; }")
+    points.locator("table").wait_for(state="visible")
+
+
 def copied(page, format: str) -> str:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator(f"{TABLE} [data-copy={format}]").click()

@@ -16,6 +16,7 @@ from pricdr.demo import story
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.models.fitted import FittedModel
+from tests.pages.parsed import require_self_contained
 
 SMALL = SyntheticConfig(
     users=240, source_items=60, target_items=320, tastes=4, source_ratings_per_user=12, activity_spread=0.5
@@ -122,17 +123,19 @@ def test_evaluating_the_demos_models_gives_the_demos_table(played, here, pricdr)
 def test_its_page_stands_alone_and_says_how_to_repeat_it(played, pricdr, monkeypatch):
     folder, said = played
     page = (folder / "report.html").read_text(encoding="utf-8")
-    assert not re.search(r"<script|<link|<img|\bsrc=|\bhref=|https?:|url\(", page)
+    require_self_contained(page)
     assert str(folder) not in page
-    assert page.count("<svg") == 1
+    assert page.count("<svg") == 5  # the figures, and the release: curve, noise, lengths, budget
     assert "no real target" in page
     assert "no real target" in said
     assert "What is promised" in page
     for row in re.findall(r"^.* ± .*$", said, flags=re.MULTILINE):
         for figure in re.findall(r"(\d\.\d+) (± \d\.\d+)", row):
-            assert f"<td>{figure[0]} <span>{figure[1]}</span></td>" in page
+            assert f'>{figure[0]} <span class="detail">{figure[1]}</span></td>' in page
     monkeypatch.chdir(folder)
-    for command in re.findall(r"pricdr ([^\n<]+)", page.partition("<pre>")[2]):
+    commands = re.findall(r"pricdr ([^\n<]+)", re.search(r"<pre.*?</pre>", page, flags=re.DOTALL)[0])
+    assert len(commands) == 5
+    for command in commands:
         if not command.startswith("demo"):
             assert pricdr(*command.split()).code == 0, command
     shutil.rmtree(folder / "again")

@@ -28,12 +28,14 @@
   };
   const hide = () => {
     clearTimeout(leaving);
+    leaving = 0;
     if (owner && !owner.closest("svg")) owner.removeAttribute("aria-describedby");
     owner = null;
     tip.hidden = true;
   };
   const show = (element) => {
     clearTimeout(leaving);
+    leaving = 0;
     if (owner === element) return;
     hide();
     owner = element;
@@ -44,12 +46,25 @@
     place();
   };
   const tipped = (event) => event.target instanceof Element && event.target.closest("[data-tip]");
-  document.addEventListener("pointerover", (event) => {
-    const element = tipped(event);
+  // Points are small: the nearest one within a finger's width will do.
+  const nearest = (event) => {
+    const svg = event.target instanceof Element && event.target.closest("svg.chart");
+    let best = null, least = 16;
+    for (const mark of svg ? all(".mark:not(.off)", svg) : []) {
+      const at = mark.getBoundingClientRect(), { clientX: x, clientY: y } = event;
+      const away = Math.hypot(Math.max(at.left - x, 0, x - at.right), Math.max(at.top - y, 0, y - at.bottom));
+      if (away < least) [best, least] = [mark, away];
+    }
+    return best;
+  };
+  const point = (event) => {
+    const element = tipped(event) || nearest(event);
     if (element) show(element);
-    else if (event.target === tip) clearTimeout(leaving);
-    else if (owner) { clearTimeout(leaving); leaving = setTimeout(hide, 150); }
-  });
+    else if (event.target === tip) { clearTimeout(leaving); leaving = 0; }
+    else if (owner) leaving ||= setTimeout(hide, 150);
+  };
+  document.addEventListener("pointermove", point);
+  document.addEventListener("pointerdown", point);
   document.addEventListener("focusin", (event) => { const element = tipped(event); if (element) show(element); else hide(); });
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
@@ -82,6 +97,21 @@
       target.focus();
     });
   }
+
+  // Folded parts open where a link leads into one, and on paper.
+  const reveal = () => {
+    const target = document.querySelector(":target");
+    for (let part = target?.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+    target?.scrollIntoView();
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = all(".more:not([open])");
+    for (const part of opened) part.open = true;
+  });
+  addEventListener("afterprint", () => { for (const part of opened) part.open = false; });
 
   // Sorting: by a click on a column's head; a third click brings the first order back.
   const order = new Intl.Collator("en", { numeric: true });

@@ -54,8 +54,9 @@ def test_rising_flat_and_falling_curves_are_told_apart(tmp_path):
     claim, told, *_ = sentences(study(tmp_path))
     assert claim == "The paper: performance improves with ε and then stays level."
     # Three curves for cold users, and three that are flat for warm ones.
-    assert told.startswith("With gates on, ours agrees only in part: of 6 curves, 1 is as in the paper, 4 flat within")
-    assert "1 the other way" in told
+    assert told.startswith(
+        "With gates on, ours agrees in shape on 1 of 6 curves only: 4 flat within error, 1 the other"
+    )
     assert "+0.07" in told
     assert "(jlt, cold users, Toy A→B)" in told
 
@@ -88,7 +89,7 @@ def test_a_bell_is_seen_where_there_is_one(tmp_path, middle, verdict):
 def test_all_curves_flat_do_not_agree_and_the_size_that_would_have_shown_is_told(tmp_path):
     write(tmp_path, "rq4_density", "density", {"sjlt": dict.fromkeys((0.1, 0.5, 0.9), 0.1)}, noise=0.003)
     told = sentences(study(tmp_path))[1]
-    assert "ours does not agree: of 2 curves, 0 are as in the paper, 2 flat within error" in told
+    assert "ours does not agree in shape on any of 2 curves: 2 flat within error" in told
     assert "; 0.0" in told
     assert told.endswith(" would have shown on half of the curves.")
 
@@ -152,8 +153,8 @@ def test_gates_off_and_rows_without_noise_are_told_apart(tmp_path):
         "jlt, noiseless": Variant.CLEAR,
     }
     told = sentences(found)
-    assert told[1].startswith("With gates off, ours does not agree")
-    assert told[3].startswith("Without noise (NOT PRIVATE), ours agrees in shape: of 1 curves, 1 is")
+    assert told[1].startswith("With gates off, ours does not agree in shape on any of 1 curve: 1 flat")
+    assert told[3].startswith("Without noise (NOT PRIVATE), ours agrees in shape on 1 of 1 curve: 0 flat")
 
 
 def test_lines_across_the_chart_are_the_arms_without_an_axis(tmp_path):
@@ -180,6 +181,6 @@ def test_one_seed_gives_points_and_no_claims(tmp_path):
 
 def test_the_papers_noise_is_spoken_of_apart_with_what_its_epsilon_is(tmp_path):
     told = sentences(study(made_up.curves(tmp_path)))
-    assert told[1].startswith("With gates off and exact noise, ours agrees only in part: of 2 curves, 1 is as")
-    assert told[2].startswith("With gates off and the paper's noise, ours does not agree: of 2 curves, 0 are as")
+    assert told[1].startswith("With gates off and exact noise, ours agrees in shape on 1 of 2 curves only: 1 flat")
+    assert told[2].startswith("With gates off and the paper's noise, ours does not agree in shape on any of 2 curves")
     assert "What the paper calls ε = 1 to 64 is an exact ε of 0.025 to 1.6: its curves are about far less" in told[-1]

@@ -17,7 +17,7 @@ from pricdr.report.measurements import Measurement, number
 FAMILY: Final = "frontier"
 USUAL_EPSILON: Final = 4.0
 """The ε that sentences speak of, where it was measured."""
-CONTROLS: Final = "controls (shuffled, noise)"
+CONTROLS: Final = "controls"
 PAPER_STRATEGIES: Final = ("jlt", "sjlt")
 
 

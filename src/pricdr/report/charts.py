@@ -1,7 +1,7 @@
 """The charts of the report, in altair's words; ``pricdr.pages.charts`` draws them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from pricdr.pages import Figure, Palette
@@ -17,8 +17,10 @@ from pricdr.report.table2 import Task
 if TYPE_CHECKING:
     import altair as alt
 
-NARROW: Final = 360
-"""Of a chart that stands beside another, in pixels."""
+WIDTH, HEIGHT = 290, 240
+"""Of a chart without its axes, in pixels: with them it fits a phone."""
+_SHORT: Final = 18
+"""Letters of a name that leaves room for another beside it in a legend."""
 _ROOM: Final = 2**0.15
 """What a logarithmic axis goes beyond its ends by, so that no point is cut in half."""
 LOWEST_SHARE, HIGHEST_SHARE = -0.5, 1.5
@@ -49,12 +51,16 @@ def share_panels(points: Sequence[Point], palette: Palette, *, id: str, notes: M
     figures = []
     for at, pair in enumerate(dict.fromkeys(point.pair for point in points), 1):
         own = [row for row in rows if row["pair"] == pair]
-        chart = _lines(palette, x=_log_axis(own, "ε"), y=_share_axis(domain))
+        layers = _lines(palette, x=_log_axis(own, "ε"), y=_share_axis(domain))
         words = "; ".join(
             f"{point.curve}, ε = {point.epsilon:g}: {point.share.percent()}" for point in points if point.pair == pair
         )
-        drawn = _sized(chart, rows=own)
-        figures.append(chart_figure(f"{id}-{at}", pair, drawn, in_words=f"{words}.", note=notes.get(pair, "")))
+        note = notes.get(pair, "")
+        figures.append(
+            chart_figure(
+                f"{id}-{at}", pair, _layered(layers, palette), in_words=f"{words}.", data={"rows": own}, note=note
+            )
+        )
     return figures
 
 
@@ -72,18 +78,17 @@ def synthetic_panels(points: Sequence[SyntheticPoint], palette: Palette, *, id: 
             }
             for point in own
         ]
-        chart = _lines(palette, x=_log_axis(rows, "ε"), y=_share_axis((-0.05, 1.0)))
+        layers = _lines(palette, x=_log_axis(rows, "ε"), y=_share_axis((-0.05, 1.0)))
         words = "; ".join(f"{point.arm}, ε = {point.epsilon:g}: {100 * point.share.value:.0f} %" for point in own)
+        name = f"{users:,} users"
         figures.append(
-            chart_figure(f"{id}-{users}", f"{users:,} users", _sized(chart, rows=rows), in_words=f"{words}.")
+            chart_figure(f"{id}-{users}", name, _layered(layers, palette), in_words=f"{words}.", data={"rows": rows})
         )
     return figures
 
 
 def paper_and_ours(task: Task, *, id: str, metric: str) -> Figure:
     """Return the paper's figure and ours for every method of a task."""
-    import altair as alt
-
     rows: list[dict[str, Any]] = []
     for row in task.rows:
         ours = row.ours(metric)
@@ -98,20 +103,15 @@ def paper_and_ours(task: Task, *, id: str, metric: str) -> Figure:
             rows.append({**_marks(row.method, ours, tip), "method": row.method, "whose": "ours"})
     palette = Palette(["ours", "the paper"])
     names = [row.method for row in task.rows]
-    base = alt.Chart(alt.NamedData("rows")).encode(
-        y=alt.Y("method:N", sort=names, title=None, axis=alt.Axis(grid=True, ticks=False)), color=palette.color("whose")
-    )
-    chart = base.mark_rule().encode(
-        x=alt.X("low:Q", title=metric, scale=alt.Scale(zero=False)), x2="high:Q", description="part:N"
-    ) + base.mark_point().encode(x="value:Q", shape=palette.shape("whose"), description="tip:N")
+    chart = _dots("method", names, metric, color=palette.color("whose"), shape=palette.shape("whose"))
     words = "; ".join(
         f"{row.method}: the paper {row.paper.figures[metric]:.4f}, ours {row.ours(metric).in_words() or 'not measured'}"
         for row in task.rows
         if row.paper is not None
     )
     caption = f"{task.title}, {metric}: the paper's figure and ours, ± one standard error over seeds"
-    drawn = chart.properties(width=520, height=24 * len(names), padding=_padding(names), datasets={"rows": rows})
-    return chart_figure(id, caption, drawn, in_words=f"{words}.")
+    drawn = chart.properties(width=WIDTH, height=24 * len(names), padding=_padding(names))
+    return chart_figure(id, caption, drawn, in_words=f"{words}.", data={"rows": rows})
 
 
 def dot_panel(by_name: Mapping[str, Measurement], *, id: str, caption: str) -> Figure:
@@ -122,17 +122,10 @@ def dot_panel(by_name: Mapping[str, Measurement], *, id: str, caption: str) -> F
         {**_marks(name, measured, [f"{name}: {measured.in_words()}", *_seed_lines(measured)]), "name": name}
         for name, measured in by_name.items()
     ]
-    y = alt.Y("name:N", sort=list(by_name), title=None, axis=alt.Axis(grid=True, ticks=False))
-    base = alt.Chart(alt.NamedData("rows")).encode(y=y, color=alt.value(SERIES[0].light))
-    bars = base.mark_rule().encode(
-        x=alt.X("low:Q", title="NDCG@10", scale=alt.Scale(zero=False, padding=8)), x2="high:Q", description="part:N"
-    )
-    chart = bars + base.mark_point().encode(x="value:Q", description="tip:N")
-    drawn = chart.properties(
-        width=NARROW - 110, height=24 * len(rows), padding=_padding(by_name), datasets={"rows": rows}
-    )
+    chart = _dots("name", list(by_name), "NDCG@10", color=alt.value(SERIES[0].light), shape=alt.value("circle"))
+    drawn = chart.properties(width=WIDTH - 40, height=24 * len(rows), padding=_padding(by_name))
     words = "; ".join(f"{name}: {measured.in_words()}" for name, measured in by_name.items())
-    return chart_figure(id, caption, drawn, in_words=f"{words}.")
+    return chart_figure(id, caption, drawn, in_words=f"{words}.", data={"rows": rows})
 
 
 def curve_panel(
@@ -155,26 +148,57 @@ def curve_panel(
     nominal = _nominal_labels(kept)
     low, high = _domain([(row["low"], row["high"]) for row in [*rows, *across]])
     top = high + 0.12 * (high - low) if nominal else high  # room for the second scale
-    y = alt.Y("value:Q", title="NDCG@10", scale=alt.Scale(domain=[low, top], nice=False, zero=False))
+
+    def y(field: str) -> alt.Y:
+        scale = alt.Scale(domain=[low, top], nice=False, zero=False)
+        return alt.Y(field=field, type="quantitative", title="NDCG@10", scale=scale)
+
     x = _log_axis(rows, question.label) if question.logarithmic else _linear_axis(rows, question.label)
     lines = alt.Chart(alt.NamedData("across")).encode(color=palette.color())
-    chart = (
-        lines.mark_rect(opacity=0.12).encode(y=alt.Y("low:Q"), y2="high:Q", description="part:N")
-        + lines.mark_rule().encode(y=y, strokeDash=palette.dash(), description="tip:N")
-        + _lines(palette, x=x, y=y)
-    )
+    layers = [
+        lines.mark_rect(opacity=0.12).encode(y=y("low"), y2=alt.Y2(field="high"), description=_part()),
+        lines.mark_rule().encode(y=y("value"), strokeDash=palette.dash(), description=_tip()),
+        *_lines(palette, x=x, y=y),
+    ]
     if nominal:
         labels = alt.Chart(alt.NamedData("nominal")).encode(x=x, y=alt.value(7))
-        chart += labels.mark_text(fontSize=10, color=MUTED.light).encode(text="label:N")
-        chart += labels.mark_text(fontSize=10, color=MUTED.light, align="left", dx=10).encode(text="end:N")
+        look: dict[str, Any] = {"fontSize": 10, "color": MUTED.light}
+        layers.append(labels.mark_text(**look).encode(text=alt.Text(field="label", type="nominal")))
+        layers.append(labels.mark_text(align="left", dx=10, **look).encode(text=alt.Text(field="end", type="nominal")))
     task, stratum = points[0].task, points[0].stratum
     words = "; ".join(f"{point.curve}, {_place(question, point)}: {point.measured.in_words()}" for point, _ in placed)
     return chart_figure(
         id,
         f"{task}, {STRATA[stratum]}",
-        _sized(chart, rows=rows, across=across, nominal=nominal),
+        _layered(layers, palette),
         in_words=f"{words}.",
+        data={"rows": rows, "across": across, "nominal": nominal},
     )
+
+
+def _dots(field: str, names: Sequence[str], title: str, *, color: Any, shape: Any) -> "alt.LayerChart":  # noqa: ANN401
+    """Return dots with error bars, one row for each name; ``color`` and ``shape`` are channels of altair."""
+    import altair as alt
+
+    y = alt.Y(field=field, type="nominal", sort=list(names), title=None, axis=alt.Axis(grid=True, ticks=False))
+    x = alt.X(field="low", type="quantitative", title=title, scale=alt.Scale(zero=False, padding=8))
+    base = alt.Chart(alt.NamedData("rows")).encode(y=y, color=color)
+    bars = base.mark_rule().encode(x=x, x2=alt.X2(field="high"), description=_part())
+    dots = base.mark_point().encode(x=alt.X(field="value", type="quantitative"), shape=shape, description=_tip())
+    layers: alt.LayerChart = bars + dots
+    return layers
+
+
+def _tip() -> "alt.Description":
+    import altair as alt
+
+    return alt.Description(field="tip", type="nominal")
+
+
+def _part() -> "alt.Description":
+    import altair as alt
+
+    return alt.Description(field="part", type="nominal")
 
 
 def _padding(names: Iterable[str]) -> dict[str, float]:
@@ -191,28 +215,28 @@ def _nominal_labels(placed: Sequence[tuple[CurvePoint, float]]) -> list[dict[str
     ]
 
 
-def _sized(chart: "alt.LayerChart", **datasets: Sequence[Mapping[str, Any]]) -> "alt.LayerChart":
-    """Return a chart of usual size with the data that its layers name: altair copies data with every layer."""
-    data = {name: list(rows) for name, rows in datasets.items()}
-    # A reader's letters may be wider than those the legend was measured with.
-    sized: alt.LayerChart = chart.properties(width=NARROW, height=260, datasets=data).configure_legend(columnPadding=44)
-    return sized
+def _layered(layers: Sequence["alt.Chart"], palette: Palette) -> "alt.LayerChart":
+    """Return a chart of usual size, its legend with room: a reader's letters may be wider than those it knows.
+
+    All at once, since altair copies a chart with everything that is added to it.
+    """
+    import altair as alt
+
+    columns = 2 if all(len(name) <= _SHORT for name in palette.names) else 1
+    config = alt.Config(legend=alt.LegendConfig(columns=columns, columnPadding=44))
+    return alt.LayerChart(layer=list(layers), width=WIDTH, height=HEIGHT, config=config)
 
 
-def _lines(palette: Palette, *, x: "alt.X", y: "alt.Y") -> "alt.LayerChart":
-    """Return points on lines with error bars: one line for each series."""
+def _lines(palette: Palette, *, x: "alt.X", y: Callable[[str], "alt.Y"]) -> list["alt.Chart"]:
+    """Return layers: error bars, and points on lines, one line for each series; ``y`` makes the axis of a field."""
     import altair as alt
 
     base = alt.Chart(alt.NamedData("rows")).encode(x=x, color=palette.color())
-    # An error bar has two ends, so its axis is that of the points, under another field.
-    ends = y.copy()
-    ends.shorthand = "low:Q"
-    layers: alt.LayerChart = (
-        base.mark_rule(clip=True).encode(y=ends, y2="high:Q", description="part:N")
-        + base.mark_line(clip=True).encode(y=y, strokeDash=palette.dash(), description="part:N")
-        + base.mark_point(clip=True).encode(y=y, shape=palette.shape(), description="tip:N")
-    )
-    return layers
+    return [
+        base.mark_rule(clip=True).encode(y=y("low"), y2=alt.Y2(field="high"), description=_part()),
+        base.mark_line(clip=True).encode(y=y("value"), strokeDash=palette.dash(), description=_part()),
+        base.mark_point(clip=True).encode(y=y("value"), shape=palette.shape(), description=_tip()),
+    ]
 
 
 def _marks(series: str, measured: Measurement, tip: Sequence[str]) -> dict[str, Any]:
@@ -269,26 +293,32 @@ def _log_axis(rows: Iterable[Mapping[str, Any]], title: str) -> "alt.X":
     ends = [min(values[0], ticks[0]) / _ROOM, max(values[-1], ticks[-1]) * _ROOM]
     scale = alt.Scale(type="log", base=2, domain=ends, nice=False)
     axis = alt.Axis(values=ticks, grid=False, format=".2~g")
-    return alt.X("x:Q", title=title, scale=scale, axis=axis)
+    return alt.X(field="x", type="quantitative", title=title, scale=scale, axis=axis)
 
 
 def _linear_axis(rows: Iterable[Mapping[str, Any]], title: str) -> "alt.X":
     import altair as alt
 
     values = sorted({float(row["x"]) for row in rows})
-    return alt.X("x:Q", title=title, scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(values=values, grid=False))
+    scale, axis = alt.Scale(zero=False, padding=12), alt.Axis(values=values, grid=False)
+    return alt.X(field="x", type="quantitative", title=title, scale=scale, axis=axis)
 
 
-def _share_axis(domain: tuple[float, float]) -> "alt.Y":
+def _share_axis(domain: tuple[float, float]) -> Callable[[str], "alt.Y"]:
     import altair as alt
 
     ticks = [tenth / 10 for tenth in range(-20, 21, 2) if domain[0] <= tenth / 10 <= domain[1]]
-    return alt.Y(
-        "value:Q",
-        title="share of the plaintext gain kept",
-        scale=alt.Scale(domain=domain, nice=False),
-        axis=alt.Axis(values=ticks, format="%"),
-    )
+
+    def axis(field: str) -> alt.Y:
+        return alt.Y(
+            field=field,
+            type="quantitative",
+            title="share of the plaintext gain kept",
+            scale=alt.Scale(domain=domain, nice=False),
+            axis=alt.Axis(values=ticks, format="%"),
+        )
+
+    return axis
 
 
 def _domain(

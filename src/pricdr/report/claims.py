@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
 from pricdr.evaluation.verdict import Verdict
 from pricdr.report.measurements import Measurement
 from pricdr.report.table2 import Row, Task
@@ -60,9 +63,14 @@ def rank_correlation(paper: Sequence[float], ours: Sequence[Measurement]) -> flo
     >>> rank_correlation([0.1, 0.2, 0.3], [Measurement({1: value}) for value in (0.3, 0.2, 0.1)])
     -1.0
     """
-    from scipy.stats import rankdata
-
-    left, right = rankdata(paper), rankdata([one.value for one in ours])
-    left, right = left - left.mean(), right - right.mean()
+    left, right = _ranks(paper), _ranks([one.value for one in ours])
     scale = float((left @ left) * (right @ right)) ** 0.5
     return float(left @ right) / scale if scale else 0.0
+
+
+def _ranks(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Return the ranks around their mean, equal values in the middle of their places."""
+    column = np.array(values)[:, None]
+    ranks = (column > column.T).sum(axis=1) + (column == column.T).sum(axis=1) / 2
+    centred: npt.NDArray[np.float64] = ranks - ranks.mean()
+    return centred

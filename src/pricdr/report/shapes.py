@@ -32,12 +32,15 @@ def _groups(trends: Sequence[Trend]) -> list[tuple[str, list[Trend]]]:
 
 def _agreement(name: str, trends: Sequence[Trend]) -> str:
     counts = {verdict: sum(trend.verdict is verdict for trend in trends) for verdict in Verdict}
-    shape = counts[Verdict.HELPS]
-    agrees = "agrees in shape" if 2 * shape > len(trends) else "agrees only in part" if shape else "does not agree"
+    shape, flat, other = (counts[verdict] for verdict in (Verdict.HELPS, Verdict.UNCLEAR, Verdict.HURTS))
+    total = f"{len(trends)} curve{'s' if len(trends) > 1 else ''}"
+    if not shape:
+        agrees = f"does not agree in shape on any of {total}"
+    else:
+        agrees = f"agrees in shape on {shape} of {total}{'' if 2 * shape > len(trends) else ' only'}"
     largest = max(trends, key=lambda trend: trend.contrast.value)
     return (
-        f"{name}, ours {agrees}: of {len(trends)} curves, {shape} {'is' if shape == 1 else 'are'} as in the paper, "
-        f"{counts[Verdict.UNCLEAR]} flat within error, {counts[Verdict.HURTS]} the other way. The largest effect is "
+        f"{name}, ours {agrees}: {flat} flat within error, {other} the other way. The largest effect is "
         f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task})"
         f"{_would_have_shown(trends)}."
     )

@@ -1,6 +1,5 @@
-"""``make results``: write docs/results.md and docs/reproducing.md from templates, every figure computed from ``results``."""
+"""``make results``: docs/results.md and docs/reproducing.md from templates, every figure computed from ``results``."""
 
-import csv
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -9,20 +8,19 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from docs._generate import frontier_figure
-from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.results import Mean, mean
 from pricdr.experiments.runner import known_results
 from pricdr.experiments.spec import Spec, read_specs
 from pricdr.experiments.synthetic_results import read_synthetic
 from pricdr.experiments.synthetic_results import share as synthetic_share
 from pricdr.experiments.tables import plain, results_by_arm, share
+from pricdr.report.paper import paper_table
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = {"results.md": "results.md.j2", "reproducing.md": "reproducing.md.j2"}
 METRIC: Final = "NDCG@10"
 EPSILONS: Final = (8, 4, 2, 1, 0.5)
-PAPER_TABLE: Final = ROOT / "src" / "pricdr" / "report" / "paper" / "table2.csv"
-DOUBAN: Final = ("Douban", "Book", "Music")
+DOUBAN: Final = "Douban Book→Music"
 DUPLICATES: Final = {"movie_music": (139, 2_089, 81_830), "electronics_cell": (381, 13_544, 125_712)}
 """Items in both domains, their ratings, all target ratings; ``tests/data/test_realdata.py`` counts them on the data."""
 
@@ -184,7 +182,7 @@ def page(template: str = "results.md.j2") -> str:
         tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
         synthetic=Synthetic(),
         duplicates=DUPLICATES,
-        paper=_paper(),
+        paper=paper_rows(),
         trusted=trusted,
         share_rows=share_rows,
         compared_table=compared_table,
@@ -192,11 +190,9 @@ def page(template: str = "results.md.j2") -> str:
     )
 
 
-def _paper() -> dict[str, dict[str, float]]:
+def paper_rows() -> dict[str, dict[str, float]]:
     """Return the paper's Table 2 for Douban Book→Music, by its names of methods."""
-    with PAPER_TABLE.open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if (row["dataset"], row["source"], row["target"]) == DOUBAN]
-    return {row["method"]: {name: float(row[name]) for name in NAMES} for row in rows}
+    return {method: dict(row.figures) for (task, method), row in paper_table().items() if task == DOUBAN}
 
 
 if __name__ == "__main__":

@@ -88,6 +88,8 @@ def test_on_paper_nothing_is_cut_off_and_nothing_asks_to_be_clicked(html, open_p
     assert all(shown)
     for query in (".tools", ".choice", ".anchor", "nav"):
         assert not [one for one in page.locator(query).all() if one.is_visible()]
+    scrolling = page.locator(".box").evaluate_all("(all) => all.map((one) => getComputedStyle(one).overflowX)")
+    assert set(scrolling) == {"visible"}  # nobody can scroll paper
     wide = page.locator("#wide-15 tbody th").evaluate_all("(all) => all.map((one) => one.clientWidth)")
     assert all(width >= 30 for width in wide)  # words may break, but not into letters
     assert page.pdf(format="A4").startswith(b"%PDF")

@@ -22,7 +22,7 @@ from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.results import ReleaseFacts, Result, append, mean, read
 from pricdr.experiments.runner import Failure, known_results, missing_runs, run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
-from pricdr.experiments.spec import Spec
+from pricdr.experiments.spec import Spec, require_arms
 from pricdr.experiments.tables import markdown_report, stratum_tables
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.experiments.workers import RunContext, spread
@@ -416,8 +416,8 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(root, tmp_path):
 def test_a_part_of_a_spec_can_be_run(root, tmp_path):
     context = RunContext(root, None, "cpu")
     assert [r.arm for r in measure(SPEC, tmp_path, context, only=["popularity"], seeds=[2])] == ["popularity"]
-    with pytest.raises(InputError, match="toy has no arm called 'nobody'"):
-        run(SPEC, tmp_path, context, only=["nobody"])
+    with pytest.raises(ParameterError, match="no arm or curve of these specs is called 'nobody'"):
+        require_arms([SPEC], ["popularity", "nobody"])
     few = known_results(SPEC, tmp_path / "toy.jsonl")
     assert "Not run: popularity (seeds 1) · target only · released · plaintext." in markdown_report(SPEC, few)
 

@@ -10,7 +10,7 @@ from pricdr.cli.options import DeviceName, DeviceOption
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.experiments.spec import Spec
+    pass
 
 DataOption = Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")]
 PreparedOption = Annotated[Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")]
@@ -57,8 +57,8 @@ def reproduce(
     installed package, or one that is named here.
     """
     from pricdr.experiments.outline import NOT_PRESENT
-    from pricdr.experiments.runner import known_results, missing_runs, run
-    from pricdr.experiments.spec import read_specs
+    from pricdr.experiments.runner import adopt, known_results, missing_runs, run
+    from pricdr.experiments.spec import read_specs, require_arms
     from pricdr.experiments.tables import markdown_report
     from pricdr.experiments.tasks import is_present, missing_files
     from pricdr.experiments.workers import RunContext
@@ -76,8 +76,10 @@ def reproduce(
     context.import_outside()
     arms, numbers = tuple(only or ()), _numbers(seeds)
     tables = [spec for path in specs for spec in read_specs(path, path.parent / "tuned")]
-    _require_arms(tables, arms)
+    require_arms(tables, arms)
     there = [spec for spec in tables if is_present(spec.data, data, prepared)]
+    for spec in there:
+        adopt(spec.only(arms, numbers), out)
     waiting = [len(missing_runs(spec.only(arms, numbers), out / f"{spec.name}.jsonl")) for spec in there]
     runs = "1 run" if sum(waiting) == 1 else f"{sum(waiting):,} runs"
     say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {runs} to do")
@@ -112,13 +114,6 @@ def _count_table3(data: Path, out: Path) -> None:
         counted = table3.measure(data, progress=progress)
     table3.write(out / "table3.json", counted)
     say(*table3.markdown(counted).split("\n"))
-
-
-def _require_arms(tables: "list[Spec]", arms: tuple[str, ...]) -> None:
-    """Refuse a name that no table knows, before anything runs."""
-    for name in arms:
-        if not any(spec.only([name]).arms for spec in tables):
-            raise ParameterError(f"no arm or curve of these specs is called {name!r:.80}")
 
 
 def _numbers(text: str | None) -> tuple[int, ...]:

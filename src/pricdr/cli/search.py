@@ -39,8 +39,10 @@ def search(
     before for other methods stay. Arms with "tuned = true" use them.
     """
     from pricdr.experiments.arms import ReleaseSpec
+    from pricdr.experiments.outline import NOT_PRESENT
     from pricdr.experiments.search import RELEASE, search, update_tuned
     from pricdr.experiments.spec import read_search
+    from pricdr.experiments.tasks import missing_files
     from pricdr.experiments.workers import RunContext
     from pricdr.models.catalogue import METHODS
     from pricdr.privacy.registry import BY_NAME
@@ -53,6 +55,9 @@ def search(
     release = RELEASE if strategy is None else ReleaseSpec(strategy=BY_NAME.spelled(strategy), epsilon=4.0)
     read = [(path, one) for path in specs for one in read_search(path)]
     for path, one in read:
+        if missing := missing_files(one, data, prepared):
+            say(f"{one.name or one.folder}: {NOT_PRESENT} ({'; '.join(missing)})")
+            continue
         name = one.search_name if strategy is None else f"{one.search_name}_{release.strategy}"
         with progress_bar(f"search on {name}") as progress:
             best = search(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pricdr.errors import PriCDRError, printable
 from pricdr.experiments.runner import run
-from pricdr.experiments.spec import read_specs
+from pricdr.experiments.spec import read_specs, require_arms
 from pricdr.experiments.workers import RunContext
 
 
@@ -32,9 +32,10 @@ def main() -> int:
         sys.stderr.write(printable(f"{spec.name}: {what} {done}/{total} {note}") + "\n")
 
     failed = False
-    for spec in [spec for path in given.specs for spec in read_specs(path, given.tuned)]:
-        if given.tables and spec.name not in given.tables:
-            continue
+    specs = [spec for path in given.specs for spec in read_specs(path, given.tuned)]
+    specs = [spec for spec in specs if not given.tables or spec.name in given.tables]
+    require_arms(specs, given.only)
+    for spec in specs:
         for failure in run(spec, given.out, context, only=given.only, seeds=given.seeds, progress=tell):
             sys.stderr.write(f"failed: {failure.spec}, {failure.arm}, seed {failure.seed}: {failure.reason}\n")
             failed = True

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 
 from pricdr._transfer import transfer
 from pricdr.data.splits import Split
-from pricdr.errors import InputError
 from pricdr.evaluation.metrics import Metrics, per_user
 from pricdr.evaluation.ranking import ranks, sampled_ranks
 from pricdr.experiments.arms import Arm
@@ -95,8 +94,6 @@ def run(
         return []
     write_outline(folder, outline(spec))
     wanted = spec.only(only, seeds)
-    if only and not wanted.arms:
-        raise InputError(f"{spec.name} has no arm called {' or '.join(map(repr, only))}")
     adopt(wanted, folder)
     missing = missing_runs(wanted, results)
     done, failures = 0, []

@@ -123,6 +123,13 @@ def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
         return tuple(_table(given, data, tuned) for data in given.data)
 
 
+def require_arms(specs: Sequence[Spec], names: Sequence[str]) -> None:
+    """Refuse the name of an arm or a curve that none of these tables has."""
+    for name in names:
+        if not any(spec.only([name]).arms for spec in specs):
+            raise ParameterError(f"no arm or curve of these specs is called {shorten(name)}")
+
+
 def read_spec(path: Path, tuned: Path | None = None) -> Spec:
     """Return the one table of a spec that is no family."""
     specs = read_specs(path, tuned)

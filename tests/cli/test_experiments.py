@@ -1,0 +1,119 @@
+"""``reproduce`` and ``search`` as a researcher uses them: in parts, again, and where something is missing or fails."""
+
+import json
+import tomllib
+
+import numpy as np
+import pytest
+
+from pricdr import Ratings
+from pricdr.data.reading.readers import write_ratings
+
+SPEC = """
+title = "A family"
+seeds = [1, 2]
+
+[[data]]
+name = "here"
+folder = "toy"
+source = "source.parquet"
+target = "target.parquet"
+core = 1
+cold = 0.2
+
+[[data]]
+name = "absent"
+folder = "nowhere"
+source = "source.parquet"
+target = "target.parquet"
+
+[[arm]]
+name = "popularity"
+method = "popularity"
+
+[[arm]]
+name = "jlt"
+method = "ridge-release"
+release = { strategy = "jlt", dim = 4 }
+vary = { epsilon = [1, 8] }
+
+[[arm]]
+name = "diverges"
+method = "dmf"
+settings = { hidden = 8, width = 4, epochs = 2, batch = 64, learning_rate = 1e30 }
+"""
+
+
+@pytest.fixture
+def family(here):
+    folder = here / "data" / "toy"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    for name in ("source", "target"):
+        pairs = [(u, i) for u in range(80) for i in rng.choice(300, 10, replace=False)]
+        ratings = Ratings.from_triples([f"u{u:03d}" for u, _ in pairs], [f"{name}{i:03d}" for _, i in pairs])
+        write_ratings(folder / f"{name}.parquet", ratings)
+    (here / "specs").mkdir()
+    (here / "specs" / "family.toml").write_text(SPEC)
+    return here / "specs" / "family.toml"
+
+
+def rows(here, table="family_here"):
+    lines = (here / "results" / f"{table}.jsonl").read_text().splitlines()
+    return sorted((row["arm"], row["seed"]) for row in map(json.loads, lines))
+
+
+def test_parts_of_a_family_are_run_and_a_failure_does_not_stop_the_rest(here, family, pricdr):
+    fixed = ("reproduce", family, "--data", here / "data", "--out", "results")
+    part = pricdr(*fixed, "--only", "popularity", "--only", "jlt", "--seeds", "2")
+    assert part.code == 0, part.err
+    assert "2 tables, 3 runs to do" in part.out
+    assert rows(here) == [("jlt, ε = 1", 2), ("jlt, ε = 8", 2), ("popularity", 2)]
+    assert "data not present: point PRICDR_DATA at it (" in part.out
+    assert json.loads((here / "results" / "family_absent.spec.json").read_text())["missing"]
+    whole = pricdr(*fixed)
+    assert whole.code == 1
+    assert "5 runs to do" in whole.out
+    assert "failed: family_here, diverges, seed 1: TrainingError" in whole.err
+    assert len(rows(here)) == 6
+    assert "Not run: diverges." in whole.out
+    again = pricdr(*fixed)
+    assert "2 runs to do" in again.out  # those that failed
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        (("--only", "nobody"), "no arm or curve of these specs is called 'nobody'"),
+        (("--seeds", "one"), "--seeds takes whole numbers"),
+        (("--seeds", "-1"), "--seeds takes whole numbers"),
+        (("--seeds", ""), "--seeds takes whole numbers"),
+    ],
+)
+def test_parts_that_do_not_exist_are_refused_before_anything_runs(here, family, refused, extra, says):
+    refused("reproduce", family, "--data", here / "data", "--out", "results", *extra, says=(says,))
+
+
+def test_a_search_keeps_every_trial_and_writes_what_it_chose(here, family, pricdr):
+    fixed = ("search", family, "--data", here / "data", "--out", "results", "--trials", "2")
+    first = pricdr(*fixed, "--method", "itemknn")
+    assert first.code == 0, first.err
+    assert "absent: data not present" in first.out
+    log = here / "results" / "search" / "toy.jsonl"
+    trials = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [trial["method"] for trial in trials] == ["itemknn"] * 2
+    best = max(trials, key=lambda trial: trial["validation"])
+    tuned = here / "specs" / "tuned" / "toy.toml"
+    assert tomllib.loads(tuned.read_text()) == {"itemknn": best["settings"]}
+    before = log.read_text()
+    assert pricdr(*fixed, "--method", "itemknn").code == 0
+    assert log.read_text() == before  # none is made twice
+    assert pricdr(*fixed, "--method", "popularity").code == 0
+    assert tomllib.loads(tuned.read_text()) == {"itemknn": best["settings"], "popularity": {}}
+
+
+def test_what_a_search_cannot_do_is_one_line(here, family, refused):
+    fixed = ("search", family, "--data", here / "data", "--out", "results")
+    refused(*fixed, "--method", "nobody", says=("nobody",))
+    refused(*fixed, "--trials", "0", "--method", "ease", says=("trials must be a whole number from 1 to 1,000",))
+    refused(*fixed, "--strategy", "nobody", says=("nobody",))

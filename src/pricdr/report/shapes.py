@@ -1,5 +1,6 @@
 """What the curves of one of the paper's figures come to, in sentences that are computed from them."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pricdr.evaluation.verdict import Verdict
@@ -20,7 +21,7 @@ def sentences(study: CurveStudy) -> tuple[str, ...]:
 
 def _groups(trends: Sequence[Trend]) -> list[tuple[str, list[Trend]]]:
     """Return the curves that are spoken of together: those with an interval, by gates and by whose noise they have."""
-    told = [trend for trend in trends if trend.contrast.interval is not None and not trend.control]
+    told = [trend for trend in trends if trend.effect.interval is not None and not trend.control]
     ungated = [trend for trend in told if trend.variant is Variant.UNGATED]
     paper = [trend for trend in ungated if trend.nominal]
     return [
@@ -39,35 +40,31 @@ def _agreement(name: str, trends: Sequence[Trend]) -> str:
         agrees = f"does not agree in shape on any of {total}"
     else:
         agrees = f"agrees in shape on {shape} of {total}{'' if 2 * shape > len(trends) else ' only'}"
-    largest = max(trends, key=lambda trend: trend.contrast.value)
+    largest = max(trends, key=lambda trend: trend.effect.value)
     return (
-        f"{name}, ours {agrees}: {flat} flat within error, {other} the other way. The largest effect is "
-        f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task})"
+        f"{name}, ours {agrees}: {flat} flat within error, {other} {trends[0].shape.otherwise}. The largest effect is "
+        f"{largest.effect.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task})"
         f"{_would_have_shown(trends)}."
     )
 
 
 def _would_have_shown(trends: Sequence[Trend]) -> str:
     """Return how large an effect would have had to be: the median half of an interval that has a width."""
-    intervals = [trend.contrast.interval for trend in trends]
+    intervals = [trend.effect.interval for trend in trends]
     halves = sorted((d.high - d.low) / 2 for d in intervals if d is not None and d.high > d.low)
     return f"; {number(halves[len(halves) // 2])} would have shown on half of the curves" if halves else ""
 
 
 def _controls(trends: Sequence[Trend]) -> str:
-    """Return how often a release that is worth nothing has the paper's shape."""
-    controls = [trend for trend in trends if trend.control and trend.contrast.interval is not None]
+    """Return what curves do whose releases are worth nothing."""
+    controls = [trend for trend in trends if trend.control and trend.effect.interval is not None]
     if not controls:
         return ""
-    shaped = [trend for trend in controls if trend.verdict is Verdict.HELPS]
-    total = f"{len(controls)} curve{'s' if len(controls) > 1 else ''}"
-    if not shaped:
-        return f"Releases that are worth nothing (controls) have this shape on none of {total}."
-    largest = max(shaped, key=lambda trend: trend.contrast.value)
+    counts = Counter(trend.in_words for trend in controls)
+    told = ", ".join(f"{count} {words}" for words, count in counts.most_common())
     return (
-        f"Releases that are worth nothing (controls) have this shape too on {len(shaped)} of {total}, up to "
-        f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task}): an "
-        "effect of that size is no sign of information."
+        f"Of {len(controls)} curves of releases that are worth nothing (controls): {told}. What a curve has in common "
+        f"with those is no sign of information."
     )
 
 
@@ -103,7 +100,7 @@ def _stability(study: CurveStudy) -> str:
     for (task, stratum, curve), jlt in by_curve.items():
         # A curve of sjlt differs from its partner in that word alone.
         sjlt = by_curve.get((task, stratum, f"s{curve}")) if curve.startswith("jlt") else None
-        if sjlt is not None and (difference := jlt.contrast - sjlt.contrast).interval is not None:
+        if sjlt is not None and (difference := jlt.effect - sjlt.effect).interval is not None:
             differences.append(difference)
     if not differences:
         return ""

@@ -177,4 +177,4 @@ def _table(experiment: Experiment) -> Table:
         for arm in experiment.outline.arms
     ]
     name = experiment.outline.name.replace(".", "-")
-    return Table(f"other-{name}", f"{experiment.outline.title}, {experiment.title}", columns, rows)
+    return Table(f"other-{name}", f"{experiment.title}, every arm", columns, rows)

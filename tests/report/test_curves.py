@@ -157,6 +157,27 @@ def test_gates_off_and_rows_without_noise_are_told_apart(tmp_path):
     assert told[3].startswith("Without noise (NOT PRIVATE), ours agrees in shape on 1 of 1 curve: 0 flat")
 
 
+@pytest.mark.parametrize("shaped", [True, False])
+def test_a_control_with_the_papers_shape_is_told_and_not_counted_as_agreement(tmp_path, shaped):
+    write(tmp_path, "rq4_dim", "dim", {"jlt": dict.fromkeys((100, 200, 400), 0.1)})
+    arms, levels = [], {}
+    for at in (100, 200, 400):
+        one = made_up.along("noise", "dim", at, strategy="jlt", release={"rows": "noise"}, settings={"gated": False})
+        arms.append(one)
+        levels[one["name"]] = {"cold": 0.12 if shaped and at == 200 else 0.1}
+    made_up.write(
+        tmp_path, made_up.outline("rq4_noise_toy", "rq4_noise", arms), made_up.results("rq4_noise_toy", levels)
+    )
+    told = sentences(study(tmp_path))
+    assert told[1].startswith("With gates on, ours does not agree in shape on any of 2 curves")
+    if shaped:
+        assert told[2].startswith(
+            "Releases that are worth nothing (controls) have this shape too on 1 of 1 curve, up to +0.0"
+        )
+    else:
+        assert told[2] == "Releases that are worth nothing (controls) have this shape on none of 1 curve."
+
+
 def test_lines_across_the_chart_are_the_arms_without_an_axis(tmp_path):
     write(tmp_path, "rq4_dim", "dim", {"jlt": dict.fromkeys((100, 200, 400), 0.1)})
     assert [level.name for level in study(tmp_path).levels if level.stratum == "cold"] == [

@@ -105,7 +105,7 @@ def test_a_search_is_told_with_its_best_and_with_the_test_of_that(tmp_path):
     (tmp_path / "search" / "toy.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trials))
     network, popular = searches(read_folder(tmp_path))
     assert (network.trials, network.failed, network.default, network.best) == (3, 1, 0.21, 0.25)
-    assert (network.settings, network.tested_as) == ("width = 64", "DMF (toy)")
+    assert (network.settings, network.tested_as) == ("width = 64", "DMF")
     assert network.test.value == pytest.approx(0.3)
     # The arm of that name has other settings: its test says nothing about this search.
     assert (popular.tested_as, bool(popular.test)) == ("", False)

@@ -55,6 +55,8 @@ class Question:
     logarithmic: bool
     shape: Shape
     claim: str
+    also: str = ""
+    """Another family whose curves belong into the same charts: a control along the same axis."""
 
 
 QUESTIONS: Final = (
@@ -65,6 +67,7 @@ QUESTIONS: Final = (
     Question(
         *("rq4_dim", "RQ4: dimension n", "dim", "n, numbers per user", False, Shape.BELL),
         claim="performance first rises with n and then slightly falls",
+        also="rq4_noise",
     ),
     Question(
         *("rq4_density", "RQ4: density sp", "density", "sp, density of the projection", False, Shape.BELL),
@@ -106,6 +109,8 @@ class CurvePoint:
     """On an axis of ε, the one that the noise delivers; None where it is not known."""
     nominal: bool
     """Whether ``at`` is only nominal."""
+    control: bool
+    """Whether its release is worth nothing: a curve that has the paper's shape all the same is no sign of anything."""
     measured: Measurement
     refused: int
     """Runs in which the model did not trust the release at all."""
@@ -138,6 +143,7 @@ class Trend:
     variant: Variant
     nominal: bool
     """Whether its values of ε are only nominal: the paper's noise."""
+    control: bool
     spread: float
     """Between its highest and its lowest mean."""
     typical_error: float
@@ -177,7 +183,9 @@ class CurveStudy:
 def studies(folder: ResultsFolder) -> tuple[CurveStudy, ...]:
     """Return the paper's figures that the folder has a spec for."""
     return tuple(
-        _study(question, experiments) for question in QUESTIONS if (experiments := folder.family(question.family))
+        _study(question, experiments)
+        for question in QUESTIONS
+        if (experiments := (*folder.family(question.family), *folder.family(question.also)))
     )
 
 
@@ -186,7 +194,8 @@ def _study(question: Question, experiments: Sequence[Experiment]) -> CurveStudy:
     return CurveStudy(
         question,
         points,
-        tuple(level for one in experiments for level in _levels(one)),
+        # Two families may share a task, and then they share its lines.
+        tuple({(one.task, one.stratum, one.name): one for each in experiments for one in _levels(each)}.values()),
         tuple(_trends(points, question)),
         tuple(f"{one.title}: {one.outline.missing or 'not run yet'}" for one in experiments if not one.runs),
     )
@@ -204,6 +213,7 @@ def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
                     *(experiment.title, stratum, arm.curve, Variant.of(arm), float(arm.at or 0.0)),
                     exact=_exact(experiment, arm) if question.axis == "epsilon" else None,
                     nominal=nominal and question.axis == "epsilon",
+                    control=Access.of(arm) is Access.CONTROL,
                     measured=measured,
                     refused=refused,
                     runs=told,
@@ -244,7 +254,7 @@ def _trend(points: Sequence[CurvePoint], question: Question) -> Trend:
     means = [point.measured.value for point in points]
     errors = sorted(point.measured.error for point in points if not math.isnan(point.measured.error))
     return Trend(
-        *(first.task, first.stratum, first.curve, first.variant, first.nominal),
+        *(first.task, first.stratum, first.curve, first.variant, first.nominal, first.control),
         spread=max(means) - min(means),
         typical_error=errors[len(errors) // 2] if errors else math.nan,
         contrast=contrast({point.at: point.measured for point in points}, question.shape),

@@ -13,13 +13,14 @@ def sentences(study: CurveStudy) -> tuple[str, ...]:
     told = [_agreement(name, trends) for name, trends in _groups(study.trends) if trends]
     if not told:
         return ()
-    found = [f"The paper: {study.question.claim}.", *told, _refusals(study.trends), _scales(study), _stability(study)]
+    found = [f"The paper: {study.question.claim}.", *told, _controls(study.trends)]
+    found += [_refusals(study.trends), _scales(study), _stability(study)]
     return tuple(sentence for sentence in found if sentence)
 
 
 def _groups(trends: Sequence[Trend]) -> list[tuple[str, list[Trend]]]:
     """Return the curves that are spoken of together: those with an interval, by gates and by whose noise they have."""
-    told = [trend for trend in trends if trend.contrast.interval is not None]
+    told = [trend for trend in trends if trend.contrast.interval is not None and not trend.control]
     ungated = [trend for trend in told if trend.variant is Variant.UNGATED]
     paper = [trend for trend in ungated if trend.nominal]
     return [
@@ -53,9 +54,26 @@ def _would_have_shown(trends: Sequence[Trend]) -> str:
     return f"; {number(halves[len(halves) // 2])} would have shown on half of the curves" if halves else ""
 
 
+def _controls(trends: Sequence[Trend]) -> str:
+    """Return how often a release that is worth nothing has the paper's shape."""
+    controls = [trend for trend in trends if trend.control and trend.contrast.interval is not None]
+    if not controls:
+        return ""
+    shaped = [trend for trend in controls if trend.verdict is Verdict.HELPS]
+    total = f"{len(controls)} curve{'s' if len(controls) > 1 else ''}"
+    if not shaped:
+        return f"Releases that are worth nothing (controls) have this shape on none of {total}."
+    largest = max(shaped, key=lambda trend: trend.contrast.value)
+    return (
+        f"Releases that are worth nothing (controls) have this shape too on {len(shaped)} of {total}, up to "
+        f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task}): an "
+        "effect of that size is no sign of information."
+    )
+
+
 def _refusals(trends: Sequence[Trend]) -> str:
     told = []
-    gated = [trend for trend in trends if trend.variant is Variant.GATED]
+    gated = [trend for trend in trends if trend.variant is Variant.GATED and not trend.control]
     for stratum in dict.fromkeys(trend.stratum for trend in gated):
         of_stratum = [trend for trend in gated if trend.stratum == stratum]
         runs = sum(trend.runs for trend in of_stratum)

@@ -43,6 +43,8 @@ class Row:
         if not refused:
             return ""
         often = "every run" if refused == runs else f"{refused} of {runs} runs"
+        if self.arm.plaintext:
+            return f"The source was refused in {often} (trust 0): what is left is the model of the target alone."
         return f"The release was refused in {often} (trust 0): what is left is the model without a release."
 
     @property

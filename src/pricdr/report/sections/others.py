@@ -48,7 +48,10 @@ def _search(row: SearchRow) -> Row:
         [
             *(row.search, row.method, f"{row.trials}", f"{row.failed}"),
             *(cells.decimal(row.default), cells.decimal(row.best), cells.measured(row.test)),
-            *(row.tested_as or "–", cells.decimal(row.seconds / 3600, 1)),
+            *(
+                Cell(row.tested_as or "–", hover=[row.tested_in] if row.tested_in else ()),
+                cells.decimal(row.seconds / 3600, 1),
+            ),
         ],
         series=row.method,
     )

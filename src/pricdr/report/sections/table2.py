@@ -13,6 +13,7 @@ from pricdr.report.sections import cells
 from pricdr.report.table2 import Row as MethodRow
 from pricdr.report.table2 import Task, impossible_cells, tasks
 
+HELP = {"ours": "Mean over seeds, ± its standard error.", "diff": "Ours minus the paper's."}
 PRIVATE = (
     "Whether the source's ratings are protected: by a release at this ε, or not at all. Some methods read none of them."
 )
@@ -83,9 +84,9 @@ def _task_table(task: Task, k: int, id: str) -> Table:
     metrics = [metric for metric in NAMES if metric.endswith(f"@{k}")]
     compared = any(row.paper is not None for row in task.rows)
     strata = _strata(task)
-    per_metric = ("paper", "ours", "difference") if compared else strata
+    per_metric = ("paper", "ours", "diff") if compared else strata
     columns = [Column("method", numeric=False), Column("private?", PRIVATE, numeric=False)]
-    columns += [Column(name) for _ in metrics for name in per_metric]
+    columns += [Column(name, HELP.get(name, "")) for _ in metrics for name in per_metric]
     spans = [("", 2), *((metric, len(per_metric)) for metric in metrics)]
     rows = [
         _row(row, metrics, () if compared else strata)
@@ -99,7 +100,7 @@ def _task_table(task: Task, k: int, id: str) -> Table:
         columns,
         rows,
         spans,
-        note=f"Difference: ours − paper.{beyond}" if compared else beyond.strip(),
+        note=f"diff: ours − paper.{beyond}" if compared else beyond.strip(),
     )
 
 

@@ -58,8 +58,11 @@ class SpecFile:
             raise ParameterError(
                 f"data are written as [data], or as [[data]]: {MOST_DATA} at most, each with a name of its own"
             )
-        if not 1 <= len(self.arms) <= MOST_ARMS:
-            raise ParameterError(f"arms are written as [[arm]], one at least and {MOST_ARMS:,} at most")
+        # Counted before they are made: a file has room for 100 times as many.
+        rows = sum(sum(map(len, arm.vary.values())) or 1 for arm in self.arms)
+        if not 1 <= rows <= MOST_ARMS:
+            rule = f"one at least and {MOST_ARMS:,} at most, each value of vary counted"
+            raise ParameterError(f"arms are written as [[arm]], {rule}, got {rows:,}")
         if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
@@ -84,8 +87,6 @@ class Spec:
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
-        if len(names) > MOST_ARMS:
-            raise ParameterError(f"there are {len(names):,} arms, and {MOST_ARMS:,} at most may be")
         for name, times in Counter(names).items():
             if times > 1:
                 raise ParameterError(f"arms need different names, and {shorten(name)} is that of several")

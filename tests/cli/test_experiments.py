@@ -1,7 +1,11 @@
 """``reproduce`` and ``search`` as a researcher uses them: in parts, again, and where something is missing or fails."""
 
 import json
+import re
+import signal
+import time
 import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,3 +121,73 @@ def test_what_a_search_cannot_do_is_one_line(here, family, refused):
     refused(*fixed, "--method", "nobody", says=("nobody",))
     refused(*fixed, "--trials", "0", "--method", "ease", says=("trials must be a whole number from 1 to 1,000",))
     refused(*fixed, "--strategy", "nobody", says=("nobody",))
+
+
+def test_two_tables_of_one_name_are_refused_before_one_overwrites_the_other(here, family, refused):
+    other = here / "other" / "family.toml"
+    other.parent.mkdir()
+    other.write_text(SPEC)
+    says = ("2 tables are called family_here",)
+    refused("reproduce", family, other, "--data", here / "data", "--out", "results", says=says)
+
+
+def test_a_search_on_other_data_of_the_same_folder_is_refused(here, family, pricdr):
+    """Both would be filed under the folder's name, and the settings of the second would replace those of the first."""
+    family.write_text(SPEC.replace('name = "absent"\nfolder = "nowhere"', 'name = "denser"\ncore = 2\nfolder = "toy"'))
+    fixed = ("search", family, "--data", here / "data", "--out", "results", "--trials", "1", "--method", "popularity")
+    wrong = pricdr(*fixed)
+    assert wrong.code == 2
+    assert "denser and here are different data in one folder, toy" in wrong.err
+    family.write_text(family.read_text().replace("core = 2", 'core = 2\ntuned = "toy"'))
+    borrowing = pricdr(*fixed)
+    assert borrowing.code == 0, borrowing.err
+    assert "denser: not searched, since it uses the settings chosen for toy" in borrowing.out
+
+
+def test_nothing_is_chosen_where_every_trial_failed(here, family, pricdr):
+    always = (
+        '[data.search]\ndmf = { hidden = 8, width = 4, epochs = 2, learning_rate = 1e30 }\n\n[[data]]\nname = "absent"'
+    )
+    family.write_text(SPEC.replace('[[data]]\nname = "absent"', always))
+    done = pricdr(
+        *("search", family, "--data", here / "data", "--out", "results"),
+        *("--trials", "1", "--method", "dmf", "--method", "popularity"),
+    )
+    assert done.code == 0, done.err
+    assert "every trial of dmf failed, so nothing was chosen for it" in done.err
+    assert tomllib.loads((here / "specs" / "tuned" / "toy.toml").read_text()) == {"popularity": {}}
+
+
+def _workers(parent: int) -> list[Path]:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [Path("/proc", child) for child in children if b"spawn_main" in Path("/proc", child, "cmdline").read_bytes()]
+
+
+def _is_running(process: Path) -> bool:
+    try:
+        return process.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_ended_command_leaves_no_process_and_goes_on_later(here, family, start, until, pricdr, sent):
+    """A parent that is killed closes no pool, and polars has blocked waits resumed: workers would run on, or for ever."""
+    long = "settings = { hidden = 8, width = 4, epochs = 100000, patience = 100000 }"
+    family.write_text(re.sub(r"settings = .*", long, SPEC))
+    fixed = ("reproduce", family, "--data", here / "data", "--out", "results")
+    command = start(*fixed, "--jobs", 2)
+    log = here / "results" / "family_here.jsonl"
+    until(lambda: log.exists() and log.read_text().count("\n") == 6, command)
+    workers = _workers(command.pid)
+    assert len(workers) == 2
+    command.send_signal(sent)
+    assert command.wait(timeout=10) != 0
+    deadline = time.monotonic() + 10
+    while any(map(_is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_is_running, workers))
+    again = pricdr(*fixed, "--only", "popularity", "--only", "jlt")
+    assert "0 runs to do" in again.out

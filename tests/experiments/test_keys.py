@@ -75,6 +75,22 @@ def test_a_strategy_s_revision_counts_for_its_releases(monkeypatch):
     assert key(jlt) == other
 
 
+def test_the_guide_of_a_guided_release_counts_with_its_constants(monkeypatch):
+    guided = replace(HETERO, release=ReleaseSpec(strategy="guided", epsilon=4))
+    jlt = replace(HETERO, release=ReleaseSpec(strategy="jlt"))
+    before, other = key(guided), key(jlt)
+    for change in (
+        lambda patch: patch.setattr("pricdr.experiments.keys.GUIDE_DIM", 4),
+        lambda patch: patch.setattr(Spectral, "revision", 2),
+        lambda patch: changed_default(patch, Spectral, "item_prior", 99.0),
+    ):
+        with monkeypatch.context() as patch:
+            change(patch)
+            assert key(guided) != before
+            assert key(jlt) == other
+    assert key(guided) == before
+
+
 def test_names_seeds_and_devices_are_no_part_of_it():
     assert key() == key(replace(HETERO, name="another", settings={"seed": 7, "device": "cpu"}))
     assert key() == key(data=replace(DATA, name="x", title="X", paper="P", stand_in=True, note="n"))

@@ -1,6 +1,7 @@
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -19,7 +20,7 @@ from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.outline import NOT_PRESENT, outline, read_outline
 from pricdr.experiments.provenance import COMMIT, Provenance, commit, provenance
 from pricdr.experiments.releases import seeded_release
-from pricdr.experiments.results import ReleaseFacts, Result, append, mean, read
+from pricdr.experiments.results import ReleaseFacts, Result, append, append_line, mean, read, whole_lines
 from pricdr.experiments.runner import Failure, known_results, missing_runs, run
 from pricdr.experiments.search import draws, read_trials, search, tuned_table
 from pricdr.experiments.spec import Spec, require_arms
@@ -310,6 +311,13 @@ def test_a_results_file_that_is_none_is_named(tmp_path):
         read(path)
 
 
+def test_several_commands_may_add_to_one_file(tmp_path):
+    log = tmp_path / "log.jsonl"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: append_line(log, f"line {number} " + "x" * 500), range(200)))
+    assert sorted(int(line.split()[1]) for line in whole_lines(log)) == list(range(200))
+
+
 def test_a_line_that_a_kill_cut_short_is_written_again(root, tmp_path):
     spec, context, out = replace(SPEC, arms=ARMS[:1]), RunContext(root, tmp_path, "cpu"), tmp_path / "toy.jsonl"
     results = measure(spec, tmp_path, context)
@@ -385,6 +393,16 @@ def test_a_trial_that_fails_counts_as_nothing_and_says_why(root, tmp_path, monke
     assert failed.validation == 0
     assert "loss became" in failed.failure
     assert best["dmf"] == SMALL
+
+
+def test_a_trial_that_the_machine_failed_is_tried_again(root, tmp_path, monkeypatch):
+    log, context = tmp_path / "log.jsonl", RunContext(root, tmp_path, "cpu")
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "fit", lambda *_: (_ for _ in ()).throw(MemoryError("no room")))
+        assert search(DATA, ["popularity"], 1, log, context) == {}
+    assert read_trials(log) == []
+    assert search(DATA, ["popularity"], 1, log, context) == {"popularity": {}}
+    assert len(read_trials(log)) == 1
 
 
 def test_a_search_log_that_is_none_is_named(tmp_path):
@@ -464,6 +482,14 @@ def test_a_table_without_its_data_keeps_its_rows_and_says_so(tmp_path):
     assert found.missing == NOT_PRESENT == "data not present: point PRICDR_DATA at it"
     assert [arm.name for arm in found.arms] == [arm.name for arm in ARMS]
     assert not (tmp_path / "toy.jsonl").exists()
+
+
+def test_results_that_were_measured_elsewhere_stay_where_the_data_is_not(root, tmp_path):
+    spec = replace(SPEC, arms=ARMS[:1], seeds=(1,))
+    measure(spec, tmp_path, RunContext(root, None, "cpu"))
+    assert run(spec, tmp_path, RunContext(tmp_path / "nowhere")) == []
+    assert read_outline(tmp_path / "toy.spec.json") == outline(spec)
+    assert len(known_results(spec, tmp_path / "toy.jsonl")) == 1
 
 
 def test_a_result_says_what_its_release_delivered(root, tmp_path):

@@ -1,13 +1,17 @@
 """``pricdr search``: settings of methods, chosen on validation items."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar, say
+from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
 from pricdr.cli.options import DeviceName, DeviceOption
 from pricdr.cli.reproduce import DataOption, JobsOption, PreparedOption
+from pricdr.errors import ParameterError
+
+if TYPE_CHECKING:
+    from pricdr.experiments.data_spec import DataSpec
 
 
 def search(
@@ -36,7 +40,8 @@ def search(
 
     Every method has the same number of trials, drawn at random from the space it declares. Each trial is a line of
     --out/search, and none is run twice, so an interrupted search goes on where it stopped. Settings that were chosen
-    before for other methods stay. Arms with "tuned = true" use them.
+    before for other methods stay. Arms with "tuned = true" use them. Data that names other data in its own "tuned"
+    borrows what was chosen there, and is not searched.
     """
     from pricdr.experiments.arms import ReleaseSpec
     from pricdr.experiments.outline import NOT_PRESENT
@@ -55,15 +60,25 @@ def search(
     release = RELEASE if strategy is None else ReleaseSpec(strategy=BY_NAME.spelled(strategy), epsilon=4.0)
     read = [(path, one) for path in specs for one in read_search(path)]
     heed_interrupts()
+    searched: dict[str, DataSpec] = {}
     for path, one in read:
+        if one.tuned is not None:
+            say(f"{one.name or one.folder}: not searched, since it uses the settings chosen for {one.tuned}")
+            continue
         if missing := missing_files(one, data, prepared):
             say(f"{one.name or one.folder}: {NOT_PRESENT} ({'; '.join(missing)})")
             continue
+        if searched.setdefault(one.search_name, one).content() != one.content():
+            which = f"{one.name or path} and {searched[one.search_name].name or 'data before it'}"
+            raise ParameterError(f"{which} are different data in one folder, {one.folder}: search one of them")
         name = one.search_name if strategy is None else f"{one.search_name}_{release.strategy}"
         with progress_bar(f"search on {name}") as progress:
             best = search(
                 one, names, trials, out / "search" / f"{name}.jsonl", context, release=release, progress=progress
             )
         chosen = (path.parent / "tuned" if tuned is None else tuned) / f"{name}.toml"
-        update_tuned(chosen, best, f"best of {trials} trials each on the validation items of {name}")
-        say(f"{name}: {len(best)} method{'s' if len(best) > 1 else ''}, chosen settings in {chosen}")
+        update_tuned(chosen, best, f"chosen on the validation items of {name}; the trials are in search/{name}.jsonl")
+        say(f"{name}: {len(best)} method{'' if len(best) == 1 else 's'}, chosen settings in {chosen}")
+        for method in names:
+            if method not in best:
+                warn(f"{name}: every trial of {method} failed, so nothing was chosen for it")

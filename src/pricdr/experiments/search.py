@@ -101,7 +101,8 @@ def search(
 ) -> dict[str, dict[str, Any]]:
     """Return the best settings of each method on validation; every trial is a line of ``log``, and none is run twice.
 
-    Methods that read a release see ``release``; a log is for one. What ``data.search`` has is not searched.
+    Methods that read a release see ``release``; a log is for one. What ``data.search`` has is not searched. A method
+    all of whose trials failed has no best settings and is left out.
     """
     release = replace(release, delta=release.delta or data.delta)
     done = {trial.key: trial for trial in read_trials(log)}
@@ -114,15 +115,17 @@ def search(
     for outcome in spread(run_trial, data, context, [(data.search_name, one) for one in missing]):
         name, one = outcome.plan
         trial = outcome.value or _failed(name, one, outcome.failure)
-        append_line(log, json.dumps(asdict(trial)))
+        if outcome.value is not None:  # otherwise the machine is to blame, and the next search tries again
+            append_line(log, json.dumps(asdict(trial)))
         done[trial.key] = trial
         progress(
             "trials", sum(one.key in done for one in planned), len(planned), f"{trial.method} {trial.validation:.4f}"
         )
     best: dict[str, dict[str, Any]] = {}
     for method in methods:
-        tried = [done[one.key] for one in planned if one.arm.method == method]
-        best[method] = max(tried, key=lambda trial: trial.validation).settings
+        tried = [done[one.key] for one in planned if one.arm.method == method and not done[one.key].failure]
+        if tried:
+            best[method] = max(tried, key=lambda trial: trial.validation).settings
     return best
 
 

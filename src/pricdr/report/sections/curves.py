@@ -8,6 +8,7 @@ from pricdr.report.charts import curve_panel
 from pricdr.report.curves import CurvePoint, CurveStudy, Shape, Trend, Variant, studies
 from pricdr.report.folder import STRATA, ResultsFolder
 from pricdr.report.sections import cells
+from pricdr.report.sections.gates import GATES
 from pricdr.report.shapes import sentences
 
 EFFECTS = {
@@ -29,6 +30,8 @@ def _section(study: CurveStudy) -> Section:
     if told:
         blocks.append(Bullets(told))
     blocks += [Note(line) for line in study.absent]
+    if study.points:
+        blocks.append(GATES)
     if question.axis == "epsilon" and study.points:
         blocks.append(
             "The axis is the exact ε: what the noise delivers by exact accounting. With the paper's calibration that "

@@ -59,7 +59,7 @@ def test_a_figure_without_its_release_says_so(tmp_path, trust, words):
     assert words in rows["PriCDR-J"].refusal()
     assert bool(rows["PriCDR-J"].refusal()) == bool(words)
     # A claim that it is ahead must not pass for a sign of what its release is worth.
-    assert any(one.startswith("Of PriCDR-J: The release was refused in every run") for one in claimed) == bool(words)
+    assert any(one.startswith("PriCDR-J: the release was refused in every run") for one in claimed) == bool(words)
 
 
 def test_rank_correlation_counts_ties_as_halves():

@@ -107,6 +107,9 @@ def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> Crossing:
 
 def _points(pair: Experiment) -> Iterable[Point]:
     for arm in pair.outline.arms:
+        # On a logarithmic axis there is no place for 0, and a spec may well come from elsewhere.
+        if arm.at is not None and arm.at <= 0:
+            continue
         share, access = pair.share(arm), Access.of(arm)
         if share and access is Access.CONTROL and arm.release is not None:
             yield Point(pair.title, CONTROLS, float(arm.release.epsilon), share, pair.gain(arm, "cold"), access)

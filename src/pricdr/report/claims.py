@@ -52,7 +52,7 @@ def _refusals(rows: dict[str, Row]) -> list[str]:
     for method in OURS:
         if method in rows and (refusal := rows[method].refusal()):
             by_refusal.setdefault(refusal, []).append(method)
-    return [f"Of {' and '.join(methods)}: {refusal}" for refusal, methods in by_refusal.items()]
+    return [f"{' and '.join(methods)}: {refusal[0].lower()}{refusal[1:]}" for refusal, methods in by_refusal.items()]
 
 
 def _order(rows: Sequence[Row]) -> str:

@@ -19,10 +19,10 @@ EFFECTS = {
 
 def sections(folder: ResultsFolder) -> list[Section]:
     """Return a section for each of the paper's figures that the folder has a spec for."""
-    return [_section(study) for study in studies(folder)]
+    return [_section(study, first=not at) for at, study in enumerate(studies(folder))]
 
 
-def _section(study: CurveStudy) -> Section:
+def _section(study: CurveStudy, *, first: bool) -> Section:
     question = study.question
     name = question.family.replace("_", "-")
     told = sentences(study)
@@ -30,7 +30,7 @@ def _section(study: CurveStudy) -> Section:
     if told:
         blocks.append(Bullets(told))
     blocks += [Note(line) for line in study.absent]
-    if study.points:
+    if study.points and first:
         blocks.append(GATES)
     if question.axis == "epsilon" and study.points:
         blocks.append(

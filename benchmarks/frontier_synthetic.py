@@ -28,10 +28,10 @@ from pricdr.data.splits import HeldOut, leave_one_out
 from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.paired_tests import standard_error
 from pricdr.evaluation.ranking import sampled_ranks
+from pricdr.experiments.arms import GUIDE_DIM
 from pricdr.experiments.keys import key_of, resolved_strategy
 from pricdr.experiments.peak_memory import peak_memory, watch_memory
 from pricdr.experiments.provenance import provenance
-from pricdr.experiments.releases import GUIDE_DIM
 from pricdr.experiments.results import append_line
 from pricdr.experiments.synthetic_results import (
     CONTROLS,

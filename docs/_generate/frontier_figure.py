@@ -33,19 +33,27 @@ def figure(folder: ResultsFolder) -> str:
         drawn.set("y", f"{_HEAD:g}")
         place = {"x": f"{left + 12:g}", "y": "22", "fill": INK.light, "font-size": "14", "font-weight": "600"}
         ElementTree.SubElement(root, "text", place).text = panel.caption
-        root.append(_without_page(drawn))
+        root.append(_without_page(drawn, f"panel-{len(root)}"))
         left, bottom = left + width + _GAP, max(bottom, _HEAD + height)
     root.set("viewBox", f"0 0 {max(left - _GAP, 1):g} {max(bottom, 1):g}")
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _without_page(drawing: ElementTree.Element) -> ElementTree.Element:
-    """Remove, in place, what only a page has a use for; what marks say to those who point at them stays."""
+def _without_page(drawing: ElementTree.Element, prefix: str) -> ElementTree.Element:
+    """Remove, in place, what only a page has a use for; what marks say to those who point at them stays.
+
+    Ids are numbered again: vega counts them over all charts that a process has drawn.
+    """
+    ids = [element.get("id", "") for element in drawing.iter() if "id" in element.attrib]
+    named = {f"url(#{old})": f"url(#{prefix}-{at})" for at, old in enumerate(ids)}
     for element in drawing.iter():
-        for name in [
-            one for one in element.attrib if one.startswith(("aria-", "data-")) or one in ("tabindex", "role")
-        ]:
-            del element.attrib[name]
+        for name, value in list(element.attrib.items()):
+            if name.startswith(("aria-", "data-")) or name in ("tabindex", "role"):
+                del element.attrib[name]
+            elif name == "id":
+                element.set(name, f"{prefix}-{ids.index(value)}")
+            else:
+                element.set(name, named.get(value, value))
     return drawing
 
 

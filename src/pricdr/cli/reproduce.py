@@ -1,16 +1,13 @@
 """``pricdr reproduce``: tables and figures, from data to results."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import progress_bar, say, warn
+from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
 from pricdr.cli.options import DeviceName, DeviceOption
 from pricdr.errors import ParameterError
-
-if TYPE_CHECKING:
-    pass
 
 DataOption = Annotated[Path, typer.Option(help="The folder of data sets.", envvar="PRICDR_DATA")]
 PreparedOption = Annotated[Path | None, typer.Option(help="A folder to keep prepared arrays in, or to take them from.")]
@@ -58,7 +55,7 @@ def reproduce(
     """
     from pricdr.experiments.outline import NOT_PRESENT
     from pricdr.experiments.runner import adopt, known_results, missing_runs, run
-    from pricdr.experiments.spec import read_specs, require_arms
+    from pricdr.experiments.spec import read_specs, require_arms, require_names
     from pricdr.experiments.tables import markdown_report
     from pricdr.experiments.tasks import is_present, missing_files
     from pricdr.experiments.workers import RunContext
@@ -76,6 +73,7 @@ def reproduce(
     context.import_outside()
     arms, numbers = tuple(only or ()), _numbers(seeds)
     tables = [spec for path in specs for spec in read_specs(path, path.parent / "tuned")]
+    require_names(tables)
     require_arms(tables, arms)
     there = [spec for spec in tables if is_present(spec.data, data, prepared)]
     for spec in there:
@@ -83,6 +81,7 @@ def reproduce(
     waiting = [len(missing_runs(spec.only(arms, numbers), out / f"{spec.name}.jsonl")) for spec in there]
     runs = "1 run" if sum(waiting) == 1 else f"{sum(waiting):,} runs"
     say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {runs} to do")
+    heed_interrupts()
     failures = []
     with progress_bar("runs") as progress:
         for spec in tables:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import progress_bar, say
+from pricdr.cli.console import heed_interrupts, progress_bar, say
 from pricdr.cli.options import DeviceName, DeviceOption
 from pricdr.cli.reproduce import DataOption, JobsOption, PreparedOption
 
@@ -54,6 +54,7 @@ def search(
     names = [METHODS.spelled(text) for text in given]
     release = RELEASE if strategy is None else ReleaseSpec(strategy=BY_NAME.spelled(strategy), epsilon=4.0)
     read = [(path, one) for path in specs for one in read_search(path)]
+    heed_interrupts()
     for path, one in read:
         if missing := missing_files(one, data, prepared):
             say(f"{one.name or one.folder}: {NOT_PRESENT} ({'; '.join(missing)})")

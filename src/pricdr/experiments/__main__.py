@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pricdr.errors import PriCDRError, printable
 from pricdr.experiments.runner import run
-from pricdr.experiments.spec import read_specs, require_arms
+from pricdr.experiments.spec import read_specs, require_arms, require_names
 from pricdr.experiments.workers import RunContext
 
 
@@ -34,6 +34,7 @@ def main() -> int:
     failed = False
     specs = [spec for path in given.specs for spec in read_specs(path, given.tuned)]
     specs = [spec for spec in specs if not given.tables or spec.name in given.tables]
+    require_names(specs)
     require_arms(specs, given.only)
     for spec in specs:
         for failure in run(spec, given.out, context, only=given.only, seeds=given.seeds, progress=tell):

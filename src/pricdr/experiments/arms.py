@@ -16,6 +16,8 @@ MOST_COLUMNS: Final = 4_096
 """Of a simulated release."""
 MOST_POINTS: Final = 100
 """Of one curve."""
+GUIDE_DIM: Final = 8
+"""Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
 
 
 class RowContent(StrEnum):

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-from pricdr.experiments.arms import Arm, ReleaseSpec
+from pricdr.experiments.arms import GUIDE_DIM, Arm, ReleaseSpec
 from pricdr.experiments.data_spec import DataSpec
 from pricdr.models.catalogue import configure, method_class
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.strategies import Guided, Strategy
+from pricdr.privacy.strategies import Guided, Spectral, Strategy
 
 
 def result_key(data: DataSpec, arm: Arm, *, full: bool) -> str:
@@ -51,7 +51,8 @@ def _resolved_release(data: DataSpec, release: ReleaseSpec) -> dict[str, Any]:
     if release.density is not None:
         given["density"] = release.density
     if kind is Guided:
-        given |= {"refine": release.refine, "guide": release.guide.value}
+        guide = {"rows": release.guide.value, **resolved_strategy(Spectral, {"dim": GUIDE_DIM})}
+        given |= {"refine": release.refine, "guide": guide}
     return {
         "strategy": release.strategy_name,
         **resolved_strategy(kind, given),

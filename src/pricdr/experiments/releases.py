@@ -2,22 +2,19 @@
 
 import hashlib
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.experiments.arms import Guide, ReleaseSpec, RowContent
+from pricdr.experiments.arms import GUIDE_DIM, Guide, ReleaseSpec, RowContent
 from pricdr.experiments.data_spec import DELTA
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.randomness import Simulation
 from pricdr.release.folder import MATRIX, Release
-
-GUIDE_DIM: Final = 8
-"""Columns of a release that serves as a guide: the rounds that follow choose among its directions."""
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:

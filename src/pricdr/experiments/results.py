@@ -1,5 +1,6 @@
 """Results of experiments: one JSON line per run, appended, never rewritten; tables show means over seeds."""
 
+import fcntl
 import json
 import math
 from collections.abc import Iterable
@@ -111,12 +112,14 @@ def mean(values: Iterable[float]) -> Mean:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line to a file of results; what a kill left of the last one is cut off first."""
+    """Add a line to a file of results; what a kill left of the last one is cut off first.
+
+    Several commands may add to one file: each waits until the other has written its line.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = "".join(f"{kept}\n" for kept in whole_lines(path)).encode()
-    with path.open("r+b" if path.exists() else "wb") as file:
-        file.seek(len(kept))
-        file.truncate()
+    with path.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+        file.truncate(sum(len(kept.encode()) + 1 for kept in whole_lines(path)))
         file.write(f"{line}\n".encode())
 
 

@@ -44,7 +44,8 @@ def known_results(spec: Spec, results: Path) -> list[Result]:
     Results of other settings, under the same names or not, are left out. Of two for one run the last counts.
     """
     known = {(result.key, result.seed): result for result in read(results)}
-    named = [(arm, known.get((spec.key(arm), seed))) for arm in spec.arms for seed in spec.seeds]
+    keys = [(arm, spec.key(arm)) for arm in spec.arms]
+    named = [(arm, known.get((key, seed))) for arm, key in keys for seed in spec.seeds]
     # An arm may have been measured under another name: in another table, or before it was renamed.
     return [replace(found, spec=spec.name, arm=arm.name) for arm, found in named if found is not None]
 
@@ -58,7 +59,8 @@ def missing_runs(spec: Spec, results: Path) -> list[tuple[Arm, int]]:
 def adopt(spec: Spec, folder: Path) -> None:
     """Copy the results that other tables in ``folder`` have for the same settings, data and seeds to this table's."""
     results = folder / f"{spec.name}.jsonl"
-    missing = {(spec.key(arm), seed): arm for arm, seed in missing_runs(spec, results)}
+    keys = {arm.name: spec.key(arm) for arm in spec.arms}
+    missing = {(keys[arm.name], seed): arm for arm, seed in missing_runs(spec, results)}
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         other = path.with_name(path.name.removesuffix(SUFFIX) + ".jsonl")
         for result in read(other) if missing and other != results else ():
@@ -78,7 +80,8 @@ def run(
 ) -> list[Failure]:
     """Run what ``folder`` lacks of a spec's results and add it there; return the runs that failed.
 
-    ``folder`` gets the spec's outline too. Where the data is not there, that is all it gets.
+    ``folder`` gets the spec's outline too. Where the data is not there, that is all it gets, and results that were
+    measured elsewhere stay.
 
     Args:
         spec: what to run.
@@ -90,7 +93,7 @@ def run(
     """
     results = folder / f"{spec.name}.jsonl"
     if not is_present(spec.data, context.data, context.prepared):
-        write_outline(folder, outline(spec, NOT_PRESENT))
+        write_outline(folder, outline(spec, "" if known_results(spec, results) else NOT_PRESENT))
         return []
     write_outline(folder, outline(spec))
     wanted = spec.only(only, seeds)

@@ -1,5 +1,6 @@
 """A spec: one TOML file says which data, which methods and which controls make one table, or a family of them."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -57,8 +58,11 @@ class SpecFile:
             raise ParameterError(
                 f"data are written as [data], or as [[data]]: {MOST_DATA} at most, each with a name of its own"
             )
-        if not 1 <= len(self.arms) <= MOST_ARMS:
-            raise ParameterError(f"arms are written as [[arm]], one at least and {MOST_ARMS:,} at most")
+        # Counted before they are made: a file has room for 100 times as many.
+        rows = sum(sum(map(len, arm.vary.values())) or 1 for arm in self.arms)
+        if not 1 <= rows <= MOST_ARMS:
+            rule = f"one at least and {MOST_ARMS:,} at most, each value of vary counted"
+            raise ParameterError(f"arms are written as [[arm]], {rule}, got {rows:,}")
         if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")
@@ -83,10 +87,9 @@ class Spec:
 
     def __post_init__(self) -> None:
         names = [arm.name for arm in self.arms]
-        if len(names) > MOST_ARMS:
-            raise ParameterError(f"there are {len(names):,} arms, and {MOST_ARMS:,} at most may be")
-        for name in {name for name in names if names.count(name) > 1}:
-            raise ParameterError(f"arms need different names, and {shorten(name)} is that of several")
+        for name, times in Counter(names).items():
+            if times > 1:
+                raise ParameterError(f"arms need different names, and {shorten(name)} is that of several")
         for role, referred in (("baseline", self.baseline), ("ceiling", self.ceiling)):
             if referred not in (None, *names):
                 raise ParameterError(f"{role} {referred!r} is none of the arms")
@@ -121,6 +124,13 @@ def read_specs(path: Path, tuned: Path | None = None) -> tuple[Spec, ...]:
     with _naming(path):
         given = _read(path)
         return tuple(_table(given, data, tuned) for data in given.data)
+
+
+def require_names(specs: Sequence[Spec]) -> None:
+    """Refuse two tables of one name, whose files would overwrite each other."""
+    for name, times in Counter(spec.name for spec in specs).items():
+        if times > 1:
+            raise ParameterError(f"{times} tables are called {name}: give their specs, or their [[data]], other names")
 
 
 def require_arms(specs: Sequence[Spec], names: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ A run that fails is named and the others go on: also where its process was kille
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -137,9 +138,18 @@ def _set_up() -> None:
 
 def _start_worker(data: DataSpec, context: RunContext) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _set_up()
     context.import_outside()
     _TASK.append((load_task(data, context.data, context.prepared), context.device))
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent has ended: one that was killed closes no pool, and its workers would stay."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work_on_task(work: Callable[..., T], plan: Plan) -> tuple[T | None, str]:

@@ -113,8 +113,13 @@ def _points(pair: Experiment) -> Iterable[Point]:
         share, access = pair.share(arm), Access.of(arm)
         if share and access is Access.CONTROL and arm.release is not None:
             yield Point(pair.title, CONTROLS, float(arm.release.epsilon), share, pair.gain(arm, "cold"), access)
-        elif share and arm.axis == "epsilon" and arm.curve and arm.at is not None:
-            yield Point(pair.title, arm.curve, float(arm.at), share, pair.gain(arm, "cold"), access)
+        elif share and arm.curve and _is_on_axis(arm):
+            yield Point(pair.title, arm.curve, float(arm.at or 0.0), share, pair.gain(arm, "cold"), access)
+
+
+def _is_on_axis(arm: ArmOutline) -> bool:
+    """Return whether an arm has a place on a logarithmic axis of ε."""
+    return arm.axis == "epsilon" and arm.at is not None and arm.at > 0
 
 
 def _private_arms(pair: Experiment, *, stratum: str) -> list[ArmOutline]:
@@ -122,10 +127,7 @@ def _private_arms(pair: Experiment, *, stratum: str) -> list[ArmOutline]:
     return [
         arm
         for arm in pair.outline.arms
-        if arm.axis == "epsilon"
-        and arm.at is not None
-        and Access.of(arm) is Access.PRIVATE
-        and pair.measured(arm, stratum)
+        if _is_on_axis(arm) and Access.of(arm) is Access.PRIVATE and pair.measured(arm, stratum)
     ]
 
 

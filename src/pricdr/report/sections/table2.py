@@ -1,5 +1,6 @@
 """Table 2 on the page: a table for every task that was measured, and the paper's figures for the others."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pricdr.evaluation.metrics import NAMES
@@ -39,7 +40,7 @@ def section(folder: ResultsFolder) -> Section:
         "over warm and cold users apart elsewhere; point at a figure for its seeds. Private or not is about the "
         "source's ratings: methods that read them in plaintext protect nobody.",
         Note(_impossible_in_words()),
-        *(_task_section(task) for task in measured),
+        *(_task_section(task, name) for task, name in zip(measured, _names(measured), strict=True)),
     ]
     if others:
         blocks.append(_without_data(others))
@@ -60,8 +61,13 @@ def _impossible_in_words() -> str:
     )
 
 
-def _task_section(task: Task) -> Section:
-    name = slug(task.title)
+def _names(found: Sequence[Task]) -> list[str]:
+    """Return a part of ids for each task: its title, and its place where another has the same."""
+    names = [slug(task.title) for task in found]
+    return [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names, 1)]
+
+
+def _task_section(task: Task, name: str) -> Section:
     blocks: list[Note | Table | Details | Figure | Bullets | str] = []
     if task.stands_for:
         blocks.append(

@@ -143,3 +143,13 @@ def test_points_are_shares_of_the_plaintext_gain(tmp_path):
     points = [point for point in every if point.access is not Access.CONTROL]
     assert [(point.curve, point.epsilon) for point in points] == [("guided", 4.0), ("guided", 1.0), ("jlt", 8.0)]
     assert [round(point.share.value, 2) for point in points] == [0.5, 0.2, 0.0]
+
+
+@pytest.mark.parametrize("at", [0.0, -1.0])
+def test_an_epsilon_that_has_no_place_on_the_axis_is_not_drawn(tmp_path, at):
+    folder = made_up.frontier(tmp_path, {"guided, ε = 1": 0.12, "guided, ε = 4": 0.15})
+    path = folder / "frontier_toy.spec.json"
+    content = json.loads(path.read_text())
+    content["arms"][-2]["at"] = at
+    path.write_text(json.dumps(content))
+    assert [point.epsilon for point in answer(read_folder(folder)).points if point.curve == "guided"] == [4.0]

@@ -204,7 +204,7 @@ def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
     return ResultsFolder(
         path,
         tuple(_beside(one, experiments) for one in experiments),
-        {name.removesuffix(LINES): tuple(read_trials(path / SEARCH / name)) for name in searches},
+        {name.removesuffix(LINES): tuple(read_trials(_plain(path / SEARCH / name))) for name in searches},
         tuple(name for name in names if name.endswith(LINES) and name not in claimed),
     )
 
@@ -215,15 +215,22 @@ def _names(path: Path, *endings: str) -> list[str]:
     return sorted(found)
 
 
+def _plain(path: Path) -> Path:
+    """Return a path whose file can be read to its end: a pipe in the folder would be waited for without one."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file of results: it is a folder, a pipe, or a link to nothing")
+    return path
+
+
 def _experiment(path: Path, name: str) -> Experiment:
-    outline = read_outline(path / name)
+    outline = read_outline(_plain(path / name))
     stem = name.removesuffix(SUFFIX)
     if outline.name != stem:
         raise InputError(f"{path / name} is the outline of {shorten(outline.name)}, not of {shorten(stem)}")
     lines = path / f"{stem}{LINES}"
     by_key: dict[str, dict[int, Result]] = {arm.key: {} for arm in outline.arms}
     stale = 0
-    for result in read(lines) if os.path.lexists(lines) else []:
+    for result in read(_plain(lines)) if os.path.lexists(lines) else []:
         if result.key in by_key:
             by_key[result.key][result.seed] = result
         else:

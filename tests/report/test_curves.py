@@ -97,12 +97,12 @@ def test_a_bell_has_to_rise_and_to_fall(tmp_path, levels, verdict, words):
     assert (trend.verdict, trend.in_words) == (verdict, words)
 
 
-def test_all_curves_flat_do_not_agree_and_the_size_that_would_have_shown_is_told(tmp_path):
+def test_all_curves_flat_do_not_agree_and_the_width_of_their_intervals_is_told(tmp_path):
     write(tmp_path, "rq4_density", "density", {"sjlt": dict.fromkeys((0.1, 0.5, 0.9), 0.1)}, noise=0.003)
     told = sentences(study(tmp_path))[1]
     assert "ours does not agree in shape on any of 2 curves: 2 flat within error" in told
-    assert "; 0.0" in told
-    assert told.endswith(" would have shown on half of the curves.")
+    assert "; half of the intervals are ± 0.0" in told
+    assert told.endswith(" or narrower.")
 
 
 def test_sjlt_that_loses_less_is_told_so(tmp_path):

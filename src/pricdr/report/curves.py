@@ -17,6 +17,9 @@ from pricdr.report.folder import Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.table2 import exact_epsilon
 
+_EQUAL: Final = 1e-9
+"""Means that differ by less are equal: results have six digits."""
+
 
 class Shape(Enum):
     """What a curve does along its axis, according to the paper."""
@@ -177,7 +180,7 @@ class Trend:
         interval = self.effect.interval
         if interval is None:
             return "–"
-        if self.spread == 0 and interval.low == interval.high == 0:
+        if self.spread < _EQUAL and interval.low == interval.high == 0:
             return "the same everywhere"
         if self.verdict is Verdict.UNCLEAR:
             return "flat within error"

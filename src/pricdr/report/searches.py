@@ -62,7 +62,12 @@ def _row(name: str, method: str, trials: Sequence[Trial], folder: ResultsFolder)
 
 
 def _tested(best: Trial, folder: ResultsFolder) -> tuple[Experiment, ArmOutline] | None:
-    """Return an arm of this method, on this data and with these settings, that has results: of Table 2, if there."""
+    """Return the arm of this method, on these files and with these settings, that was measured most like the trial.
+
+    A trial does not say how the data was split nor what the release was: of the arms that it may be, the one whose
+    figure on validation is nearest had the same, of Table 2 where several do.
+    """
+    found: list[tuple[float, Experiment, ArmOutline]] = []
     for experiment in (*folder.family(FAMILY), *folder.experiments):
         data = experiment.outline.data
         # Data without duplicate items keeps the settings of a search on all of it, where it had none of its own.
@@ -71,5 +76,6 @@ def _tested(best: Trial, folder: ResultsFolder) -> tuple[Experiment, ArmOutline]
         for arm in experiment.outline.arms:
             chosen = all(arm.settings.get(name) == value for name, value in best.settings.items())
             if arm.method == best.method and chosen and experiment.results_of(arm):
-                return experiment, arm
-    return None
+                found.append((abs(experiment.validation(arm).value - float(best.validation)), experiment, arm))
+    nearest = min(found, key=lambda one: one[0], default=None)
+    return None if nearest is None else nearest[1:]

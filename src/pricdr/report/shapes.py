@@ -40,19 +40,19 @@ def _agreement(name: str, trends: Sequence[Trend]) -> str:
         agrees = f"does not agree in shape on any of {total}"
     else:
         agrees = f"agrees in shape on {shape} of {total}{'' if 2 * shape > len(trends) else ' only'}"
-    largest = max(trends, key=lambda trend: trend.effect.value)
+    nearest = max(trends, key=lambda trend: trend.effect.value)
     return (
-        f"{name}, ours {agrees}: {flat} flat within error, {other} {trends[0].shape.otherwise}. The largest effect is "
-        f"{largest.effect.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task})"
-        f"{_would_have_shown(trends)}."
+        f"{name}, ours {agrees}: {flat} flat within error, {other} {trends[0].shape.otherwise}. What comes nearest to "
+        f"it is {nearest.effect.interval_in_words()} ({nearest.curve}, {STRATA[nearest.stratum]}, {nearest.task})"
+        f"{_resolution(trends)}."
     )
 
 
-def _would_have_shown(trends: Sequence[Trend]) -> str:
-    """Return how large an effect would have had to be: the median half of an interval that has a width."""
+def _resolution(trends: Sequence[Trend]) -> str:
+    """Return how closely effects were measured: the median half of an interval that has a width."""
     intervals = [trend.effect.interval for trend in trends]
     halves = sorted((d.high - d.low) / 2 for d in intervals if d is not None and d.high > d.low)
-    return f"; {number(halves[len(halves) // 2])} would have shown on half of the curves" if halves else ""
+    return f"; half of the intervals are ± {number(halves[len(halves) // 2])} or narrower" if halves else ""
 
 
 def _controls(trends: Sequence[Trend]) -> str:

@@ -8,6 +8,7 @@ from pricdr.report.charts import curve_panel
 from pricdr.report.curves import CurvePoint, CurveStudy, Shape, Trend, Variant, studies
 from pricdr.report.folder import STRATA, ResultsFolder
 from pricdr.report.sections import cells
+from pricdr.report.sections.gates import GATES
 from pricdr.report.shapes import sentences
 
 EFFECTS = {
@@ -18,10 +19,10 @@ EFFECTS = {
 
 def sections(folder: ResultsFolder) -> list[Section]:
     """Return a section for each of the paper's figures that the folder has a spec for."""
-    return [_section(study) for study in studies(folder)]
+    return [_section(study, first=not at) for at, study in enumerate(studies(folder))]
 
 
-def _section(study: CurveStudy) -> Section:
+def _section(study: CurveStudy, *, first: bool) -> Section:
     question = study.question
     name = question.family.replace("_", "-")
     told = sentences(study)
@@ -29,6 +30,8 @@ def _section(study: CurveStudy) -> Section:
     if told:
         blocks.append(Bullets(told))
     blocks += [Note(line) for line in study.absent]
+    if study.points and first:
+        blocks.append(GATES)
     if question.axis == "epsilon" and study.points:
         blocks.append(
             "The axis is the exact ε: what the noise delivers by exact accounting. With the paper's calibration that "

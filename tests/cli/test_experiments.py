@@ -174,7 +174,7 @@ def _is_running(process: Path) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are looked up in /proc")
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_ended_command_leaves_no_process_and_goes_on_later(here, family, start, until, pricdr, sent):
-    """A parent that is killed closes no pool, and polars has blocked waits resumed: workers would run on, or for ever."""
+    """A parent that is killed closes no pool, and polars has blocked waits resumed: workers would run on for ever."""
     long = "settings = { hidden = 8, width = 4, epochs = 100000, patience = 100000 }"
     family.write_text(re.sub(r"settings = .*", long, SPEC))
     fixed = ("reproduce", family, "--data", here / "data", "--out", "results")

@@ -31,7 +31,7 @@ def names(page):
 
 
 def test_the_answer_is_on_the_first_screen(page):
-    for about in ("What crosses.", "From which ε, and how certain.", "Who else gains."):
+    for about in ("What crosses.", "From which ε, and how certain.", "Warm users, and the paper's projections."):
         box = page.get_by_text(about, exact=False).first.bounding_box()
         assert box["y"] + box["height"] < 900
     assert page.locator("#crossing-1 svg.chart").is_visible()

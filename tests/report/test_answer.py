@@ -21,7 +21,10 @@ def test_what_crosses_is_told_with_its_share_and_the_least_epsilon(tmp_path):
     assert "At ε = 4 the best private release keeps 75 ± 0 % on Toy A→B (guided)" in told["What crosses"]
     assert "Cold users gain from ε = 2 on Toy A→B (guided). A gain is where " in told["From which ε, and how certain"]
     assert "None of 2 controls (shuffled source, noise alone) gained" in told["From which ε, and how certain"]
-    assert "Warm users gain nothing that could be told at ε = 4 on Toy A→B (" in told["Who else gains"]
+    assert (
+        "Warm users gain nothing that could be told at ε = 4 on Toy A→B ("
+        in told["Warm users, and the paper's projections"]
+    )
 
 
 def test_other_figures_give_other_sentences(tmp_path):
@@ -41,12 +44,15 @@ def test_a_noisy_gain_cannot_be_told(tmp_path):
 def test_a_loss_is_told_as_one(tmp_path):
     told = sentences(made_up.frontier(tmp_path, {"guided, ε = 4": 0.05}, warm={"guided, ε = 4": 0.2}))
     assert "Cold users lose at ε = 4 on Toy A→B (guided: −0.05" in told["What crosses"]
-    assert "Warm users are better off without a release at ε = 4 on Toy A→B (−0.1" in told["Who else gains"]
+    assert (
+        "Warm users are better off without a release at ε = 4 on Toy A→B (−0.1"
+        in told["Warm users, and the paper's projections"]
+    )
 
 
 def test_warm_users_who_gain_are_told_so(tmp_path):
     told = sentences(made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, warm={"guided, ε = 4": 0.35}))
-    assert "Warm users gain at ε = 4 on Toy A→B (+0.0" in told["Who else gains"]
+    assert "Warm users gain at ε = 4 on Toy A→B (+0.0" in told["Warm users, and the paper's projections"]
 
 
 def test_warm_users_are_compared_with_the_best_target_only_arm_of_any_spec(tmp_path):
@@ -55,8 +61,11 @@ def test_warm_users_are_compared_with_the_best_target_only_arm_of_any_spec(tmp_p
     bpr = made_up.results("table2_toy", {"BPR": {"cold": 0.1, "warm": 0.4}}, validation=0.5)
     made_up.write(tmp_path, made_up.outline("table2_toy", "table2", [made_up.arm("BPR", "bpr")]), bpr)
     told = sentences(tmp_path)
-    assert "Warm users are better off without a release at ε = 4 on Toy A→B (−0.0500 with" in told["Who else gains"]
-    assert " against BPR)" in told["Who else gains"]
+    assert (
+        "Warm users are better off without a release at ε = 4 on Toy A→B (−0.0500 with"
+        in told["Warm users, and the paper's projections"]
+    )
+    assert " against BPR)" in told["Warm users, and the paper's projections"]
     assert "keeps 50 ± 0 %" in told["What crosses"]
 
 
@@ -65,7 +74,7 @@ def test_a_target_only_arm_on_other_data_is_not_compared_with(tmp_path):
     bpr = made_up.results("table2_toy", {"BPR": {"cold": 0.1, "warm": 0.4}}, validation=0.5)
     other = made_up.outline("table2_toy", "table2", [made_up.arm("BPR", "bpr")], data={"cold": 0.0})
     made_up.write(tmp_path, other, bpr)
-    assert "Warm users gain at ε = 4 on Toy A→B (+0.0" in sentences(tmp_path)["Who else gains"]
+    assert "Warm users gain at ε = 4 on Toy A→B (+0.0" in sentences(tmp_path)["Warm users, and the paper's projections"]
 
 
 def test_controls_that_the_gate_refused_are_told(tmp_path):
@@ -104,7 +113,10 @@ def test_a_guide_in_the_clear_is_no_private_release(tmp_path):
 
 def test_the_papers_projections_are_told_at_their_largest_epsilon(tmp_path):
     told = sentences(made_up.frontier(tmp_path, {"jlt, ε = 4": 0.1, "jlt, ε = 8": 0.102, "guided, ε = 4": 0.15}))
-    assert "the paper's projections keep 2 ± 0 % on Toy A→B (jlt, ε = 8) for cold users." in told["Who else gains"]
+    assert (
+        "the paper's projections keep 2 ± 0 % on Toy A→B (jlt, ε = 8) for cold users."
+        in told["Warm users, and the paper's projections"]
+    )
 
 
 def test_one_seed_makes_no_certainty(tmp_path):

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -146,9 +147,10 @@ def read(path: Path) -> list[Result]:
 def read_lines(path: Path, kind: type[T]) -> list[T]:
     """Return every record in a file of results or trials, each checked."""
     records, adapter = [], TypeAdapter(kind)
+    what = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", kind.__name__).lower()
     for number, line in enumerate(whole_lines(path), 1):
         try:
             records.append(from_json(adapter, line))
         except ParameterError as error:
-            raise InputError(f"{path}, line {number}: not a {kind.__name__.lower()}: {error}") from error
+            raise InputError(f"{path}, line {number}: not a {what}: {error}") from error
     return records

@@ -62,7 +62,7 @@ def answer(folder: ResultsFolder) -> Answer:
     written = (
         Sentence("What crosses", _what_crosses(pairs)),
         Sentence("From which ε, and how certain", _from_which_epsilon(pairs)),
-        Sentence("Who else gains", _who_else(pairs)),
+        Sentence("Warm users, and the paper's projections", _who_else(pairs)),
     )
     return Answer(points, tuple(sentence for sentence in written if sentence.text))
 

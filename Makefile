@@ -6,7 +6,8 @@ READY := $(VENV)/.ready
 # Two test processes on two cores: more threads inside each would only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
 FUZZ_CASES ?= 10000
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2
+# Tests differ in length by a factor of ten thousand: whoever is done takes over what the other has not begun.
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
 .PHONY: system setup demo test test-all fuzz lint format schema results docs bench clean
 

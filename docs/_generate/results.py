@@ -7,6 +7,7 @@ from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from docs._generate import frontier_figure
 from pricdr.experiments.results import Mean, mean
 from pricdr.experiments.runner import known_results
 from pricdr.experiments.spec import Spec, read_specs
@@ -197,3 +198,4 @@ def paper_rows() -> dict[str, dict[str, float]]:
 if __name__ == "__main__":
     for name, template in PAGES.items():
         (ROOT / "docs" / name).write_text(page(template), encoding="utf-8")
+    frontier_figure.write()

@@ -287,7 +287,7 @@ def test_kills_at_random_moments_leave_a_release_or_none(here, many, start, pric
     child.communicate()
     assert child.returncode == 0
     whole = time.monotonic() - started
-    for attempt in range(20):
+    for attempt in range(12):
         child = start("publish", many, *fixed, "--out", f"release{attempt % 3}")
         time.sleep(moments.uniform(0.3, 1.05) * whole)
         child.kill()

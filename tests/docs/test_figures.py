@@ -92,3 +92,7 @@ def test_the_paper_s_order_on_douban_turns_round():
     assert min(pair.ndcg(name, "warm").value for name in alone) > best
     assert pair.ndcg("DMF", "warm").value > max(row["NDCG@10"] for row in paper.values())
     assert pair.metrics("PriCDR-J, ε = 8") == pair.metrics("PriCDR-S, ε = 8")
+    arms = {name: next(arm for arm in pair.by_arm if re.match(rf"{name}($| \(|,)", arm)) for name in paper}
+    above = {name: pair.ndcg(arm, "warm").value - paper[name]["NDCG@10"] for name, arm in arms.items()}
+    assert abs(above.pop("PriCDR-SYM")) < pair.ndcg(arms["PriCDR-SYM"], "warm").error
+    assert all(above[name] > 2 * pair.ndcg(arms[name], "warm").error for name in above)

@@ -50,12 +50,16 @@ def test_what_was_not_measured_is_not_spoken_of(tmp_path):
 @pytest.mark.parametrize(("trust", "words"), [(0.0, "in every run"), (1.0, "")])
 def test_a_figure_without_its_release_says_so(tmp_path, trust, words):
     levels = {"BPR": 0.1, "PriCDR-J, ε = 8": 0.25}
-    task, _ = told(tmp_path, levels, trust=lambda line: {"warm": trust, "cold": 0.0} if "J" in line["arm"] else None)
+    task, claimed = told(
+        tmp_path, levels, trust=lambda line: {"warm": trust, "cold": 0.0} if "J" in line["arm"] else None
+    )
     rows = {row.method: row for row in task.rows}
-    assert rows["BPR"].refusal == ""
+    assert rows["BPR"].refusal() == ""
     # Nobody cold was evaluated: that they would have been refused a release is neither here nor there.
-    assert words in rows["PriCDR-J"].refusal
-    assert bool(rows["PriCDR-J"].refusal) == bool(words)
+    assert words in rows["PriCDR-J"].refusal()
+    assert bool(rows["PriCDR-J"].refusal()) == bool(words)
+    # A claim that it is ahead must not pass for a sign of what its release is worth.
+    assert any(one.startswith("PriCDR-J: the release was refused in every run") for one in claimed) == bool(words)
 
 
 def test_rank_correlation_counts_ties_as_halves():

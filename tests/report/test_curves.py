@@ -3,7 +3,7 @@
 import pytest
 
 from pricdr.evaluation.verdict import Verdict
-from pricdr.report.curves import Shape, Variant, contrast, studies
+from pricdr.report.curves import Shape, Variant, contrasts, studies
 from pricdr.report.folder import read_folder
 from pricdr.report.measurements import Measurement
 from pricdr.report.shapes import sentences
@@ -63,35 +63,46 @@ def test_rising_flat_and_falling_curves_are_told_apart(tmp_path):
 
 def test_the_contrast_of_a_straight_line_is_its_rise():
     rising = {2.0**power: Measurement({1: 0.1 * power, 2: 0.1 * power + 1}) for power in range(4)}
-    assert contrast(rising, Shape.RISING).by_seed == pytest.approx({1: 0.3, 2: 0.3})
-    assert contrast(rising, Shape.BELL).by_seed == pytest.approx({1: 0.0, 2: 0.0})
+    (rise,) = contrasts(rising, Shape.RISING)
+    assert rise.by_seed == pytest.approx({1: 0.3, 2: 0.3})
 
 
-def test_the_contrast_of_a_bell_is_how_far_the_middle_is_above_the_ends():
+def test_the_contrasts_of_a_bell_are_how_far_the_middle_is_above_each_end():
     bell = {100.0: Measurement({1: 0.1}), 400.0: Measurement({1: 0.3}), 800.0: Measurement({1: 0.2})}
-    assert contrast(bell, Shape.BELL).by_seed == pytest.approx({1: 0.15})
+    assert [one.by_seed for one in contrasts(bell, Shape.BELL)] == [pytest.approx({1: 0.2}), pytest.approx({1: 0.1})]
 
 
 def test_a_contrast_needs_places_and_common_seeds():
-    assert not contrast({1.0: Measurement({1: 0.1})}, Shape.RISING)
-    assert not contrast({1.0: Measurement({1: 0.1}), 2.0: Measurement({1: 0.1})}, Shape.BELL)
-    assert not contrast({1.0: Measurement({1: 0.1}), 2.0: Measurement({2: 0.1})}, Shape.RISING)
-    assert not contrast({0.0: Measurement({1: 0.1}), 2.0: Measurement({1: 0.1})}, Shape.RISING)
+    assert contrasts({1.0: Measurement({1: 0.1})}, Shape.RISING) == ()
+    assert contrasts({1.0: Measurement({1: 0.1}), 2.0: Measurement({1: 0.1})}, Shape.BELL) == ()
+    assert contrasts({1.0: Measurement({1: 0.1}), 2.0: Measurement({2: 0.1})}, Shape.RISING) == ()
+    assert contrasts({0.0: Measurement({1: 0.1}), 2.0: Measurement({1: 0.1})}, Shape.RISING) == ()
 
 
-@pytest.mark.parametrize(("middle", "verdict"), [(0.15, Verdict.HELPS), (0.1, Verdict.UNCLEAR), (0.05, Verdict.HURTS)])
-def test_a_bell_is_seen_where_there_is_one(tmp_path, middle, verdict):
-    places = {100: 0.1, 200: middle, 400: middle, 800: 0.1}
-    write(tmp_path, "rq4_dim", "dim", {"jlt": places})
-    assert verdicts(tmp_path) == {"jlt": verdict}
+@pytest.mark.parametrize(
+    ("levels", "verdict", "words"),
+    [
+        ((0.1, 0.15, 0.15, 0.1), Verdict.HELPS, "as in the paper"),
+        ((0.1, 0.1, 0.1, 0.1), Verdict.UNCLEAR, "flat within error"),
+        ((0.1, 0.05, 0.05, 0.1), Verdict.HURTS, "lowest in the middle"),
+        ((0.1, 0.15, 0.15, 0.15), Verdict.HURTS, "rises, no fall"),
+        ((0.1, 0.12, 0.14, 0.16), Verdict.HURTS, "rises, no fall"),
+        ((0.16, 0.14, 0.12, 0.1), Verdict.HURTS, "falls, no rise"),
+    ],
+)
+def test_a_bell_has_to_rise_and_to_fall(tmp_path, levels, verdict, words):
+    """A curve that rises and stays up is no bell, however far its middle is above the mean of its ends."""
+    write(tmp_path, "rq4_dim", "dim", {"jlt": dict(zip((100, 200, 400, 800), levels, strict=True))})
+    (trend,) = (trend for trend in study(tmp_path).trends if trend.stratum == "cold")
+    assert (trend.verdict, trend.in_words) == (verdict, words)
 
 
-def test_all_curves_flat_do_not_agree_and_the_size_that_would_have_shown_is_told(tmp_path):
+def test_all_curves_flat_do_not_agree_and_the_width_of_their_intervals_is_told(tmp_path):
     write(tmp_path, "rq4_density", "density", {"sjlt": dict.fromkeys((0.1, 0.5, 0.9), 0.1)}, noise=0.003)
     told = sentences(study(tmp_path))[1]
     assert "ours does not agree in shape on any of 2 curves: 2 flat within error" in told
-    assert "; 0.0" in told
-    assert told.endswith(" would have shown on half of the curves.")
+    assert "; half of the intervals are ± 0.0" in told
+    assert told.endswith(" or narrower.")
 
 
 def test_sjlt_that_loses_less_is_told_so(tmp_path):
@@ -155,6 +166,23 @@ def test_gates_off_and_rows_without_noise_are_told_apart(tmp_path):
     told = sentences(found)
     assert told[1].startswith("With gates off, ours does not agree in shape on any of 1 curve: 1 flat")
     assert told[3].startswith("Without noise (NOT PRIVATE), ours agrees in shape on 1 of 1 curve: 0 flat")
+
+
+@pytest.mark.parametrize("shaped", [True, False])
+def test_a_control_with_the_papers_shape_is_told_and_not_counted_as_agreement(tmp_path, shaped):
+    write(tmp_path, "rq4_dim", "dim", {"jlt": dict.fromkeys((100, 200, 400), 0.1)})
+    arms, levels = [], {}
+    for at in (100, 200, 400):
+        one = made_up.along("noise", "dim", at, strategy="jlt", release={"rows": "noise"}, settings={"gated": False})
+        arms.append(one)
+        levels[one["name"]] = {"cold": 0.12 if shaped and at == 200 else 0.1}
+    made_up.write(
+        tmp_path, made_up.outline("rq4_noise_toy", "rq4_noise", arms), made_up.results("rq4_noise_toy", levels)
+    )
+    told = sentences(study(tmp_path))
+    assert told[1].startswith("With gates on, ours does not agree in shape on any of 2 curves")
+    done = "as in the paper" if shaped else "flat within error"
+    assert told[2].startswith(f"Of 1 curves of releases that are worth nothing (controls): 1 {done}. What a curve has")
 
 
 def test_lines_across_the_chart_are_the_arms_without_an_axis(tmp_path):

@@ -1,6 +1,7 @@
 """A results folder is read whole and checked; what is missing, stale or not ours is counted and named."""
 
 import json
+import os
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_a_search_is_told_with_its_best_and_with_the_test_of_that(tmp_path):
     (tmp_path / "search" / "toy.jsonl").write_text("".join(json.dumps(one) + "\n" for one in trials))
     network, popular = searches(read_folder(tmp_path))
     assert (network.trials, network.failed, network.default, network.best) == (3, 1, 0.21, 0.25)
-    assert (network.settings, network.tested_as) == ("width = 64", "DMF (toy)")
+    assert (network.settings, network.tested_as) == ("width = 64", "DMF")
     assert network.test.value == pytest.approx(0.3)
     # The arm of that name has other settings: its test says nothing about this search.
     assert (popular.tested_as, bool(popular.test)) == ("", False)
@@ -162,3 +163,26 @@ def test_the_ablation_counts_who_is_ahead(tmp_path, symmetric, counts):
 def test_no_ablation_without_a_spec_of_it(tmp_path):
     simple(tmp_path)
     assert ablation(read_folder(tmp_path)) is None
+
+
+@pytest.mark.parametrize("name", ["toy.spec.json", "toy.jsonl"])
+def test_a_pipe_in_the_folder_is_refused_and_not_waited_for(tmp_path, name):
+    simple(tmp_path)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name} is not a file of results: it is a folder, a pipe, or"):
+        read_folder(tmp_path)
+
+
+def test_a_search_is_shown_with_the_test_figure_of_the_split_that_it_was_made_on(tmp_path):
+    """The same files may be split in two ways: a figure of the other split would look like overfitting."""
+    for name, cold, validation, warm in (("cold", 0.2, 0.2, 0.1), ("plain", 0.0, 0.4, 0.35)):
+        content = made_up.outline(name, "toy", [made_up.arm("DMF", "dmf")], data={"cold": cold})
+        lines = made_up.results(name, {"DMF": {"warm": warm}}, validation=validation)
+        made_up.write(tmp_path, content, lines)
+    (tmp_path / "search").mkdir()
+    trial = {"data": "toy", "method": "dmf", "number": 0, "settings": {}, "validation": 0.39, "epochs": 1, "seconds": 1}
+    (tmp_path / "search" / "toy.jsonl").write_text(json.dumps(trial) + "\n")
+    (row,) = searches(read_folder(tmp_path))
+    assert (row.tested_as, row.tested_in) == ("DMF", "plain")
+    assert row.test.value == pytest.approx(0.35)

@@ -26,7 +26,6 @@ def report(
 
     The page loads nothing. Tables sort, filter and copy; charts show exact values and seeds, and can be downloaded.
     """
-    from pricdr.errors import ParameterError
     from pricdr.files import require_writable, write_new
     from pricdr.pages.charts import require_charts
     from pricdr.release import verify
@@ -35,8 +34,6 @@ def report(
     from pricdr.report.folder import read_folder
     from pricdr.report.page import report as page
 
-    if release is None and public_key is not None:
-        raise ParameterError("--public-key is for the release of --release, and none was given")
     require_charts()
     require_writable(out)
     require_outside_releases(out)

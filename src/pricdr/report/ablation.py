@@ -16,6 +16,8 @@ from pricdr.report.measurements import NOTHING, Measurement
 FAMILY: Final = "rq3"
 SYMMETRIC: Final = "PriCDR-SYM"
 OURS: Final = ("PriCDR-J", "PriCDR-S")
+_SAME: Final = 0.5e-4
+"""Figures that differ by less are the same to four digits."""
 CLAIM: Final = "The paper: PriCDR-J and PriCDR-S outperform PriCDR-SYM in all tasks."
 
 
@@ -141,10 +143,16 @@ def _duels_in_words(duels: Sequence[Duel]) -> list[str]:
 
 
 def _parts_in_words(rows: Sequence[AblationRow]) -> list[str]:
-    """Return for every change how often it helps, hurts, or cannot be told."""
+    """Return for every change how often it helps and hurts, and how often it changes next to nothing."""
     told = []
     for change in dict.fromkeys(row.change for row in rows if row.change and row.difference):
         own = [row.difference for row in rows if row.change == change and row.difference]
         counts = {verdict: sum(one.verdict is verdict for one in own) for verdict in Verdict}
-        told.append(f"{change}: worse in {counts[Verdict.HURTS]} of {len(own)}, better in {counts[Verdict.HELPS]}")
+        # A part that weighs next to nothing, or whose release is refused anyway, cannot show what it is worth.
+        same = sum(abs(value) < _SAME for one in own for value in one.by_seed.values())
+        runs = sum(one.seeds for one in own)
+        told.append(
+            f"{change}: worse in {counts[Verdict.HURTS]} of {len(own)}, better in {counts[Verdict.HELPS]} (no "
+            f"difference to four digits in {same} of {runs} runs)"
+        )
     return [f"What a change does, over arms, tasks and kinds of users: {'; '.join(told)}."] if told else []

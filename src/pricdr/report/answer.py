@@ -7,7 +7,7 @@ nothing: the 95 % interval over seeds of the difference to the reference and to 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.outline import ArmOutline
@@ -79,7 +79,17 @@ def has_ceiling(pair: Experiment) -> bool:
     return ceiling is not None and pair.gain(ceiling, "cold").verdict is Verdict.HELPS
 
 
-def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> tuple[Verdict, Measurement]:
+class Crossing(NamedTuple):
+    """Whether an arm is better than the reference and every control."""
+
+    verdict: Verdict
+    difference: Measurement
+    """That decided it."""
+    against: str
+    """The arm that the difference is to; empty where there is none."""
+
+
+def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> Crossing:
     """Return whether an arm is better than the reference and every control, and the difference that decided it.
 
     The smallest of the differences decides: helping over popularity but not over noise is not a transfer.
@@ -87,21 +97,29 @@ def crosses(experiment: Experiment, arm: ArmOutline, stratum: str) -> tuple[Verd
     own = experiment.measured(arm, stratum)
     reference = experiment.reference(stratum)
     others = [*([] if reference is None else [reference]), *experiment.controls]
-    differences = [gain for other in others if (gain := own - experiment.measured(other, stratum))]
+    differences = {other.name: gain for other in others if (gain := own - experiment.measured(other, stratum))}
     if not differences:
-        return Verdict.UNCLEAR, own - own
+        return Crossing(Verdict.UNCLEAR, own - own, "")
     order = [Verdict.HURTS, Verdict.UNCLEAR, Verdict.HELPS]
-    worst = min(differences, key=lambda gain: (order.index(gain.verdict), gain.value))
-    return worst.verdict, worst
+    against, worst = min(differences.items(), key=lambda one: (order.index(one[1].verdict), one[1].value))
+    return Crossing(worst.verdict, worst, against)
 
 
 def _points(pair: Experiment) -> Iterable[Point]:
     for arm in pair.outline.arms:
+        # On a logarithmic axis there is no place for 0, and a spec may well come from elsewhere.
+        if arm.at is not None and arm.at <= 0:
+            continue
         share, access = pair.share(arm), Access.of(arm)
         if share and access is Access.CONTROL and arm.release is not None:
             yield Point(pair.title, CONTROLS, float(arm.release.epsilon), share, pair.gain(arm, "cold"), access)
-        elif share and arm.axis == "epsilon" and arm.curve and arm.at is not None:
-            yield Point(pair.title, arm.curve, float(arm.at), share, pair.gain(arm, "cold"), access)
+        elif share and arm.curve and _is_on_axis(arm):
+            yield Point(pair.title, arm.curve, float(arm.at or 0.0), share, pair.gain(arm, "cold"), access)
+
+
+def _is_on_axis(arm: ArmOutline) -> bool:
+    """Return whether an arm has a place on a logarithmic axis of ε."""
+    return arm.axis == "epsilon" and arm.at is not None and arm.at > 0
 
 
 def _private_arms(pair: Experiment, *, stratum: str) -> list[ArmOutline]:
@@ -109,10 +127,7 @@ def _private_arms(pair: Experiment, *, stratum: str) -> list[ArmOutline]:
     return [
         arm
         for arm in pair.outline.arms
-        if arm.axis == "epsilon"
-        and arm.at is not None
-        and Access.of(arm) is Access.PRIVATE
-        and pair.measured(arm, stratum)
+        if _is_on_axis(arm) and Access.of(arm) is Access.PRIVATE and pair.measured(arm, stratum)
     ]
 
 
@@ -135,7 +150,7 @@ def _what_crosses(pairs: Sequence[Experiment]) -> str:
     arms = [] if epsilon is None else [(pair, arm) for pair in pairs if (arm := _best(pair, epsilon, "cold"))]
     kept, unclear, lost = [], [], []
     for pair, arm in arms:
-        verdict, difference = crosses(pair, arm, "cold")
+        verdict, difference, _ = crosses(pair, arm, "cold")
         share = pair.share(arm)
         if verdict is Verdict.HELPS and share:
             kept.append((-share.value, f"{share.percent()} on {pair.title} ({arm.curve})"))
@@ -159,28 +174,32 @@ def _what_crosses(pairs: Sequence[Experiment]) -> str:
 
 
 def _from_which_epsilon(pairs: Sequence[Experiment]) -> str:
-    certain, never, controls = [], [], []
+    certain, never, strategies = [], [], 0
+    controls: list[tuple[Experiment, ArmOutline]] = []
     for pair in pairs:
         arms = _private_arms(pair, stratum="cold")
         if not arms:
             continue
+        strategies = max(strategies, len({arm.curve for arm in arms}))
         least = _least_epsilon(pair, arms)
         if least is None:
             never.append(f"at no ε up to {max(float(arm.at or 0.0) for arm in arms):g} on {pair.title}")
         else:
-            certain.append((least, f"from ε = {least:g} on {pair.title}"))
-        controls += [gain for arm in pair.controls if (gain := pair.gain(arm, "cold"))]
+            certain.append((least[0], f"from ε = {least[0]:g} on {pair.title} ({least[1]})"))
+        controls += [(pair, arm) for arm in pair.controls if pair.gain(arm, "cold")]
     told = [*(words for _, words in sorted(certain)), *never]
     if not told:
         return ""
+    tried = f"one of {strategies} strategies" if strategies > 1 else "the one strategy"
     return (
-        f"Cold users gain for certain {_listed(told)}: there the 95 % interval over seeds lies above popularity and "
-        f"above every control. {_controls_in_words(controls)}"
+        f"Cold users gain {_listed(told)}. A gain is where the 95 % interval over seeds, with {tried} (not corrected "
+        "for how many were tried), lies above popularity and above every control, at this ε and every larger one. "
+        f"{_controls_in_words(controls)}"
     )
 
 
-def _least_epsilon(pair: Experiment, arms: Sequence[ArmOutline]) -> float | None:
-    """Return the smallest ε from which on some strategy helps at every ε that was measured with it."""
+def _least_epsilon(pair: Experiment, arms: Sequence[ArmOutline]) -> tuple[float, str] | None:
+    """Return the smallest ε from which on a strategy helps at every ε that was measured with it, and that strategy."""
     least = []
     for curve in dict.fromkeys(arm.curve for arm in arms):
         points = sorted((arm for arm in arms if arm.curve == curve), key=lambda arm: -float(arm.at or 0.0))
@@ -189,23 +208,28 @@ def _least_epsilon(pair: Experiment, arms: Sequence[ArmOutline]) -> float | None
             if crosses(pair, arm, "cold")[0] is not Verdict.HELPS:
                 break
             helping.append(float(arm.at or 0.0))
-        least += helping[-1:]
+        least += [(epsilon, curve) for epsilon in helping[-1:]]
     return min(least, default=None)
 
 
-def _controls_in_words(controls: Sequence[Measurement]) -> str:
+def _controls_in_words(controls: Sequence[tuple[Experiment, ArmOutline]]) -> str:
     if not controls:
         return "No control was run, so a gain need not be a transfer."
-    gaining = sum(gain.verdict is Verdict.HELPS for gain in controls)
-    most = max(controls, key=lambda gain: gain.value)
+    gains = [pair.gain(arm, "cold") for pair, arm in controls]
+    gaining = sum(gain.verdict is Verdict.HELPS for gain in gains)
+    most = max(gains, key=lambda gain: gain.value)
+    refusals = [pair.refused(arm, "cold") for pair, arm in controls]
+    refused, runs = (sum(one[at] for one in refusals) for at in (0, 1))
+    # A control that was refused tests the gate, and no longer what a worthless release would do to the figures.
+    gate = f" In {refused} of {runs} runs the model's gate refused the control's release." if refused else ""
     if gaining:
         return (
             f"Of {len(controls)} controls (shuffled source, noise alone), {gaining} gained as well, up to "
-            f"{number(most.value, signed=True)} NDCG@10: do not trust gains of that size."
+            f"{number(most.value, signed=True)} NDCG@10: do not trust gains of that size.{gate}"
         )
     return (
         f"None of {len(controls)} controls (shuffled source, noise alone) gained: at most "
-        f"{number(most.value, signed=True)} NDCG@10."
+        f"{number(most.value, signed=True)} NDCG@10.{gate}"
     )
 
 
@@ -217,15 +241,15 @@ def _warm_users(pairs: Sequence[Experiment]) -> list[str]:
     epsilon = usual_epsilon(pairs)
     words = {
         Verdict.HELPS: "warm users gain at ε = {epsilon:g} on {pairs}",
-        Verdict.HURTS: "warm users lose at ε = {epsilon:g} on {pairs}",
+        Verdict.HURTS: "warm users are better off without a release at ε = {epsilon:g} on {pairs}",
         Verdict.UNCLEAR: "warm users gain nothing that could be told at ε = {epsilon:g} on {pairs}",
     }
     found: dict[Verdict, list[str]] = {verdict: [] for verdict in words}
     for pair in pairs:
         arm = None if epsilon is None else _best(pair, epsilon, "warm")
         if arm is not None:
-            verdict, difference = crosses(pair, arm, "warm")
-            found[verdict].append(f"{pair.title} ({difference.interval_in_words()})")
+            verdict, difference, against = crosses(pair, arm, "warm")
+            found[verdict].append(f"{pair.title} ({difference.interval_in_words()} against {against})")
     return [words[verdict].format(epsilon=epsilon, pairs=_listed(told)) for verdict, told in found.items() if told]
 
 

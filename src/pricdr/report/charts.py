@@ -110,8 +110,7 @@ def paper_and_ours(task: Task, *, id: str, metric: str) -> Figure:
         if row.paper is not None
     )
     caption = f"{task.title}, {metric}: the paper's figure and ours, ± one standard error over seeds"
-    drawn = chart.properties(width=WIDTH, height=24 * len(names), padding=_padding(names))
-    return chart_figure(id, caption, drawn, in_words=f"{words}.", data={"rows": rows})
+    return chart_figure(id, caption, chart, in_words=f"{words}.", data={"rows": rows})
 
 
 def dot_panel(by_name: Mapping[str, Measurement], *, id: str, caption: str) -> Figure:
@@ -123,9 +122,8 @@ def dot_panel(by_name: Mapping[str, Measurement], *, id: str, caption: str) -> F
         for name, measured in by_name.items()
     ]
     chart = _dots("name", list(by_name), "NDCG@10", color=alt.value(SERIES[0].light), shape=alt.value("circle"))
-    drawn = chart.properties(width=WIDTH - 40, height=24 * len(rows), padding=_padding(by_name))
     words = "; ".join(f"{name}: {measured.in_words()}" for name, measured in by_name.items())
-    return chart_figure(id, caption, drawn, in_words=f"{words}.", data={"rows": rows})
+    return chart_figure(id, caption, chart, in_words=f"{words}.", data={"rows": rows})
 
 
 def curve_panel(
@@ -177,16 +175,31 @@ def curve_panel(
 
 
 def _dots(field: str, names: Sequence[str], title: str, *, color: Any, shape: Any) -> "alt.LayerChart":  # noqa: ANN401
-    """Return dots with error bars, one row for each name; ``color`` and ``shape`` are channels of altair."""
+    """Return dots with error bars, one row for each name; ``color`` and ``shape`` are channels of altair.
+
+    Long names stand above their rows, not beside them: on a phone they would leave no room for the dots.
+    """
     import altair as alt
 
-    y = alt.Y(field=field, type="nominal", sort=list(names), title=None, axis=alt.Axis(grid=True, ticks=False))
+    beside = all(len(name) <= _SHORT for name in names)
+    axis = alt.Axis(grid=True, ticks=False, labels=beside, domain=beside)
+    y = alt.Y(field=field, type="nominal", sort=list(names), title=None, axis=axis)
     x = alt.X(field="low", type="quantitative", title=title, scale=alt.Scale(zero=False, padding=8))
     base = alt.Chart(alt.NamedData("rows")).encode(y=y, color=color)
-    bars = base.mark_rule().encode(x=x, x2=alt.X2(field="high"), description=_part())
-    dots = base.mark_point().encode(x=alt.X(field="value", type="quantitative"), shape=shape, description=_tip())
-    layers: alt.LayerChart = bars + dots
-    return layers
+    layers = [
+        base.mark_rule().encode(x=x, x2=alt.X2(field="high"), description=_part()),
+        base.mark_point().encode(x=alt.X(field="value", type="quantitative"), shape=shape, description=_tip()),
+    ]
+    if not beside:
+        above = base.mark_text(align="left", dy=-11, fontSize=11).encode(
+            x=alt.value(0),
+            text=alt.Text(field=field, type="nominal"),
+            color=alt.value(MUTED.light),
+            description=_part(),
+        )
+        layers.append(above)
+    height = (24 if beside else 34) * len(names)
+    return alt.LayerChart(layer=layers, width=WIDTH, height=height, padding=_padding(names if beside else ()))
 
 
 def _tip() -> "alt.Description":

@@ -26,6 +26,7 @@ def claims(task: Task) -> tuple[str, ...]:
         _claim("every cross-domain method is ahead of every single-domain one", rows, CROSS, SINGLE),
         _claim("PriCDR-J and PriCDR-S are ahead of all seven compared methods", rows, OURS, (*SINGLE, *CROSS)),
         _claim("PriCDR-S is ahead of PriCDR-J", rows, ("PriCDR-S",), ("PriCDR-J",)),
+        *_refusals(rows),
         _order(list(rows.values())),
     ]
     return tuple(sentence for sentence in told if sentence)
@@ -43,6 +44,15 @@ def _claim(claim: str, rows: dict[str, Row], better: Sequence[str], worse: Seque
         f"{counts[Verdict.HELPS]}, behind in {counts[Verdict.HURTS]}, cannot be told in "
         f"{counts[Verdict.UNCLEAR]}{single}."
     )
+
+
+def _refusals(rows: dict[str, Row]) -> list[str]:
+    """Return which of these figures are no sign of what a release is worth."""
+    by_refusal: dict[str, list[str]] = {}
+    for method in OURS:
+        if method in rows and (refusal := rows[method].refusal()):
+            by_refusal.setdefault(refusal, []).append(method)
+    return [f"{' and '.join(methods)}: {refusal[0].lower()}{refusal[1:]}" for refusal, methods in by_refusal.items()]
 
 
 def _order(rows: Sequence[Row]) -> str:

@@ -1,7 +1,7 @@
 """RQ4 and RQ5: a figure along ε, n, sp or sd, and whether its shape is the one that the paper describes.
 
-A claim about a shape is a contrast: weights over the axis whose sum with the figures is above 0 where the claim holds.
-It is computed seed by seed, so that it has an interval over seeds like any other difference.
+A claim about a shape is one or two contrasts: weights over the axis whose sum with the figures is above 0 where the
+claim holds. They are computed seed by seed, so that they have intervals over seeds like any other difference.
 """
 
 import math
@@ -17,6 +17,9 @@ from pricdr.report.folder import Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.table2 import exact_epsilon
 
+_EQUAL: Final = 1e-9
+"""Means that differ by less are equal: results have six digits."""
+
 
 class Shape(Enum):
     """What a curve does along its axis, according to the paper."""
@@ -24,24 +27,30 @@ class Shape(Enum):
     RISING = "rises"
     BELL = "is highest in the middle"
 
-    def weights(self, places: Sequence[float]) -> list[float]:
-        """Return the weights of the contrast for figures at these places, two or more of them.
+    def weights(self, places: Sequence[float]) -> list[list[float]]:
+        """Return the weights of each contrast for figures at these places, at least :attr:`least_places` of them.
 
-        RISING gives what a straight line over the logarithm of the axis rises by from end to end, BELL by how much the
-        places between the ends are above the two ends.
+        RISING has one: what a straight line over the logarithm of the axis rises by from end to end. BELL has two: how
+        far the places between the ends are above the first, and how far above the last.
         """
         count = len(places)
         if self is Shape.BELL:
-            return [-0.5 if at in (0, count - 1) else 1 / (count - 2) for at in range(count)]
+            inner = [0.0, *[1 / (count - 2)] * (count - 2), 0.0]
+            return [[-1.0, *inner[1:]], [*inner[:-1], -1.0]]
         logs = [math.log(place) for place in places]
         centre = math.fsum(logs) / count
         squares = math.fsum((value - centre) ** 2 for value in logs)
-        return [(logs[-1] - logs[0]) * (value - centre) / squares for value in logs]
+        return [[(logs[-1] - logs[0]) * (value - centre) / squares for value in logs]]
 
     @property
     def least_places(self) -> int:
-        """How many places the contrast needs."""
+        """How many places the contrasts need."""
         return 3 if self is Shape.BELL else 2
+
+    @property
+    def otherwise(self) -> str:
+        """What a curve is called that is neither flat nor of this shape."""
+        return "of another shape" if self is Shape.BELL else "the other way"
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,8 @@ class Question:
     logarithmic: bool
     shape: Shape
     claim: str
+    also: str = ""
+    """Another family whose curves belong into the same charts: a control along the same axis."""
 
 
 QUESTIONS: Final = (
@@ -65,6 +76,7 @@ QUESTIONS: Final = (
     Question(
         *("rq4_dim", "RQ4: dimension n", "dim", "n, numbers per user", False, Shape.BELL),
         claim="performance first rises with n and then slightly falls",
+        also="rq4_noise",
     ),
     Question(
         *("rq4_density", "RQ4: density sp", "density", "sp, density of the projection", False, Shape.BELL),
@@ -106,6 +118,8 @@ class CurvePoint:
     """On an axis of ε, the one that the noise delivers; None where it is not known."""
     nominal: bool
     """Whether ``at`` is only nominal."""
+    control: bool
+    """Whether its release is worth nothing: a curve that has the paper's shape all the same is no sign of anything."""
     measured: Measurement
     refused: int
     """Runs in which the model did not trust the release at all."""
@@ -138,28 +152,46 @@ class Trend:
     variant: Variant
     nominal: bool
     """Whether its values of ε are only nominal: the paper's noise."""
+    control: bool
     spread: float
     """Between its highest and its lowest mean."""
     typical_error: float
     """The median standard error of its points."""
-    contrast: Measurement
+    shape: Shape
+    contrasts: tuple[Measurement, ...]
+    """One for each thing that the shape asks for; none where there are too few places."""
     refused: int
     runs: int
 
     @property
+    def effect(self) -> Measurement:
+        """By how much it has the shape: the smallest of its contrasts."""
+        return min(self.contrasts, key=lambda one: one.value, default=NOTHING)
+
+    @property
     def verdict(self) -> Verdict:
-        """HELPS where it has the paper's shape, HURTS where the opposite, UNCLEAR where it is flat within error."""
-        return self.contrast.verdict
+        """HELPS where it has the paper's shape, UNCLEAR where it is flat within error, HURTS where neither."""
+        verdicts = {one.verdict for one in self.contrasts} or {Verdict.UNCLEAR}
+        return verdicts.pop() if len(verdicts) == 1 else Verdict.HURTS
 
     @property
     def in_words(self) -> str:
         """What it does, in a word or two."""
-        interval = self.contrast.interval
-        if self.spread == 0 and interval is not None and interval.low == interval.high == 0:
+        interval = self.effect.interval
+        if interval is None:
+            return "–"
+        if self.spread < _EQUAL and interval.low == interval.high == 0:
             return "the same everywhere"
-        return {Verdict.HELPS: "as in the paper", Verdict.HURTS: "the other way", Verdict.UNCLEAR: "flat within error"}[
-            self.verdict
-        ]
+        if self.verdict is Verdict.UNCLEAR:
+            return "flat within error"
+        if self.verdict is Verdict.HELPS:
+            return "as in the paper"
+        if self.shape is not Shape.BELL:
+            return "the other way"
+        first, last = (one.verdict for one in self.contrasts)
+        if first is last:
+            return "lowest in the middle"
+        return "rises, no fall" if Verdict.HELPS is first or Verdict.HURTS is last else "falls, no rise"
 
 
 @dataclass(frozen=True)
@@ -177,7 +209,9 @@ class CurveStudy:
 def studies(folder: ResultsFolder) -> tuple[CurveStudy, ...]:
     """Return the paper's figures that the folder has a spec for."""
     return tuple(
-        _study(question, experiments) for question in QUESTIONS if (experiments := folder.family(question.family))
+        _study(question, experiments)
+        for question in QUESTIONS
+        if (experiments := (*folder.family(question.family), *folder.family(question.also)))
     )
 
 
@@ -186,7 +220,8 @@ def _study(question: Question, experiments: Sequence[Experiment]) -> CurveStudy:
     return CurveStudy(
         question,
         points,
-        tuple(level for one in experiments for level in _levels(one)),
+        # Two families may share a task, and then they share its lines.
+        tuple({(one.task, one.stratum, one.name): one for each in experiments for one in _levels(each)}.values()),
         tuple(_trends(points, question)),
         tuple(f"{one.title}: {one.outline.missing or 'not run yet'}" for one in experiments if not one.runs),
     )
@@ -204,6 +239,7 @@ def _points(experiment: Experiment, question: Question) -> list[CurvePoint]:
                     *(experiment.title, stratum, arm.curve, Variant.of(arm), float(arm.at or 0.0)),
                     exact=_exact(experiment, arm) if question.axis == "epsilon" else None,
                     nominal=nominal and question.axis == "epsilon",
+                    control=Access.of(arm) is Access.CONTROL,
                     measured=measured,
                     refused=refused,
                     runs=told,
@@ -244,26 +280,30 @@ def _trend(points: Sequence[CurvePoint], question: Question) -> Trend:
     means = [point.measured.value for point in points]
     errors = sorted(point.measured.error for point in points if not math.isnan(point.measured.error))
     return Trend(
-        *(first.task, first.stratum, first.curve, first.variant, first.nominal),
+        *(first.task, first.stratum, first.curve, first.variant, first.nominal, first.control),
         spread=max(means) - min(means),
         typical_error=errors[len(errors) // 2] if errors else math.nan,
-        contrast=contrast({point.at: point.measured for point in points}, question.shape),
+        shape=question.shape,
+        contrasts=contrasts({point.at: point.measured for point in points}, question.shape),
         refused=sum(point.refused for point in points),
         runs=sum(point.runs for point in points),
     )
 
 
-def contrast(by_place: Mapping[float, Measurement], shape: Shape) -> Measurement:
+def contrasts(by_place: Mapping[float, Measurement], shape: Shape) -> tuple[Measurement, ...]:
     """Return by how much figures along an axis have a shape, seed by seed, over the seeds that all of them have."""
     # On a logarithmic axis there is no place for 0, and a spec may well come from elsewhere.
     places = sorted(place for place, found in by_place.items() if found and (place > 0 or shape is Shape.BELL))
     if len(places) < shape.least_places:
-        return NOTHING
-    weights = shape.weights(places)
-    common = set.intersection(*(set(by_place[place].by_seed) for place in places))
-    return Measurement(
-        {
-            seed: math.fsum(w * by_place[place].by_seed[seed] for w, place in zip(weights, places, strict=True))
-            for seed in sorted(common)
-        }
-    )
+        return ()
+    common = sorted(set.intersection(*(set(by_place[place].by_seed) for place in places)))
+    found = [
+        Measurement(
+            {
+                seed: math.fsum(w * by_place[place].by_seed[seed] for w, place in zip(weights, places, strict=True))
+                for seed in common
+            }
+        )
+        for weights in shape.weights(places)
+    ]
+    return tuple(one for one in found if one)

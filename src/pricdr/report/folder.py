@@ -1,8 +1,8 @@
 """A results folder: what was asked for, what was measured, and what is missing or out of date."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
@@ -63,6 +63,8 @@ class Experiment:
     """By key and seed; a key may be that of several arms' names over time, so names are not asked."""
     stale: int = 0
     """Lines whose key is that of no arm: measured with other settings."""
+    alone_elsewhere: tuple[ArmOutline, ...] = ()
+    """Arms of other specs that saw the target alone, on this very data and its splits; ``results`` has theirs too."""
 
     @property
     def title(self) -> str:
@@ -135,16 +137,18 @@ class Experiment:
         """Return what private releases have to beat: the spec's baseline, and for users with a history a better one.
 
         Cold users get from a model of the target alone what is popular, and that is the baseline. The others have a
-        history, so they are compared with the arm that sees the target alone and did best on validation.
+        history, so they are compared with the arm that sees the target alone and did best on validation, whichever
+        spec has it: a spec with a weak one must not make its releases look good.
         """
         if stratum == "cold":
             return self.arms.get(self.outline.baseline or "")
-        alone = [arm for arm in self.outline.arms if Access.of(arm) is Access.TARGET and self.results_of(arm)]
-        return max(alone, key=lambda arm: self._validation(arm), default=None)
+        alone = [arm for arm in self.outline.arms if Access.of(arm) is Access.TARGET] + [*self.alone_elsewhere]
+        measured = [arm for arm in alone if self.results_of(arm)]
+        return max(measured, key=lambda arm: self.validation(arm).value, default=None)
 
-    def _validation(self, arm: ArmOutline) -> float:
-        runs = self.results_of(arm)
-        return Measurement({seed: float(result.validation) for seed, result in runs.items()}).value
+    def validation(self, arm: ArmOutline) -> Measurement:
+        """Return what an arm measured on validation, for all users."""
+        return Measurement({seed: float(result.validation) for seed, result in self.results_of(arm).items()})
 
     def gain(self, arm: ArmOutline, stratum: str) -> Measurement:
         """Return how far an arm is above the reference, seed by seed."""
@@ -199,8 +203,8 @@ def read_folder(path: Path, *, progress: Progress = silent) -> ResultsFolder:
         searches = _names(path / SEARCH, LINES)
     return ResultsFolder(
         path,
-        tuple(experiments),
-        {name.removesuffix(LINES): tuple(read_trials(path / SEARCH / name)) for name in searches},
+        tuple(_beside(one, experiments) for one in experiments),
+        {name.removesuffix(LINES): tuple(read_trials(_plain(path / SEARCH / name))) for name in searches},
         tuple(name for name in names if name.endswith(LINES) and name not in claimed),
     )
 
@@ -211,17 +215,38 @@ def _names(path: Path, *endings: str) -> list[str]:
     return sorted(found)
 
 
+def _plain(path: Path) -> Path:
+    """Return a path whose file can be read to its end: a pipe in the folder would be waited for without one."""
+    if not path.is_file():
+        raise InputError(f"{path} is not a file of results: it is a folder, a pipe, or a link to nothing")
+    return path
+
+
 def _experiment(path: Path, name: str) -> Experiment:
-    outline = read_outline(path / name)
+    outline = read_outline(_plain(path / name))
     stem = name.removesuffix(SUFFIX)
     if outline.name != stem:
         raise InputError(f"{path / name} is the outline of {shorten(outline.name)}, not of {shorten(stem)}")
     lines = path / f"{stem}{LINES}"
     by_key: dict[str, dict[int, Result]] = {arm.key: {} for arm in outline.arms}
     stale = 0
-    for result in read(lines) if os.path.lexists(lines) else []:
+    for result in read(_plain(lines)) if os.path.lexists(lines) else []:
         if result.key in by_key:
             by_key[result.key][result.seed] = result
         else:
             stale += 1
     return Experiment(outline, by_key, stale)
+
+
+def _beside(experiment: Experiment, others: Sequence[Experiment]) -> Experiment:
+    """Return an experiment that knows what other specs measured on its data with the target alone."""
+    own = {arm.key for arm in experiment.outline.arms}
+    found: dict[str, ArmOutline] = {}
+    results = dict(experiment.results)
+    for other in others:
+        if other is not experiment and other.outline.data == experiment.outline.data:
+            for arm in other.outline.arms:
+                if Access.of(arm) is Access.TARGET and arm.key not in own:
+                    found.setdefault(arm.key, arm)
+                    results.setdefault(arm.key, other.results_of(arm))
+    return replace(experiment, results=results, alone_elsewhere=tuple(found.values()))

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.synthetic_results import CONTROLS, PLAIN, SyntheticResult, read_synthetic
-from pricdr.report.answer import crosses
+from pricdr.report.answer import Crossing, crosses
 from pricdr.report.folder import Access, Experiment
 from pricdr.report.measurements import Measurement
 
@@ -20,7 +19,7 @@ class FrontierRow:
     access: Access
     by_stratum: dict[str, Measurement]
     share: Measurement
-    crosses: dict[str, tuple[Verdict, Measurement]]
+    crosses: dict[str, Crossing]
     """By stratum, for private releases: whether it is better than the reference and every control."""
 
 

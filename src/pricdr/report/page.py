@@ -17,7 +17,12 @@ from pricdr.report.sections import table2 as table2_section
 from pricdr.report.sections import table3 as table3_section
 from pricdr.report.sections.lead import lead
 
-SHOWN = {table2.FAMILY, ablation.FAMILY, answer.FAMILY, *(question.family for question in curves.QUESTIONS)}
+SHOWN = {
+    table2.FAMILY,
+    ablation.FAMILY,
+    answer.FAMILY,
+    *(name for question in curves.QUESTIONS for name in (question.family, question.also)),
+}
 """Families with a section of their own."""
 
 

@@ -7,6 +7,9 @@ otherwise. The table has means of these over users and runs, so whatever holds f
 - no metric falls from k = 5 to k = 10;
 - what NDCG and MRR rise by between the two is due to the users whose item is at rank 6 to 10, and so lies between
   HR@10 − HR@5 times the least and times the most that such a rank counts.
+
+The first two hold as well where each figure is the best of its own over the same runs or epochs: the best NDCG is at
+least that of the run with the best MRR. The third holds for figures of the same rankings only.
 """
 
 import csv

@@ -1,5 +1,6 @@
 """What the curves of one of the paper's figures come to, in sentences that are computed from them."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from pricdr.evaluation.verdict import Verdict
@@ -13,13 +14,14 @@ def sentences(study: CurveStudy) -> tuple[str, ...]:
     told = [_agreement(name, trends) for name, trends in _groups(study.trends) if trends]
     if not told:
         return ()
-    found = [f"The paper: {study.question.claim}.", *told, _refusals(study.trends), _scales(study), _stability(study)]
+    found = [f"The paper: {study.question.claim}.", *told, _controls(study.trends)]
+    found += [_refusals(study.trends), _scales(study), _stability(study)]
     return tuple(sentence for sentence in found if sentence)
 
 
 def _groups(trends: Sequence[Trend]) -> list[tuple[str, list[Trend]]]:
     """Return the curves that are spoken of together: those with an interval, by gates and by whose noise they have."""
-    told = [trend for trend in trends if trend.contrast.interval is not None]
+    told = [trend for trend in trends if trend.effect.interval is not None and not trend.control]
     ungated = [trend for trend in told if trend.variant is Variant.UNGATED]
     paper = [trend for trend in ungated if trend.nominal]
     return [
@@ -38,24 +40,37 @@ def _agreement(name: str, trends: Sequence[Trend]) -> str:
         agrees = f"does not agree in shape on any of {total}"
     else:
         agrees = f"agrees in shape on {shape} of {total}{'' if 2 * shape > len(trends) else ' only'}"
-    largest = max(trends, key=lambda trend: trend.contrast.value)
+    nearest = max(trends, key=lambda trend: trend.effect.value)
     return (
-        f"{name}, ours {agrees}: {flat} flat within error, {other} the other way. The largest effect is "
-        f"{largest.contrast.interval_in_words()} ({largest.curve}, {STRATA[largest.stratum]}, {largest.task})"
-        f"{_would_have_shown(trends)}."
+        f"{name}, ours {agrees}: {flat} flat within error, {other} {trends[0].shape.otherwise}. What comes nearest to "
+        f"it is {nearest.effect.interval_in_words()} ({nearest.curve}, {STRATA[nearest.stratum]}, {nearest.task})"
+        f"{_resolution(trends)}."
     )
 
 
-def _would_have_shown(trends: Sequence[Trend]) -> str:
-    """Return how large an effect would have had to be: the median half of an interval that has a width."""
-    intervals = [trend.contrast.interval for trend in trends]
+def _resolution(trends: Sequence[Trend]) -> str:
+    """Return how closely effects were measured: the median half of an interval that has a width."""
+    intervals = [trend.effect.interval for trend in trends]
     halves = sorted((d.high - d.low) / 2 for d in intervals if d is not None and d.high > d.low)
-    return f"; {number(halves[len(halves) // 2])} would have shown on half of the curves" if halves else ""
+    return f"; half of the intervals are ± {number(halves[len(halves) // 2])} or narrower" if halves else ""
+
+
+def _controls(trends: Sequence[Trend]) -> str:
+    """Return what curves do whose releases are worth nothing."""
+    controls = [trend for trend in trends if trend.control and trend.effect.interval is not None]
+    if not controls:
+        return ""
+    counts = Counter(trend.in_words for trend in controls)
+    told = ", ".join(f"{count} {words}" for words, count in counts.most_common())
+    return (
+        f"Of {len(controls)} curves of releases that are worth nothing (controls): {told}. What a curve has in common "
+        f"with those is no sign of information."
+    )
 
 
 def _refusals(trends: Sequence[Trend]) -> str:
     told = []
-    gated = [trend for trend in trends if trend.variant is Variant.GATED]
+    gated = [trend for trend in trends if trend.variant is Variant.GATED and not trend.control]
     for stratum in dict.fromkeys(trend.stratum for trend in gated):
         of_stratum = [trend for trend in gated if trend.stratum == stratum]
         runs = sum(trend.runs for trend in of_stratum)
@@ -85,7 +100,7 @@ def _stability(study: CurveStudy) -> str:
     for (task, stratum, curve), jlt in by_curve.items():
         # A curve of sjlt differs from its partner in that word alone.
         sjlt = by_curve.get((task, stratum, f"s{curve}")) if curve.startswith("jlt") else None
-        if sjlt is not None and (difference := jlt.contrast - sjlt.contrast).interval is not None:
+        if sjlt is not None and (difference := jlt.effect - sjlt.effect).interval is not None:
             differences.append(difference)
     if not differences:
         return ""

@@ -34,15 +34,16 @@ class Row:
         ours = self.ours(metric)
         return ours.value - self.paper.figures[metric] if ours and self.paper is not None else None
 
-    @property
-    def refusal(self) -> str:
-        """What to know of a figure whose release was refused; empty where it was used, or nothing tells."""
+    def refusal(self, stratum: str = "all") -> str:
+        """Return what to know of a figure whose release was refused; nothing where it was used, or nothing tells."""
         if self.experiment is None or self.arm is None:
             return ""
-        refused, runs = self.experiment.refused(self.arm)
+        refused, runs = self.experiment.refused(self.arm, stratum)
         if not refused:
             return ""
         often = "every run" if refused == runs else f"{refused} of {runs} runs"
+        if self.arm.plaintext:
+            return f"The source was refused in {often} (trust 0): what is left is the model of the target alone."
         return f"The release was refused in {often} (trust 0): what is left is the model without a release."
 
     @property

@@ -185,8 +185,11 @@
     const names = spread(table.querySelector(".names")).map((name, at) => [spans[at], name].filter(Boolean).join(": "));
     return [names, ...[...table.tBodies[0].rows].filter((row) => !row.hidden).map(spread)];
   };
-  const number = /^[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?\s?%?$/i;
-  const field = (value) => {
+  const number = /^[+-]?(\d[\d,]*)?\.?\d+(e[+-]?\d+)?\s?%?( ± [\d.]+)?$/i;
+  const field = (shown) => {
+    // A program reads no typographic minus.
+    const ascii = shown.replace("−", "-");
+    const value = number.test(ascii) ? ascii : shown;
     // A spreadsheet would compute what begins like a formula.
     const safe = /^[=+\-@＝＋－＠]/.test(value) && !number.test(value) ? `'${value}` : value;
     return /[",;'\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;

@@ -6,6 +6,7 @@ from pricdr.report.ablation import Ablation, AblationRow, ablation
 from pricdr.report.charts import dot_panel
 from pricdr.report.folder import STRATA, ResultsFolder
 from pricdr.report.sections import cells
+from pricdr.report.sections.gates import GATES
 
 WORDS = {Verdict.HELPS: "better", Verdict.HURTS: "worse", Verdict.UNCLEAR: "cannot be told"}
 
@@ -15,9 +16,11 @@ def section(folder: ResultsFolder) -> Section | None:
     found = ablation(folder)
     if found is None:
         return None
-    blocks: list[Bullets | Note | Section | Table] = []
+    blocks: list[Bullets | Note | Section | Table | str] = []
     if found.sentences:
         blocks.append(Bullets(found.sentences))
+    if found.rows:
+        blocks.append(GATES)
     blocks += [Note(line) for line in found.absent]
     if found.duels:
         blocks.append(_duels(found))

@@ -5,18 +5,24 @@ from collections.abc import Sequence
 from pricdr.evaluation.verdict import Verdict
 from pricdr.pages import Bullets, Cell, Column, Columns, Details, Figure, Note, Palette, Row, Section, Table
 from pricdr.report.charts import curve_panel
-from pricdr.report.curves import CurvePoint, CurveStudy, Trend, Variant, studies
+from pricdr.report.curves import CurvePoint, CurveStudy, Shape, Trend, Variant, studies
 from pricdr.report.folder import STRATA, ResultsFolder
 from pricdr.report.sections import cells
+from pricdr.report.sections.gates import GATES
 from pricdr.report.shapes import sentences
+
+EFFECTS = {
+    Shape.RISING: "What a straight line over the logarithm of the axis rises by from end to end, seed by seed.",
+    Shape.BELL: "How far the middle is above the higher of the two ends, seed by seed.",
+}
 
 
 def sections(folder: ResultsFolder) -> list[Section]:
     """Return a section for each of the paper's figures that the folder has a spec for."""
-    return [_section(study) for study in studies(folder)]
+    return [_section(study, first=not at) for at, study in enumerate(studies(folder))]
 
 
-def _section(study: CurveStudy) -> Section:
+def _section(study: CurveStudy, *, first: bool) -> Section:
     question = study.question
     name = question.family.replace("_", "-")
     told = sentences(study)
@@ -24,6 +30,8 @@ def _section(study: CurveStudy) -> Section:
     if told:
         blocks.append(Bullets(told))
     blocks += [Note(line) for line in study.absent]
+    if study.points and first:
+        blocks.append(GATES)
     if question.axis == "epsilon" and study.points:
         blocks.append(
             "The axis is the exact ε: what the noise delivers by exact accounting. With the paper's calibration that "
@@ -91,12 +99,11 @@ def _not_drawn(study: CurveStudy, task: str, variant: Variant) -> str:
 
 
 def _trends(study: CurveStudy, name: str) -> Table:
-    shape = study.question.shape.value
     columns = [
         *(Column("curve", numeric=False), Column("task", numeric=False), Column("users", numeric=False)),
         Column("spread", "The highest mean along the axis minus the lowest."),
         Column("typical error", "The median standard error of the curve's points."),
-        Column("effect", f"By how much the curve {shape}, seed by seed; ± one standard error."),
+        Column("effect", EFFECTS[study.question.shape]),
         Column("comes to", "By the 95 % interval of the effect over seeds.", numeric=False),
         Column("refused", "Runs in which the model did not trust the release at all."),
     ]
@@ -108,8 +115,8 @@ def _trends(study: CurveStudy, name: str) -> Table:
 
 def _trend(trend: Trend) -> Row:
     words = Cell(
-        trend.in_words if trend.contrast.interval is not None else "–",
-        hover=[trend.contrast.interval_in_words()],
+        trend.in_words,
+        hover=[one.interval_in_words() for one in trend.contrasts],
         strong=trend.verdict is not Verdict.UNCLEAR,
     )
     return Row(
@@ -117,7 +124,7 @@ def _trend(trend: Trend) -> Row:
             *(trend.curve, trend.task, trend.stratum),
             cells.decimal(trend.spread),
             cells.decimal(trend.typical_error if trend.typical_error == trend.typical_error else None),
-            cells.measured(trend.contrast, signed=True),
+            cells.measured(trend.effect, signed=True),
             words,
             Cell(f"{trend.refused} of {trend.runs}", sort=trend.refused / trend.runs) if trend.runs else cells.ABSENT,
         ],

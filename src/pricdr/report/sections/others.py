@@ -48,7 +48,10 @@ def _search(row: SearchRow) -> Row:
         [
             *(row.search, row.method, f"{row.trials}", f"{row.failed}"),
             *(cells.decimal(row.default), cells.decimal(row.best), cells.measured(row.test)),
-            *(row.tested_as or "–", cells.decimal(row.seconds / 3600, 1)),
+            *(
+                Cell(row.tested_as or "–", hover=[row.tested_in] if row.tested_in else ()),
+                cells.decimal(row.seconds / 3600, 1),
+            ),
         ],
         series=row.method,
     )
@@ -141,20 +144,22 @@ def other_section(folder: ResultsFolder, shown: set[str]) -> Section | None:
     others = [one for one in folder.experiments if one.outline.family not in shown]
     if not others:
         return None
-    return Section("Other experiments", [_experiment(one) for one in others], id="others", hides="arms")
+    return Section(
+        "Other experiments", [_experiment(one, at) for at, one in enumerate(others, 1)], id="others", hides="arms"
+    )
 
 
-def _experiment(experiment: Experiment) -> Section:
+def _experiment(experiment: Experiment, at: int) -> Section:
     outline = experiment.outline
     heading = f"{outline.title}: {experiment.title}" if experiment.title not in outline.title else outline.title
     if not experiment.runs:
         blocks: list[Note | str | Table] = [Note(f"{outline.missing or 'Not run yet'}.")]
     else:
-        blocks = [*(line for line in [" ".join(outline.note.split())] if line), _table(experiment)]
-    return Section(heading, blocks, id=f"other-{outline.name.replace('.', '-')}-section")
+        blocks = [*(line for line in [" ".join(outline.note.split())] if line), _table(experiment, at)]
+    return Section(heading, blocks, id=f"other-{at}-section")
 
 
-def _table(experiment: Experiment) -> Table:
+def _table(experiment: Experiment, at: int) -> Table:
     strata = experiment.strata
     others = [metric for metric in NAMES if metric in ("HR@10", "MRR@10")]
     columns = [Column("arm", numeric=False), Column("private?", numeric=False)]
@@ -173,5 +178,4 @@ def _table(experiment: Experiment) -> Table:
         )
         for arm in experiment.outline.arms
     ]
-    name = experiment.outline.name.replace(".", "-")
-    return Table(f"other-{name}", f"{experiment.outline.title}, {experiment.title}", columns, rows)
+    return Table(f"other-{at}", f"{experiment.title}, every arm", columns, rows)

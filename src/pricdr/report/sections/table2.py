@@ -1,5 +1,6 @@
 """Table 2 on the page: a table for every task that was measured, and the paper's figures for the others."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pricdr.evaluation.metrics import NAMES
@@ -7,12 +8,13 @@ from pricdr.pages import Bullets, Cell, Column, Details, Figure, Note, Row, Sect
 from pricdr.pages.page import slug
 from pricdr.report.charts import paper_and_ours
 from pricdr.report.claims import claims
-from pricdr.report.folder import ResultsFolder
+from pricdr.report.folder import Experiment, ResultsFolder
 from pricdr.report.paper import PaperRow, Rule, paper_table
 from pricdr.report.sections import cells
 from pricdr.report.table2 import Row as MethodRow
 from pricdr.report.table2 import Task, impossible_cells, tasks
 
+HELP = {"ours": "Mean over seeds, ± its standard error.", "diff": "Ours minus the paper's."}
 PRIVATE = (
     "Whether the source's ratings are protected: by a release at this ε, or not at all. Some methods read none of them."
 )
@@ -21,8 +23,8 @@ MARKS = {
     "1/log2(1 + r) for NDCG and 1/r for MRR, and the first is never smaller.",
     Rule.FALLING: "Impossible: the metric falls from k = 5 to k = 10, though whoever counts among the first five "
     "counts as much among the first ten.",
-    Rule.STEP: "Impossible together with HR@5 and HR@10: users whose item is at rank 6 to 10 count 0.29 to 0.36 each "
-    "for NDCG and 0.10 to 0.17 for MRR, so HR's rise from 5 to 10 bounds theirs.",
+    Rule.STEP: "Impossible together with HR@5 and HR@10, if all are of the same rankings: users whose item is at rank "
+    "6 to 10 count 0.29 to 0.36 each for NDCG and 0.10 to 0.17 for MRR, so HR's rise from 5 to 10 bounds theirs.",
 }
 """What a mark on one of the paper's cells says, by the rule that the cell breaks."""
 
@@ -34,11 +36,11 @@ def section(folder: ResultsFolder) -> Section:
     measured.sort(key=lambda task: (task.rows[0].paper is None, not task.stands_for))
     others = [task for task in every if task not in measured and not task.stands_for]
     blocks: list[Section | Note | Details | str] = [
-        "Ten methods on six tasks. Ours: mean ± standard error over seeds, over all users of a task; point at a "
-        "figure for its seeds. Private or not is about the source's ratings: methods that read them in plaintext "
-        "protect nobody.",
+        "Ten methods on six tasks. Ours: mean ± standard error over seeds; over all users beside the paper's figures, "
+        "over warm and cold users apart elsewhere; point at a figure for its seeds. Private or not is about the "
+        "source's ratings: methods that read them in plaintext protect nobody.",
         Note(_impossible_in_words()),
-        *(_task_section(task) for task in measured),
+        *(_task_section(task, name) for task, name in zip(measured, _names(measured), strict=True)),
     ]
     if others:
         blocks.append(_without_data(others))
@@ -53,12 +55,19 @@ def _impossible_in_words() -> str:
         f"Of the paper's {len(paper_table())} rows, {len(found.rows)} contradict themselves, {own} of them rows of "
         "PriCDR: no rankings of one held-out item per user give these figures together. NDCG is below MRR in "
         f"{found.ndcg_below_mrr} places, a metric falls as the list grows in {found.falling}, and the step from 5 to "
-        f"10 does not fit HR in {found.steps}. Such cells are marked with a letter."
+        f"10 does not fit HR in {found.steps}. The first two cannot be even if every figure is its own best over "
+        "epochs or settings; the third takes the figures of a row to be of the same rankings, which the paper does not "
+        "say. Such cells are marked with a letter."
     )
 
 
-def _task_section(task: Task) -> Section:
-    name = slug(task.title)
+def _names(found: Sequence[Task]) -> list[str]:
+    """Return a part of ids for each task: its title, and its place where another has the same."""
+    names = [slug(task.title) for task in found]
+    return [name if names.count(name) == 1 else f"{name}-{at}" for at, name in enumerate(names, 1)]
+
+
+def _task_section(task: Task, name: str) -> Section:
     blocks: list[Note | Table | Details | Figure | Bullets | str] = []
     if task.stands_for:
         blocks.append(
@@ -70,6 +79,11 @@ def _task_section(task: Task) -> Section:
         blocks.append("Not a task of the paper.")
     else:
         told = claims(task)
+        if _has_one_split(task):
+            blocks.append(
+                "The split is that of the data's authors, the same for every seed: ± is about releases and training, "
+                "and says nothing about other users or other hidden items."
+            )
         blocks += [
             *([Bullets(told)] if told else []),
             paper_and_ours(task, id=f"table2-{name}-chart", metric="NDCG@10"),
@@ -83,9 +97,9 @@ def _task_table(task: Task, k: int, id: str) -> Table:
     metrics = [metric for metric in NAMES if metric.endswith(f"@{k}")]
     compared = any(row.paper is not None for row in task.rows)
     strata = _strata(task)
-    per_metric = ("paper", "ours", "difference") if compared else strata
+    per_metric = ("paper", "ours", "diff") if compared else strata
     columns = [Column("method", numeric=False), Column("private?", PRIVATE, numeric=False)]
-    columns += [Column(name) for _ in metrics for name in per_metric]
+    columns += [Column(name, HELP.get(name, "")) for _ in metrics for name in per_metric]
     spans = [("", 2), *((metric, len(per_metric)) for metric in metrics)]
     rows = [
         _row(row, metrics, () if compared else strata)
@@ -99,13 +113,22 @@ def _task_table(task: Task, k: int, id: str) -> Table:
         columns,
         rows,
         spans,
-        note=f"Difference: ours − paper.{beyond}" if compared else beyond.strip(),
+        note=f"diff: ours − paper.{beyond}" if compared else beyond.strip(),
     )
+
+
+def _experiment(task: Task) -> Experiment | None:
+    return next((row.experiment for row in (*task.rows, *task.further) if row.experiment is not None), None)
+
+
+def _has_one_split(task: Task) -> bool:
+    experiment = _experiment(task)
+    return experiment is not None and experiment.outline.data.official
 
 
 def _strata(task: Task) -> tuple[str, ...]:
     """Return the kinds of users that a task has figures for, warm and cold apart."""
-    experiment = next((row.experiment for row in (*task.rows, *task.further) if row.experiment is not None), None)
+    experiment = _experiment(task)
     return () if experiment is None else tuple(stratum for stratum in ("warm", "cold") if stratum in experiment.strata)
 
 
@@ -124,7 +147,7 @@ def _row(row: MethodRow, metrics: list[str], strata: tuple[str, ...]) -> Row:
 
 def _our_cell(row: MethodRow, metric: str, stratum: str = "all") -> Cell:
     """Return our figure, marked where it is not that of a release."""
-    return replace(cells.measured(row.ours(metric, stratum)), mark=row.refusal)
+    return replace(cells.measured(row.ours(metric, stratum)), mark=row.refusal(stratum))
 
 
 def _paper_cell(paper: PaperRow | None, metric: str) -> Cell:

@@ -1,0 +1,115 @@
+"""A results folder may come from anywhere: it is refused in one line, or it makes a page; never anything else."""
+
+import copy
+import json
+
+import pytest
+
+from pricdr.errors import PriCDRError
+from pricdr.report.folder import read_folder
+from pricdr.report.page import report
+from tests.report import made_up
+
+BAD = [None, 1e300, "\x1b[31m" * 60, []]
+"""What a key may hold instead of what it should."""
+
+
+def outlines(folder):
+    return sorted(folder.glob("*.spec.json"))
+
+
+def keys(value, path=()):
+    """Every way to a value inside of JSON, of lists the first entry alone."""
+    yield path
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from keys(inner, (*path, name))
+    elif isinstance(value, list) and value:
+        yield from keys(value[0], (*path, 0))
+
+
+def changed(value, path, new):
+    result = copy.deepcopy(value)
+    place = result
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = new
+    return result
+
+
+def read_or_refuse(folder):
+    """Read a folder and return whether it was taken; a refusal is one printable line."""
+    try:
+        read_folder(folder)
+    except PriCDRError as refused:
+        assert str(refused).isprintable()
+        assert len(str(refused)) < 2_000
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", ["frontier_toy.spec.json", "frontier_toy.jsonl"])
+def test_whatever_a_key_holds_is_checked(tmp_path, name):
+    made_up.frontier(tmp_path, {"guided, ε = 4": 0.15})
+    path = tmp_path / name
+    honest = json.loads(path.read_text().splitlines()[0])
+    refused = 0
+    for place in [place for place in keys(honest) if 1 <= len(place) <= 3]:
+        for new in BAD:
+            path.write_text(json.dumps(changed(honest, place, new)) + "\n")
+            refused += not read_or_refuse(tmp_path)
+    assert refused > 50
+
+
+STRANGE = {
+    "two pairs of one title": lambda one: {**one, "data": {**one["data"], "title": "Toy A→B"}},
+    "a hostile title": lambda one: {**one, "data": {**one["data"], "title": made_up.HOSTILE}},
+    "no baseline": lambda one: {**one, "baseline": None},
+    "a baseline that is no arm": lambda one: {**one, "baseline": "nobody", "ceiling": "nobody"},
+    "no arms": lambda one: {**one, "arms": []},
+    "no seeds": lambda one: {**one, "seeds": []},
+    "one key for all": lambda one: {**one, "arms": [{**arm, "key": one["arms"][0]["key"]} for arm in one["arms"]]},
+    "one name for all": lambda one: {**one, "arms": [{**arm, "name": "same"} for arm in one["arms"]]},
+    "an axis at nothing": lambda one: {**one, "arms": [{**arm, "at": 0.0} for arm in one["arms"]]},
+    "an axis far out": lambda one: {**one, "arms": [{**arm, "at": 1e18} for arm in one["arms"]]},
+    "a curve without an axis": lambda one: {**one, "arms": [{**arm, "axis": ""} for arm in one["arms"]]},
+    "another family": lambda one: {**one, "family": "rq4_epsilon"},
+    "the paper's task": lambda one: {**one, "family": "table2", "data": {**one["data"], "paper": "Douban Book→Music"}},
+    "an ablation": lambda one: {**one, "family": "rq3"},
+}
+
+
+@pytest.mark.parametrize("what", STRANGE)
+def test_strange_outlines_make_a_page_or_a_refusal(tmp_path, what):
+    made_up.frontier(tmp_path, {"guided, ε = 4": 0.15, "guided, ε = 8": 0.19})
+    made_up.frontier(tmp_path, {"guided, ε = 4": 0.15}, name="frontier_other")
+    for path in outlines(tmp_path):
+        path.write_text(json.dumps(STRANGE[what](json.loads(path.read_text()))))
+    if read_or_refuse(tmp_path):
+        html = report(read_folder(tmp_path))
+        assert "<script>alert" not in html
+        assert html.count("<script") == 1
+
+
+def test_figures_that_no_metric_can_have_make_a_page(tmp_path):
+    made_up.frontier(tmp_path, {"guided, ε = 4": 0.15, "guided, ε = 8": 0.19})
+    path = tmp_path / "frontier_toy.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for at, line in enumerate(lines):
+        for stratum in line["figures"]["sampled"].values():
+            stratum["NDCG@10"] = [-1e18, 1e18, 0.0, 1e-18][at % 4]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "What was run" in report(read_folder(tmp_path))
+
+
+def test_a_folder_full_of_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("pricdr.report.folder.MOST_ENTRIES", 5)
+    for at in range(6):
+        (tmp_path / f"{at}.txt").write_text("")
+    assert not read_or_refuse(tmp_path)
+
+
+def test_an_outline_nested_without_end_is_refused(tmp_path):
+    tmp_path.mkdir(exist_ok=True)
+    (tmp_path / "deep.spec.json").write_text("[" * 100_000)
+    assert not read_or_refuse(tmp_path)

@@ -1,6 +1,7 @@
 """``reproduce`` and ``search`` as a researcher uses them: in parts, again, and where something is missing or fails."""
 
 import json
+import os
 import re
 import signal
 import time
@@ -183,11 +184,15 @@ def test_an_ended_command_leaves_no_process_and_goes_on_later(here, family, star
     until(lambda: log.exists() and log.read_text().count("\n") == 6, command)
     workers = _workers(command.pid)
     assert len(workers) == 2
-    command.send_signal(sent)
-    assert command.wait(timeout=10) != 0
-    deadline = time.monotonic() + 10
-    while any(map(_is_running, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(_is_running, workers))
+    try:
+        command.send_signal(sent)
+        assert command.wait(timeout=10) != 0
+        deadline = time.monotonic() + 10
+        while any(map(_is_running, workers)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(_is_running, workers))
+    finally:  # they hold the pipes of the command, which the fixture reads to the end
+        for worker in filter(_is_running, workers):
+            os.kill(int(worker.name), signal.SIGKILL)
     again = pricdr(*fixed, "--only", "popularity", "--only", "jlt")
     assert "0 runs to do" in again.out

@@ -470,7 +470,13 @@ def test_a_folder_of_results_describes_itself(root, tmp_path):
     (result,) = read(tmp_path / "toy.jsonl")
     assert result.key == found.arms[0].key
     assert result.provenance.version == __version__
-    for wrong, message in (("{}", "needs"), ("[]", "must be a table"), ("{", "not JSON")):
+    hostile = (tmp_path / "toy.spec.json").read_text().replace('"toy"', '"../toy"')
+    for wrong, message in (
+        (hostile, "name becomes a file name"),
+        ("{}", "needs"),
+        ("[]", "must be a table"),
+        ("{", "not JSON"),
+    ):
         (tmp_path / "wrong.spec.json").write_text(wrong)
         with pytest.raises(InputError, match=rf"wrong.spec.json: not an outline of results: .*{message}"):
             read_outline(tmp_path / "wrong.spec.json")

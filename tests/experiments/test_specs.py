@@ -268,6 +268,16 @@ def test_a_family_is_one_table_for_each_data(tmp_path):
         read_specs(write(tmp_path, text.replace('name = "one"', 'name = "../one"')))
 
 
+def test_all_tables_of_a_file_together_are_bounded(tmp_path):
+    data = "".join(f'[[data]]\nname = "d{n}"\nfolder = "x"\nsource = "a"\ntarget = "b"\n' for n in range(100))
+    text = re.sub(r"\[data\](\n.*){3}\n", data, GOOD)
+    values = list(range(1, 100))
+    text = text.replace("settings = { width = 50 }", f"vary = {{ epsilon = {values} }}")
+    assert len(read_specs(write(tmp_path, text))) == 100
+    with pytest.raises(InputError, match="100 tables of 101 arms each are more than 10,000 rows"):
+        read_specs(write(tmp_path, text.replace("99]", "99, 100]")))
+
+
 def test_settings_may_be_those_of_other_data_or_of_another_search(tmp_path):
     (tmp_path / "tuned").mkdir()
     (tmp_path / "tuned" / "there.toml").write_text("[hetero]\nwidth = 10\n")

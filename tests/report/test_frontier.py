@@ -58,5 +58,5 @@ def test_plaintext_that_gains_nothing_leaves_nothing_to_share(tmp_path):
 
 
 def test_a_line_that_is_none_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"s.jsonl, line 1: not a syntheticresult: users must be a whole number"):
+    with pytest.raises(InputError, match=r"s.jsonl, line 1: not a synthetic result: users must be a whole number"):
         synthetic_points(write(tmp_path / "s.jsonl", {"users": "many"}))

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from pricdr.errors import PriCDRError, printable
+from pricdr.errors import ParameterError, PriCDRError, printable
 from pricdr.experiments.runner import run
 from pricdr.experiments.spec import read_specs, require_arms, require_names
 from pricdr.experiments.workers import RunContext
@@ -33,6 +33,9 @@ def main() -> int:
 
     failed = False
     specs = [spec for path in given.specs for spec in read_specs(path, given.tuned)]
+    unknown = set(given.tables or ()) - {spec.name for spec in specs}
+    if unknown:
+        raise ParameterError(f"there is no table {min(unknown)!r:.80} in these specs")
     specs = [spec for spec in specs if not given.tables or spec.name in given.tables]
     require_names(specs)
     require_arms(specs, given.only)

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 from pydantic import Field, TypeAdapter
 
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError, ParameterError, require_file_name
 from pricdr.experiments.arms import ReleaseSpec
 from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, from_json
@@ -83,6 +83,9 @@ class Outline:
     ceiling: Line | None = None
     missing: Text = ""
     """Why there are no results, where the data was not there."""
+
+    def __post_init__(self) -> None:
+        require_file_name(name=self.name, family=self.family)
 
 
 def outline(spec: Spec, missing: str = "") -> Outline:

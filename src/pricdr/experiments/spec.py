@@ -22,6 +22,8 @@ from pricdr.models.catalogue import configure
 MOST_ARMS: Final = 1_000
 MOST_SEEDS: Final = 1_000
 MOST_DATA: Final = 100
+MOST_ROWS: Final = 10_000
+"""Arms of all tables of one file together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,8 @@ class SpecFile:
         if not 1 <= rows <= MOST_ARMS:
             rule = f"one at least and {MOST_ARMS:,} at most, each value of vary counted"
             raise ParameterError(f"arms are written as [[arm]], {rule}, got {rows:,}")
+        if rows * len(self.data) > MOST_ROWS:
+            raise ParameterError(f"{len(self.data)} tables of {rows:,} arms each are more than {MOST_ROWS:,} rows")
         if not 1 <= len(self.seeds) <= MOST_SEEDS or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
             rule = f"one or more and at most {MOST_SEEDS:,} whole numbers from 0 on, all different"
             raise ParameterError(f"seeds must be {rule}, got {shorten(list(self.seeds))}")

@@ -7,7 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pricdr.experiments.spec import read_search, read_spec
+from pricdr.experiments.outline import outline
+from pricdr.experiments.spec import read_search, read_specs
 from tests.fuzz.cases import Files, Kind, Seed, require
 from tests.fuzz.mutations import mutate_bytes, mutate_json
 
@@ -21,14 +22,9 @@ _LITERALS = (
 
 
 def make_seeds(folder: Path) -> list[Seed]:
-    """The committed specs, each with the chosen settings of its data."""
-    seeds = []
-    for path in sorted(_SPECS.glob("*.toml")):
-        data = tomllib.loads(path.read_text(encoding="utf-8"))["data"]["folder"]
-        chosen = [file for file in sorted((_SPECS / "tuned").glob("*.toml")) if file.stem.startswith(data)]
-        files = {_FILE: path.read_bytes(), **{file.name: file.read_bytes() for file in chosen}}
-        seeds.append(Seed(path.stem, files))
-    return seeds
+    """The committed specs, each with all chosen settings."""
+    chosen = {file.name: file.read_bytes() for file in sorted((_SPECS / "tuned").glob("*.toml"))}
+    return [Seed(path.stem, {_FILE: path.read_bytes(), **chosen}) for path in sorted(_SPECS.glob("*.toml"))]
 
 
 def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
@@ -97,16 +93,15 @@ def _key(key: object) -> str:
 
 def judge(folder: Path, seed: Seed, files: Files) -> None:
     """Read the spec as a run and as a search does, and file every arm under its key."""
-    spec = read_spec(folder / _FILE, folder)
-    (data,) = read_search(folder / _FILE)
-    require(data == spec.data, "other data for a search than for a run")
-    require(spec.arms, "a spec without arms")
-    require(all(isinstance(seed, int) for seed in spec.seeds), "seeds that are no whole numbers")
-    for arm in spec.arms:
-        require(len(spec.key(arm)) == 16, "an arm without a key")
-        if arm.release is not None:
-            promise = arm.release.epsilon, arm.release.delta
-            require(all(map(math.isfinite, promise)) and promise[0] > 0, f"a promise that is none: {promise}")
+    specs = read_specs(folder / _FILE, folder)
+    require(read_search(folder / _FILE) == tuple(spec.data for spec in specs), "other data for a search than for a run")
+    require(len({spec.name for spec in specs}) == len(specs), "tables of one name")
+    for spec in specs:
+        require(spec.arms, "a spec without arms")
+        require(all(isinstance(seed, int) for seed in spec.seeds), "seeds that are no whole numbers")
+        require(all(len(arm.key) == 16 for arm in outline(spec).arms), "an arm without a key")
+        for promise in [(arm.release.epsilon, arm.release.delta) for arm in spec.arms if arm.release is not None]:
+            require(all(map(math.isfinite, promise)) and min(promise) > 0, f"a promise that is none: {promise}")
 
 
 KIND = Kind(make_seeds, mutate, judge)

@@ -16,6 +16,7 @@ from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
+from pricdr.training.distributed import processes
 from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
@@ -27,6 +28,7 @@ _USERS_AT_ONCE: Final = 1024
 _COPIES: Final = 13
 """Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
 epoch's), and twice four while a checkpoint is assembled."""
+_COPIES_WITHOUT_CHECKPOINTS: Final = 5
 
 
 class TrainableNetwork(Protocol):
@@ -91,6 +93,7 @@ def train_network(
         options = replace(options, epochs=epochs)
     # Whatever could make another network: what is trained, how, and what picks the epoch.
     fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
+    processes().require_alike(fingerprint, examples.device)
     result = train(
         run.network,
         run.step,
@@ -105,7 +108,9 @@ def train_network(
 
 def require_trainable(weights: int) -> None:
     """Refuse a network of so many weights where memory is too small to train it."""
-    require_memory(_COPIES * 4 * weights, f"training a network of {weights:,} weights")
+    # Every process has its own network; the first one alone writes checkpoints.
+    copies = _COPIES + _COPIES_WITHOUT_CHECKPOINTS * (processes().on_this_machine - 1)
+    require_memory(copies * 4 * weights, f"training a network of {weights:,} weights")
 
 
 def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:

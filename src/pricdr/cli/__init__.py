@@ -39,6 +39,7 @@ from pricdr.cli import (
 )
 from pricdr.cli.console import fail, log_lines, say
 from pricdr.cli.paths import require_local_paths
+from pricdr.cli.processes import is_first, require_one_process, together
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
@@ -83,6 +84,8 @@ def options(
         raise typer.Exit
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))
+    else:
+        require_one_process(context.invoked_subcommand)
 
 
 def main() -> None:
@@ -102,10 +105,10 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Return the exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
     try:
-        with log_lines(" ".join(["pricdr", *arguments[:1]])):
+        with log_lines(" ".join(["pricdr", *arguments[:1]])), together():
             code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
-        return fail(_INTERRUPTED, code) if code == 130 else code
+        return fail(_INTERRUPTED, code) if code == 130 and is_first() else code
     except PriCDRError as error:
         return fail(str(error), error.exit_code)
     except TyperException as error:

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TextIO
 
+from pricdr.cli.processes import is_first
 from pricdr.errors import printable
-from pricdr.progress import PREPARING, Progress
+from pricdr.progress import PREPARING, Progress, silent
 from pricdr.progress.displays import display, on_terminal
 from pricdr.progress.log_lines import LogLines
 
@@ -20,12 +21,14 @@ _LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
 
 def say(*lines: str) -> None:
     """Write one line per argument to the user: nothing from outside begins a line of its own."""
-    _write(sys.stdout, "\n".join(map(printable, lines)))
+    if is_first():
+        _write(sys.stdout, "\n".join(map(printable, lines)))
 
 
 def warn(text: str) -> None:
     """Write something the user should know that does not stop the command."""
-    _write(sys.stderr, f"warning: {printable(text)}")
+    if is_first():
+        _write(sys.stderr, f"warning: {printable(text)}")
 
 
 def fail(text: str, code: int) -> int:
@@ -46,7 +49,7 @@ def heed_interrupts() -> None:
 @contextmanager
 def log_lines(command: str) -> Iterator[None]:
     """Let the log have a line now and then while a command runs, where standard error is no terminal."""
-    if on_terminal():
+    if on_terminal() or not is_first():
         yield
         return
     with LogLines(command) as lines:
@@ -64,6 +67,9 @@ def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
     Args:
         what: what is shown until the first report.
     """
+    if not is_first():
+        yield silent
+        return
     lines = _LINES.get()
     with display(what) if lines is None else lines.part(what) as progress:
         yield progress

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -10,6 +11,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
+from pricdr.cli.processes import idle_gpus, is_first, take_gpu
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
@@ -107,6 +109,7 @@ def train(
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     own = _configured(method, preset, config, release, source) if measured is None else measured.method
     configured = _with_flags(own, flags)
+    _use_processes(configured)
     require_absent(out)
     if release is None:
         refuse_unused_key(public_key, "there is no --release")
@@ -118,20 +121,24 @@ def train(
     if received is not None:
         _say_coverage(ratings, received)
     require_known_epochs(start, chooses_anew=validation is None and measured is None)
+    fit = partial(
+        transfer,
+        ratings,
+        received,
+        method=configured,
+        plaintext_source=plaintext,
+        validation=validation,
+        chosen=None if measured is None else measured.chosen,
+        allow_not_private=allow_not_private,
+    )
+    if not is_first():
+        fit()  # the first process writes what all of them train
+        return
     resumable = ResumableRun(out, f"{configured.name} on {_described(ratings, validation)}")
     networks = starting_networks(start, resumable, configured)
     with resumable.begun(resume=resume):
         with progress_bar() as progress:
-            model = transfer(
-                ratings,
-                received,
-                method=configured,
-                plaintext_source=plaintext,
-                validation=validation,
-                chosen=None if measured is None else measured.chosen,
-                allow_not_private=allow_not_private,
-                log=RunLog(file=resumable.log, checkpoints=networks, progress=progress),
-            )
+            model = fit(log=RunLog(file=resumable.log, checkpoints=networks, progress=progress))
         with new_folder(out, private=True) as staging:
             write_model(staging, model)
             resumable.copy_log(staging / "log.jsonl")
@@ -140,6 +147,16 @@ def train(
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
     _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
     say(f"trained {model!r}", f"to {out}")
+
+
+def _use_processes(method: "Method") -> None:
+    """Settle which process uses which GPU, and say where some would be idle."""
+    method.require_shared()
+    device = "cpu" if method.options is None else method.options.device
+    take_gpu(device)
+    hint = idle_gpus(device) if method.is_shared else None
+    if hint is not None:
+        say(hint)
 
 
 def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:

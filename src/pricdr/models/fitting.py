@@ -121,16 +121,17 @@ def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) ->
 @torch.no_grad()
 def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> Float64Array:
     """Return the NDCG@10 of each held-out item among its stored negatives, scored on the device in blocks."""
-    candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=device)
-    users = torch.as_tensor(held_out.users, device=device)
-    blocks = [
-        score(*block)
-        for block in zip(torch.split(users, _USERS_AT_ONCE), torch.split(candidates, _USERS_AT_ONCE), strict=True)
-    ]
-    scores = torch.cat(blocks).double().cpu().numpy()
-    if not np.isfinite(scores).all():
-        raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
-    return per_user(rank_of(scores[:, 0], scores[:, 1:]))["NDCG@10"]
+    ranks = [np.zeros(0)]
+    for start in range(0, len(held_out), _USERS_AT_ONCE):
+        block = slice(start, start + _USERS_AT_ONCE)
+        # Ranked block by block: a hundred scores for each of millions of users would be gigabytes.
+        candidates = np.column_stack([held_out.items[block], held_out.negatives[block]])
+        users = torch.as_tensor(held_out.users[block], device=device)
+        scores = score(users, torch.as_tensor(candidates, device=device)).double().cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
+        ranks.append(rank_of(scores[:, 0], scores[:, 1:]))
+    return per_user(np.concatenate(ranks))["NDCG@10"]
 
 
 def arrays_identity(*arrays: npt.NDArray[Any]) -> str:

@@ -36,12 +36,18 @@ class State:
         return cls(0, 0, float("-inf"), _copy(network))
 
     def after(self, network: nn.Module, metric: float | None) -> "State":
-        """Return the state one epoch later; without a metric the newest weights are the best."""
+        """Return the state one epoch later, which takes over the weights; without a metric the newest are the best."""
         if metric is None:
-            return replace(self, epoch=self.epoch + 1, best=_copy(network))
+            return replace(self, epoch=self.epoch + 1, best=self._now_best(network))
         if metric > self.metric:  # equal is not better, or patience would never run out on a plateau
-            return State(self.epoch + 1, 0, metric, _copy(network))
+            return State(self.epoch + 1, 0, metric, self._now_best(network))
         return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
+
+    def _now_best(self, network: nn.Module) -> Weights:
+        """Copy the network over the best weights so far: a new copy would need memory beside the old one."""
+        for name, value in network.state_dict().items():
+            self.best[name].copy_(value)
+        return self.best
 
 
 class Checkpoint:

@@ -114,7 +114,8 @@ class TargetStage:
         with rows_of(items):
             own = network.items(sample.items[items.own], self.columns.share(sample.items, items).keep(kept))
         item_vectors = together.gathered(own, items)
-        logits = network.users(vectors) @ item_vectors.T + network.item_bias[sample.items]
+        with rows_of(users):
+            logits = network.users(vectors) @ item_vectors.T + network.item_bias[sample.items]
         loss = mean_cross_entropy(logits, sample.labels, sample.weights, len(batch))
         return TargetPass(vectors, sample, item_vectors, loss)
 

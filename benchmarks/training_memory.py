@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-SIZES = ((5_000, 100_000, 40, 64, 32, 512), (20_000, 1_000_000, 40, 32, 16, 1_024))
+SIZES = ((5_000, 100_000, 40, 64, 32, 512), (5_000, 1_000_000, 40, 32, 16, 256))
 """Users, items, ratings per user, hidden units, width and batch."""
-WEIGHT, CHECKPOINT = 5 * 4, 8 * 4
-"""Bytes per weight: weights, gradients, two moments, the best epoch's; and while a checkpoint is put together."""
+WEIGHT = 5 * 4
+"""Bytes per weight: weights, gradients, two moments, the best epoch's."""
 RATING, ID, VALIDATED = 12 + 2 * 12, 72 + 16, 101 * 8
 """Bytes per rating, per user or item, and per validation item: the matrix, both directions of it on the device; the
 text of an id and where its row begins; an item, its 99 negatives and their user."""
@@ -36,7 +36,6 @@ class Size:
     hidden: int
     width: int
     batch: int
-    checkpoint: bool
     processes: int = 1
 
     def weights(self) -> int:
@@ -54,7 +53,7 @@ class Size:
         step = scores + units + 36 * entries / self.processes
         validation = 4 * self.width * (3 * self.users + 2 * self.items)
         return {
-            "networks": WEIGHT * self.weights() + (CHECKPOINT * self.weights() if self.checkpoint else 0),
+            "networks": WEIGHT * self.weights(),
             "data": RATING * ratings + ID * (self.users + self.items) + VALIDATED * self.users,
             "step or validation": max(step, validation),
         }
@@ -69,16 +68,15 @@ def main() -> None:
     if given.one:
         sys.stdout.write(json.dumps(measure(Size(**json.loads(given.one)))) + "\n")
         return
-    print(f"{'users':>9} {'items':>10} {'weights':>12} {'checkpoint':>10} {'expected':>10} {'measured':>10} {'ratio':>6}")
+    print(f"{'users':>9} {'items':>10} {'weights':>12} {'expected':>10} {'measured':>10} {'ratio':>6}")
     for numbers in SIZES:
-        for checkpoint in (False, True):
-            size = Size(*numbers, checkpoint, given.processes)
-            peak, ratings = max(run(size))
-            expected = sum(size.expected(ratings).values())
-            print(
-                f"{size.users:>9,} {size.items:>10,} {size.weights():>12,} {size.checkpoint!s:>10} "
-                f"{expected / 1e6:>7.0f} MB {peak / 1e6:>7.0f} MB {peak / expected:>6.2f}"
-            )
+        size = Size(*numbers, given.processes)
+        peak, ratings = max(run(size))
+        expected = sum(size.expected(ratings).values())
+        print(
+            f"{size.users:>9,} {size.items:>10,} {size.weights():>12,} "
+            f"{expected / 1e6:>7.0f} MB {peak / 1e6:>7.0f} MB {peak / expected:>6.2f}"
+        )
 
 
 def run(size: Size) -> list[tuple[int, int]]:
@@ -89,11 +87,11 @@ def run(size: Size) -> list[tuple[int, int]]:
     done = subprocess.run(
         [*command, "--one", json.dumps(asdict(size))], check=True, capture_output=True, text=True, env=environment
     )
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    return [(peak, ratings) for peak, ratings in map(json.loads, done.stdout.splitlines())]
 
 
 def measure(size: Size) -> tuple[int, int]:
-    """Train two epochs with validation; return the peak in bytes over the beginning, and the number of ratings."""
+    """Train two epochs with validation and checkpoints; return the peak in bytes over the beginning, and the number of ratings."""
     import torch.distributed as dist
 
     from pricdr.data.ratings import Ratings
@@ -114,14 +112,15 @@ def measure(size: Size) -> tuple[int, int]:
     matrix = sp.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=shape)
     matrix.sum_duplicates()
     matrix.data[:] = 1
-    ratings = Ratings(matrix, tuple(f"u{n:09d}" for n in range(size.users)), tuple(f"i{n:09d}" for n in range(size.items)))
+    ids = (tuple(f"{kind}{number:09d}" for number in range(count)) for kind, count in zip("ui", shape, strict=True))
+    ratings = Ratings(matrix, *ids)
     everyone = np.arange(size.users)
     negatives = draws.integers(0, size.items, (size.users, 99))
     held_out = HeldOut(everyone, draws.integers(0, size.items, size.users), negatives)
     del columns, starts, negatives
     options = replace(target_options(), device="cpu", batch=size.batch, epochs=2)
     with tempfile.TemporaryDirectory() as folder:
-        files = CheckpointFiles(Path(folder) / "run") if size.checkpoint and first else None
+        files = CheckpointFiles(Path(folder) / "run") if first else None
         stage = TargetStage(TwoTowers, ratings, TargetStageConfig(hidden=size.hidden, width=size.width), options)
         stage.train(held_out, None, RunLog(checkpoints=files))
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, matrix.nnz

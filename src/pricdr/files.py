@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -127,8 +127,13 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
             staging.rename(path)
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o644, keep: os.stat_result | None = None) -> None:
-    """Put ``content`` at ``path`` in one step, over whatever is there; ``keep``: with this owner, group and mode."""
+def replace_file(
+    path: Path, content: bytes | Iterable[bytes | memoryview], *, mode: int = 0o644, keep: os.stat_result | None = None
+) -> None:
+    """Put ``content``, whole or in pieces, at ``path`` in one step, over whatever is there.
+
+    ``keep``: with this owner, group and mode.
+    """
     with _staged_file(path, content, mode if keep is None else PRIVATE) as staging:
         if keep is not None:
             _give(staging, keep)
@@ -153,7 +158,7 @@ def _give(path: Path, to: os.stat_result) -> None:
 
 
 @contextmanager
-def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
+def _staged_file(path: Path, content: bytes | Iterable[bytes | memoryview], mode: int) -> Iterator[Path]:
     """Yield a finished file beside ``path`` for the block to put there; gone afterwards."""
     require_local(path, OutputError)
     with _naming_output(path), _claimed(path) as staging:
@@ -161,7 +166,7 @@ def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
             _make_parent(path)
             _sweep(path)
             with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                file.write(content)
+                file.writelines([content] if isinstance(content, bytes) else content)
                 file.flush()
                 os.fsync(file.fileno())
             yield staging

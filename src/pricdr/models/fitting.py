@@ -25,10 +25,9 @@ ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
 
 _USERS_AT_ONCE: Final = 1024
-_COPIES: Final = 13
+_COPIES, _COPIES_TO_RESUME = 5, 10
 """Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
-epoch's), and twice four while a checkpoint is assembled."""
-_COPIES_WITHOUT_CHECKPOINTS: Final = 5
+epoch's), ten for a moment where a checkpoint is resumed (the network, and the four of the file more than twice)."""
 
 
 class TrainableNetwork(Protocol):
@@ -108,8 +107,8 @@ def train_network(
 
 def require_trainable(weights: int) -> None:
     """Refuse a network of so many weights where memory is too small to train it."""
-    # Every process has its own network; the first one alone writes checkpoints.
-    copies = _COPIES + _COPIES_WITHOUT_CHECKPOINTS * (processes().on_this_machine - 1)
+    # Every process has a network of its own; the first one alone reads checkpoints.
+    copies = _COPIES_TO_RESUME + _COPIES * (processes().on_this_machine - 1)
     require_memory(copies * 4 * weights, f"training a network of {weights:,} weights")
 
 

@@ -83,7 +83,11 @@ def run(size: Size) -> list[tuple[int, int]]:
     """Return the peak of each process over its beginning, and the number of ratings."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size.processes}"]
     command = [sys.executable, *(launcher if size.processes > 1 else []), "-m", "benchmarks.training_memory"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}  # else glibc keeps what is freed
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+    }  # else glibc keeps what is freed
     done = subprocess.run(
         [*command, "--one", json.dumps(asdict(size))], check=True, capture_output=True, text=True, env=environment
     )
@@ -91,7 +95,7 @@ def run(size: Size) -> list[tuple[int, int]]:
 
 
 def measure(size: Size) -> tuple[int, int]:
-    """Train two epochs with validation and checkpoints; return the peak in bytes over the beginning, and the number of ratings."""
+    """Train two epochs with checkpoints; return the peak in bytes over the beginning, and the number of ratings."""
     import torch.distributed as dist
 
     from pricdr.data.ratings import Ratings
@@ -112,8 +116,8 @@ def measure(size: Size) -> tuple[int, int]:
     matrix = sp.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=shape)
     matrix.sum_duplicates()
     matrix.data[:] = 1
-    ids = (tuple(f"{kind}{number:09d}" for number in range(count)) for kind, count in zip("ui", shape, strict=True))
-    ratings = Ratings(matrix, *ids)
+    users = tuple(f"u{number:09d}" for number in range(size.users))
+    ratings = Ratings(matrix, users, tuple(f"i{number:09d}" for number in range(size.items)))
     everyone = np.arange(size.users)
     negatives = draws.integers(0, size.items, (size.users, 99))
     held_out = HeldOut(everyone, draws.integers(0, size.items, size.users), negatives)

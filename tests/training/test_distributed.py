@@ -73,9 +73,7 @@ def test_two_processes_end_with_the_model_of_one(trained, tmp_path, name):
     for rank in range(2):
         both = np.load(trained / f"{name}.{rank}.npz")
         assert both["epochs"].tolist() == alone["epochs"].tolist()
-        scores, expected = (
-            one["users"] @ one["items"].T + one["bias"] for one in (both, alone)
-        )
+        scores, expected = (one["users"] @ one["items"].T + one["bias"] for one in (both, alone))
         # Sums are rounded in another order. Training moves it a little; another draw anywhere would move it a lot.
         assert np.median(np.abs(scores - expected)) < 1e-5
         np.testing.assert_allclose(scores, expected, atol=2e-2)
@@ -93,8 +91,10 @@ def test_two_processes_end_with_the_model_of_one(trained, tmp_path, name):
 @pytest.mark.slow
 def test_processes_that_differ_are_refused_by_all(trained):
     first, second = ((trained / f"refused.{rank}.txt").read_text().splitlines() for rank in range(2))
-    assert first[0] == second[0] == (
-        "1 of 2 processes have other data or settings than the first: every process must be given the same"
+    assert (
+        first[0]
+        == second[0]
+        == ("1 of 2 processes have other data or settings than the first: every process must be given the same")
     )
     assert (first[1], second[1]) == ("no metric", "the first process of this training failed")
     assert all("method ease" in said[2] and "one process" in said[2] for said in (first, second))

@@ -9,16 +9,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from pricdr.errors import InputError, ParameterError, PriCDRError
-
-if TYPE_CHECKING:
-    from torch.distributed import Store
 
 _PATIENCE: Final = timedelta(hours=1)
 """How long a process waits for the others, who may be reading or validating; one that ended is noticed at once."""
 _FAILED: Final = "pricdr/failed"
+
+
+class _Store(Protocol):
+    """What all processes can count in: torchrun keeps it, so it outlives any of them."""
+
+    def add(self, key: str, amount: int, /) -> int:
+        """Return the number under ``key`` after adding to it."""
+        ...
 
 
 def started() -> int:
@@ -88,20 +93,21 @@ def idle_gpus(device: str) -> str | None:
     return f"one of {gpus} GPUs is used: torchrun --nproc-per-node {gpus} -m pricdr train … would use all of them"
 
 
-def _joined() -> "Store":
+def _joined() -> _Store:
     """Return the store of a new process group: gloo between processors, nccl between GPUs."""
     import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
 
     try:
-        store, rank, count = next(dist.rendezvous("env://", _stated("RANK", 0), started(), timeout=_PATIENCE))
+        store, rank, count = next(rendezvous("env://", _stated("RANK", 0), started(), timeout=_PATIENCE))
         dist.init_process_group(store=store, rank=rank, world_size=count, timeout=_PATIENCE)
     except (RuntimeError, ValueError) as error:
         raise InputError(f"the processes that torchrun started do not find each other: {error}") from error
-    found: Store = store
+    found: _Store = store
     return found
 
 
-def _comes_first(store: "Store") -> bool:
+def _comes_first(store: _Store) -> bool:
     """Return whether no other process has failed before."""
     try:
         return bool(store.add(_FAILED, 1) == 1)

@@ -77,7 +77,7 @@ class Processes:
         others = [one for one in gradients if not any(one is table for table in tables)]
         if others:
             flat = self.add_up(torch.cat([one.flatten() for one in others]))
-            for one, part in zip(others, flat.split([one.numel() for one in others]), strict=True):
+            for one, part in zip(others, torch.split(flat, [one.numel() for one in others]), strict=True):
                 one.copy_(part.view_as(one))
         for table in tables:
             self._add_up_rows(table)

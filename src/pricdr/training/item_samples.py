@@ -51,4 +51,5 @@ def _others(own: Tensor, n_items: int, count: int) -> Tensor:
         left = torch.ones(n_items, dtype=torch.bool, device=own.device)
         left[own] = False
         rest = torch.nonzero(left).squeeze(1)
-    return rest[torch.randperm(len(rest), device=own.device)[:count]]
+    chosen: Tensor = rest[torch.randperm(len(rest), device=own.device)[:count]]
+    return chosen

@@ -116,7 +116,11 @@ def _run_epoch(
         raise TrainingError(f"the loss became {values[broken[0]].item()} in epoch {epoch + 1}, step {broken[0] + 1}")
     # A loss is finite before the step it leads to: weights can still break in the last one.
     # The largest absolute value says it too (a nan counts), without a second copy of each parameter.
-    largest = [torch.linalg.vector_norm(parameter.detach(), float("inf")) for parameter in network.parameters() if parameter.numel()]
+    largest = [
+        torch.linalg.vector_norm(parameter.detach(), float("inf"))
+        for parameter in network.parameters()
+        if parameter.numel()
+    ]
     if not bool(torch.isfinite(torch.stack(largest)).all()):
         raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}")
     return float(values.mean())

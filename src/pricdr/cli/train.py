@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
     from pricdr.models.chosen import Chosen
+    from pricdr.models.fitted import FittedModel
     from pricdr.release import Release
 
 
@@ -99,8 +100,7 @@ def train(
     """
     with working("starting"):  # torch takes its time to load
         from pricdr._transfer import transfer
-    from pricdr.files import new_folder, require_absent
-    from pricdr.models.folder import write_model
+    from pricdr.files import require_absent
     from pricdr.training.run_log import RunLog
 
     given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
@@ -111,9 +111,7 @@ def train(
     configured = _with_flags(own, flags)
     _use_processes(configured)
     require_absent(out)
-    if release is None:
-        refuse_unused_key(public_key, "there is no --release")
-    received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
+    received = _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
     warn_of_another_release(measured, received)
     ratings, validation = _data(data, reading, threshold)
@@ -139,10 +137,7 @@ def train(
     with resumable.begun(resume=resume):
         with progress_bar() as progress:
             model = fit(log=RunLog(file=resumable.log, checkpoints=networks, progress=progress))
-        with new_folder(out, private=True) as staging:
-            write_model(staging, model)
-            resumable.copy_log(staging / "log.jsonl")
-            keep_networks(resumable, staging)
+        _write(model, out, resumable)
     say_found(networks)
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
     _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
@@ -157,6 +152,17 @@ def _use_processes(method: "Method") -> None:
     hint = idle_gpus(device) if method.is_shared else None
     if hint is not None:
         say(hint)
+
+
+def _write(model: "FittedModel", out: Path, resumable: ResumableRun) -> None:
+    """Write the model folder, with the log and the networks that other trainings can start from."""
+    from pricdr.files import new_folder
+    from pricdr.models.folder import write_model
+
+    with new_folder(out, private=True) as staging:
+        write_model(staging, model)
+        resumable.copy_log(staging / "log.jsonl")
+        keep_networks(resumable, staging)
 
 
 def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
@@ -240,10 +246,13 @@ def _with_flags(method: "Method", flags: dict[str, int | str | bool | None]) -> 
     return method  # a closed form: nothing to seed, no device to choose
 
 
-def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) -> "Release":
-    """Return the release, verified unless that is switched off, which a pinned key does not allow."""
+def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "Release | None":
+    """Return the release, if any, verified unless that is switched off, which a pinned key does not allow."""
     from pricdr.release import Release
 
+    if folder is None:
+        refuse_unused_key(public_key, "there is no --release")
+        return None
     if public_key is not None and allow_unverified:
         raise ParameterError(
             "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "

@@ -34,7 +34,7 @@ def test_without_a_process_group_a_process_is_alone():
     together = processes()
     assert (together.rank, together.count, together.is_first) == (0, 1, True)
     rows = torch.ones(3, 2)
-    assert together.gathered(rows, together.share(3)) is rows
+    assert together.gathered(rows, together.portion(3)) is rows
     assert together.add_up(rows) is rows
     assert together.from_first(lambda: 2.5, torch.device("cpu")) == 2.5
 

@@ -86,6 +86,13 @@ def gradients(together: Processes) -> bool:
     few.grad[[5, 10 + together.rank]] = 2.0 + together.rank
     together.add_up_gradients([few, many])
     touched = {row: float(few.grad[row, 0]) for row in torch.nonzero(few.grad[:, 0]).squeeze(1).tolist()}
+    for size in (1, 5):  # one row is nothing for the first process
+        portion = together.portion(size)
+        own = torch.arange(float(size))[portion.own, None].requires_grad_()
+        rows = together.gathered(own, portion)
+        assert rows.tolist() == [[row] for row in range(size)]
+        (rows.sum() * (1 + together.rank)).backward()
+        assert own.grad.tolist() == [[3.0]] * len(own)
     return touched == {5: 5.0, 10: 2.0, 11: 3.0} and bool((many.grad == 3.0).all())
 
 

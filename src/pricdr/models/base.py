@@ -77,7 +77,7 @@ class Method(ABC):
 
     @property
     def is_shared(self) -> bool:
-        """Whether processes can train it together, each on its share of every batch."""
+        """Whether processes can train it together, each on its portion of every batch."""
         return False
 
     def require_shared(self) -> None:

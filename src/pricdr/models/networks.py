@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding_bag
 
+from pricdr.training.portions import drawn, is_shared
 from pricdr.training.rows import Bags
-from pricdr.training.shares import drawn, is_shared
 
 _CHANCES = 2**16
 """Chances are rounded to so many parts when units are left out on a processor."""

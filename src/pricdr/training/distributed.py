@@ -1,4 +1,4 @@
-"""Processes that train one network together: each computes its share of every batch, and gradients are added up.
+"""Processes that train one network together: each computes its portion of every batch, and gradients are added up.
 
 The batches, the draws and the steps are those of one process. torch's own wrapper for this does not fit: it averages
 over equal parts of a batch, calls a network as one function, and sends whole gradients. Here nearly all of a gradient
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pricdr.errors import ParameterError, TrainingError
 from pricdr.training.checkpoints import State
-from pricdr.training.shares import Share
+from pricdr.training.portions import Portion
 
 _TABLE: Final = 1 << 20
 """Gradients of at least so many numbers are sent by rows; for smaller ones it is not worth asking which."""
@@ -46,13 +46,13 @@ class Processes:
         stated = os.environ.get("LOCAL_WORLD_SIZE", "")
         return min(int(stated), self.count) if stated.isascii() and stated.isdigit() else self.count
 
-    def share(self, whole: int) -> Share:
-        """Return this process's share of so many rows; shares differ by one row at most.
+    def portion(self, whole: int) -> Portion:
+        """Return this process's portion of so many rows; portions differ by one row at most.
 
-        >>> [Processes(rank, 3).share(4).own for rank in range(3)]
+        >>> [Processes(rank, 3).portion(4).own for rank in range(3)]
         [slice(0, 1, None), slice(1, 2, None), slice(2, 4, None)]
         """
-        return Share(slice(self.rank * whole // self.count, (self.rank + 1) * whole // self.count), whole)
+        return Portion(slice(self.rank * whole // self.count, (self.rank + 1) * whole // self.count), whole)
 
     def add_up(self, tensor: Tensor) -> Tensor:
         """Replace a tensor by the sum over all processes, and return it."""
@@ -60,11 +60,11 @@ class Processes:
             _exchange(dist.all_reduce, tensor)
         return tensor
 
-    def gathered(self, rows: Tensor, share: Share) -> Tensor:
+    def gathered(self, rows: Tensor, portion: Portion) -> Tensor:
         """Return the rows of all processes, of which these are the own; gradients find their way back."""
-        if share.is_all:
+        if self.count == 1:  # not where this process has all rows: others, who have none, wait for them
             return rows
-        whole: Tensor = _Gathered.apply(rows, share, self)  # type: ignore[no-untyped-call]
+        whole: Tensor = _Gathered.apply(rows, portion, self)  # type: ignore[no-untyped-call]
         return whole
 
     def add_up_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -170,16 +170,16 @@ class _Gathered(torch.autograd.Function):
     """The rows of all processes; back goes what all of them make of the own rows."""
 
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, share: Share, among: Processes) -> Tensor:  # noqa: ANN401 - torch's own
-        ctx.share, ctx.among = share, among
-        whole = rows.new_zeros(share.whole, *rows.shape[1:])
-        whole[share.own] = rows
+    def forward(ctx: Any, rows: Tensor, portion: Portion, among: Processes) -> Tensor:  # noqa: ANN401 - torch's own
+        ctx.portion, ctx.among = portion, among
+        whole = rows.new_zeros(portion.whole, *rows.shape[1:])
+        whole[portion.own] = rows
         return among.add_up(whole)  # of each row all but one summand are zero: nothing is rounded
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:  # noqa: ANN401 - torch's context, and one gradient per input
         summed = ctx.among.add_up(grads[0].float().contiguous().clone())
-        return summed[ctx.share.own].to(grads[0].dtype), None, None
+        return summed[ctx.portion.own].to(grads[0].dtype), None, None
 
 
 def _exchange(operation: Callable[..., object], tensor: Tensor, **arguments: int) -> None:

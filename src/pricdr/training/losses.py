@@ -12,7 +12,7 @@ def cross_entropy_per_user(logits: Tensor, labels: Tensor) -> Tensor:
 def mean_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, users: int | None = None) -> Tensor:
     """Return the binary cross-entropy, summed over items with a weight each, and its mean over users.
 
-    ``users`` is how many the mean is over, where these are a share of them: what all shares return adds up to the mean.
+    ``users`` is how many the mean is over, where these are a portion of them: what all portions return adds up to it.
     """
     summed = binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
     return summed / (len(labels) if users is None else users)

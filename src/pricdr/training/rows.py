@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pricdr.data.ratings import CSR
-from pricdr.training.shares import Share
+from pricdr.training.portions import Portion
 
 
 class Bags(NamedTuple):
@@ -18,14 +18,14 @@ class Bags(NamedTuple):
     weights: Tensor
     row_of: Tensor
     """The batch row each entry belongs to."""
-    drawn_for: Share | None = None
-    """Where these entries lie among those of the whole batch, if this is a share of one."""
+    drawn_for: Portion | None = None
+    """Where these entries lie among those of the whole batch, if this is a portion of one."""
 
     def keep(self, chance: float) -> "Bags":
         """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
         if chance >= 1:
             return self
-        own, whole = self.drawn_for or Share(slice(None), len(self.columns))
+        own, whole = self.drawn_for or Portion(slice(None), len(self.columns))
         kept = torch.nonzero(torch.rand(whole, device=self.columns.device)[own] < chance).squeeze(1)
         row_of = self.row_of[kept]
         counts = torch.bincount(row_of, minlength=len(self.offsets))
@@ -53,14 +53,14 @@ class SparseRows:
         self._columns = torch.as_tensor(matrix.indices.astype(np.int64), device=device)
         self._weights = torch.as_tensor(weights.astype(np.float32), device=device)
 
-    def share(self, rows: Tensor, share: Share) -> Bags:
-        """Return the entries of a share of these rows, which knows of the others what random draws must know."""
-        if share.is_all:
+    def portion(self, rows: Tensor, portion: Portion) -> Bags:
+        """Return the entries of a portion of these rows, which knows of the others what random draws must know."""
+        if portion.is_all:
             return self.batch(rows)
         counts = self.counts[rows]
-        before, own = int(counts[: share.own.start].sum()), int(counts[share.own].sum())
-        return self.batch(rows[share.own])._replace(
-            drawn_for=Share(slice(before, before + own), int(counts.sum())),
+        before, own = int(counts[: portion.own.start].sum()), int(counts[portion.own].sum())
+        return self.batch(rows[portion.own])._replace(
+            drawn_for=Portion(slice(before, before + own), int(counts.sum())),
         )
 
     def batch(self, rows: Tensor) -> Bags:

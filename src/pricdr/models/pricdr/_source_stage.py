@@ -28,9 +28,9 @@ from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, mean_cross_entropy
 from pricdr.training.pair_scores import pair_scores
+from pricdr.training.portions import Portion, rows_of
 from pricdr.training.rows import Bags, SparseRows
 from pricdr.training.run_log import RunLog
-from pricdr.training.shares import Share, rows_of
 
 _USERS_AT_ONCE = 4096
 
@@ -143,18 +143,18 @@ class SourceStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
-        share = processes().share(len(batch))
-        vectors = self.training_vectors(batch, share)
+        portion = processes().portion(len(batch))
+        vectors = self.training_vectors(batch, portion)
         sample = sample_items(self.rows.batch(batch), self.rows.shape[1], self.config.other_items)
-        sample, own = sample._replace(labels=sample.labels[share.own]), batch[share.own]
+        sample, own = sample._replace(labels=sample.labels[portion.own]), batch[portion.own]
         items, histories = self.item_vectors[sample.items], self.history_vectors[own]
         return self.loss(own, vectors, sample, items, histories, len(batch))
 
-    def training_vectors(self, batch: Tensor, share: Share | None = None) -> Tensor:
-        """Return the vectors of a batch of users, or of a share of it, each from a part of its source row."""
-        share = share or ALONE.share(len(batch))
-        with rows_of(share):
-            vectors: Tensor = self.network(self._training_rows(batch, share))
+    def training_vectors(self, batch: Tensor, portion: Portion | None = None) -> Tensor:
+        """Return the vectors of a batch of users, or of a portion of it, each from a part of its source row."""
+        portion = portion or ALONE.portion(len(batch))
+        with rows_of(portion):
+            vectors: Tensor = self.network(self._training_rows(batch, portion))
         return vectors
 
     def loss(
@@ -168,7 +168,7 @@ class SourceStage:
     ) -> Tensor:
         """Return the loss of the source's vectors against the vectors of items and histories.
 
-        It is a mean over so many ``users`` where those of the batch are a share of them.
+        It is a mean over so many ``users`` where those of the batch are a portion of them.
         """
         network = self.target_network
         logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
@@ -232,12 +232,12 @@ class SourceStage:
     def _source_rows(self, users: Tensor) -> Tensor | Bags:
         return self.source.batch(users) if isinstance(self.source, SparseRows) else self.source[users]
 
-    def _training_rows(self, batch: Tensor, share: Share) -> Tensor | Bags:
-        """Return source rows of a share of a batch, with a part of their numbers or ratings left out."""
+    def _training_rows(self, batch: Tensor, portion: Portion) -> Tensor | Bags:
+        """Return source rows of a portion of a batch, with a part of their numbers or ratings left out."""
         if isinstance(self.source, SparseRows):
-            return self.source.share(batch, share).keep(1 - self.config.plaintext_dropout)
+            return self.source.portion(batch, portion).keep(1 - self.config.plaintext_dropout)
         left_out = self.config.narrow_dropout if self.narrow else self.config.release_dropout
-        return torch.nn.functional.dropout(self.source[batch], left_out)[share.own]
+        return torch.nn.functional.dropout(self.source[batch], left_out)[portion.own]
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Tensor | SparseRows:

@@ -19,9 +19,9 @@ from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
 from pricdr.training.pair_scores import pair_scores
+from pricdr.training.portions import rows_of
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
-from pricdr.training.shares import rows_of
 
 _AT_ONCE = 4096
 """Users or items that go through a tower together, where all of them do."""
@@ -104,15 +104,15 @@ class TargetStage:
     def training_pass(self, batch: Tensor) -> TargetPass:
         """Return the loss of a batch of users and what it was computed from."""
         network, kept, together = self.network, 1 - self.config.entry_dropout, processes()
-        rated, users = self.rows.batch(batch), together.share(len(batch))
+        rated, users = self.rows.batch(batch), together.portion(len(batch))
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
         with rows_of(users):
-            vectors = network.user_tower((rated if users.is_all else self.rows.share(batch, users)).keep(kept))
+            vectors = network.user_tower((rated if users.is_all else self.rows.portion(batch, users)).keep(kept))
         sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
         sample = sample._replace(labels=sample.labels[users.own])
-        items = together.share(len(sample.items))
+        items = together.portion(len(sample.items))
         with rows_of(items):
-            own = network.items(sample.items[items.own], self.columns.share(sample.items, items).keep(kept))
+            own = network.items(sample.items[items.own], self.columns.portion(sample.items, items).keep(kept))
         item_vectors = together.gathered(own, items)
         with rows_of(users):
             logits = network.users(vectors) @ item_vectors.T + network.item_bias[sample.items]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-class Share(NamedTuple):
+class Portion(NamedTuple):
     """Which rows of a whole a process computes."""
 
     own: slice
@@ -24,31 +24,31 @@ class Share(NamedTuple):
         return self.own == slice(0, self.whole)
 
 
-_SHARE: Final[ContextVar[Share | None]] = ContextVar("_SHARE", default=None)
+_PORTION: Final[ContextVar[Portion | None]] = ContextVar("_PORTION", default=None)
 
 
 @contextmanager
-def rows_of(share: Share) -> Iterator[None]:
+def rows_of(portion: Portion) -> Iterator[None]:
     """Let what is drawn for rows inside belong to the own rows of a whole."""
-    token = _SHARE.set(None if share.is_all else share)
+    token = _PORTION.set(None if portion.is_all else portion)
     try:
         yield
     finally:
-        _SHARE.reset(token)
+        _PORTION.reset(token)
 
 
 def is_shared() -> bool:
     """Return whether the rows at hand are a part of a whole."""
-    return _SHARE.get() is not None
+    return _PORTION.get() is not None
 
 
 def drawn(shape: torch.Size, draw: Callable[[torch.Size], Tensor]) -> Tensor:
     """Return what ``draw`` draws for rows of this shape: for all rows of the whole, of which the own are kept.
 
     >>> import torch
-    >>> with rows_of(Share(slice(2, 4), 4)):
+    >>> with rows_of(Portion(slice(2, 4), 4)):
     ...     drawn(torch.Size([2]), lambda shape: torch.arange(shape[0]))
     tensor([2, 3])
     """
-    share = _SHARE.get()
-    return draw(shape) if share is None else draw(torch.Size([share.whole, *shape[1:]]))[share.own]
+    portion = _PORTION.get()
+    return draw(shape) if portion is None else draw(torch.Size([portion.whole, *shape[1:]]))[portion.own]

@@ -53,7 +53,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
-app.command("publish")(publish.publish)
+app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
 app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)

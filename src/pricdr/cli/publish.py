@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -65,6 +65,13 @@ if TYPE_CHECKING:
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
+
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input, usage or disk; 75 another run has the ledger or the "
+    "output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and above, ledger show says "
+    "what was spent."
+)
 
 
 @reads_ratings

@@ -11,7 +11,6 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-import pricdr
 from pricdr.errors import MissingExtraError, PriCDRError
 from pricdr.extras import REPORT, TRAIN, Extra
 
@@ -143,4 +142,21 @@ def test_what_pip_installs_without_extras_has_no_torch():
     assert {"numpy", "polars-runtime-32", "cffi"} <= plain
     assert not plain & {"torch", "pandas", "pyarrow", "pyspark", "altair", "sympy", "networkx"}
     assert "torch" in closure([*PROJECT["dependencies"], *brought_by("train")])
-    assert pricdr.__version__
+
+
+MOST_BYTES = 400_000_000
+"""Of everything that ``pip install pricdr`` unpacks on Linux, without compiled bytecode and without pip itself."""
+
+
+def unpacked(names: set[str]) -> int:
+    """Return the bytes of the files that these packages record, as their wheels hold them."""
+    files = [file for name in names for file in distribution(name).files or []]
+    return sum(file.size or 0 for file in files if file.suffix != ".pyc")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wheels of other systems have other sizes")
+def test_what_pip_installs_without_extras_is_small():
+    own = sum(file.stat().st_size for file in (ROOT / "src").rglob("*") if file.suffix not in {"", ".pyc"})
+    plain = closure(PROJECT["dependencies"])
+    assert 300_000_000 < own + unpacked(plain) < MOST_BYTES
+    assert unpacked(closure([*PROJECT["dependencies"], *brought_by("train")])) > 2 * MOST_BYTES

@@ -107,8 +107,8 @@ def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model(monk
     monkeypatch.setattr(Spectral, "publish", watched)
     ratings = Ratings.from_triples(["a", "b", "out", "off", "off"], ["x", "y", "z", "x", "y"])
     publish(ratings, PROMISE, strategy=Spectral(learn_from="all"), users=["b", "a"], items=["x", "y", "z"])
-    assert seen[0].listed.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
-    assert sorted(seen[0].unlisted.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
+    assert seen[0].listed.matrix.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert sorted(seen[0].unlisted.matrix.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
 
 
 def test_a_seed_chooses_the_same_dimension_everywhere():
@@ -151,6 +151,6 @@ def test_a_ledger_of_the_same_budget_is_another_ledger(tmp_path):
     paid, other = (Ledger.create(tmp_path / name, PROMISE) for name in ("paid", "other"))
     ratings = Ratings.from_triples(["a"], ["x"])
     folder = publish(ratings, PROMISE, strategy=JLT(dim=4), ledger=paid).save(tmp_path / "release")
-    assert len(check_ledger(paid, [folder]).spends) == 1
+    assert len(check_ledger(paid, [folder]).balance.spends) == 1
     with pytest.raises(VerificationError, match="their first lines differ"):
         check_ledger(other, [folder])

@@ -3,11 +3,12 @@
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -33,6 +34,7 @@ from pricdr.cli.publish_options import (
     ItemsOption,
     LearnFromOption,
     LedgerOption,
+    LogJsonOption,
     LogOption,
     RatingBoundOption,
     RatingStepOption,
@@ -47,6 +49,7 @@ from pricdr.cli.publish_options import (
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
+from pricdr.cli.run_lock import only_spender, only_writer
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import InputError, OutputError, ParameterError
@@ -60,7 +63,15 @@ if TYPE_CHECKING:
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
+    from pricdr.release import Release
     from pricdr.release.certificate import Certificate
+
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input, usage or disk; 75 another run has the ledger or the "
+    "output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and above, ledger show says "
+    "what was spent."
+)
 
 
 @reads_ratings
@@ -101,6 +112,7 @@ def publish(
     dry_run: DryRunOption = False,
     json_output: JsonOption = None,
     log: LogOption = None,
+    log_json: LogJsonOption = False,
 ) -> None:
     """Publish ratings under differential privacy: one release folder to hand over.
 
@@ -177,26 +189,39 @@ class _Task:
 
     def publish(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
-        from pricdr._publish import publish as publish_ratings
-        from pricdr.release.folder import CERTIFICATE
-
-        plan = self.asked["strategy"]
-        with new_folder(self.out) as staging:  # first: an unwritable output must be known before the budget is spent
-            reading, listed, universe = self._read(read, users, items)
-            _require_space(staging, len(listed or reading.ratings.users), plan.dim)
-            with progress_bar() as progress:
-                release = publish_ratings(
-                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
-                )
-            # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
-            self.events.record("made", **_disclosed(release.certificate))
-            release.write_into(staging, signing_key=self.key)
-            certificate = (staging / CERTIFICATE).read_bytes()
-        say_result(release, self.out, learnt=plan.learns)
+        ledger = self.asked["ledger"]
+        # The folder first: an unwritable output must be known before the budget is spent.
+        with ExitStack() as until_it_is_there, new_folder(self.out) as staging:
+            until_it_is_there.enter_context(only_writer(staging, self.out))
+            with nullcontext() if ledger is None else only_spender(ledger.path):
+                release, certificate = self._make(staging, read, users, items)
+        say_result(release, self.out, learnt=self.asked["strategy"].learns)
         self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         if self.json_output is not None:
             content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
             self.json_output.write(content)
+
+    def _make(
+        self,
+        staging: Path,
+        read: Callable[[], "RatingsFile"],
+        users: Path | None,
+        items: Path | None,
+    ) -> tuple["Release", bytes]:
+        """Write the release into ``staging`` and return it with its certificate's file."""
+        from pricdr._publish import publish as publish_ratings
+        from pricdr.release.folder import CERTIFICATE
+
+        reading, listed, universe = self._read(read, users, items)
+        _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
+        with progress_bar() as progress:
+            release = publish_ratings(
+                reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
+            )
+        # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
+        self.events.record("made", **_disclosed(release.certificate))
+        release.write_into(staging, signing_key=self.key)
+        return release, (staging / CERTIFICATE).read_bytes()
 
     def _read(
         self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None

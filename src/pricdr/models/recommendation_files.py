@@ -147,7 +147,7 @@ def _claimed(folder: Path, path: Path, identity: Mapping[str, object], *, resume
             left = file.read(_LONGEST_RUN)
             if resume and left:
                 _require_same(folder, left, identity)
-                _require_plain_files(folder)
+                _require_parts(folder)
             else:
                 for stale in folder.iterdir():
                     if stale.name != _RUN:
@@ -180,11 +180,16 @@ def _require_same(folder: Path, left: bytes, identity: Mapping[str, object]) -> 
         raise InputError(f"{folder} was left by a run of {reasons}: recommend without resuming, which starts afresh")
 
 
-def _require_plain_files(folder: Path) -> None:
-    """Refuse links: what they point to would become part of the output."""
-    for left in folder.iterdir():
+def _require_parts(folder: Path) -> None:
+    """Refuse links, since what they point to would become part of the output, and files that the disk has damaged."""
+    for left in sorted(folder.iterdir()):
         if left.is_symlink() or not left.is_file():
             raise InputError(f"{left} is no plain file: recommend without resuming, which starts afresh")
+        if left.name.startswith("part-"):
+            try:
+                pl.scan_parquet(left, glob=False).select(pl.all().hash().sum()).collect(engine="streaming")
+            except pl.exceptions.PolarsError as error:
+                raise InputError(f"{left} is damaged: recommend without resuming, which starts afresh") from error
 
 
 def _identity(recommender: Recommender) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 import fcntl
 import hashlib
-import io
 import json
 import os
 import shutil
@@ -15,8 +14,8 @@ import numpy as np
 import polars as pl
 
 import pricdr
-from pricdr.errors import InputError, OutputError, ParameterError
-from pricdr.files import new_file, require_absent, write_new
+from pricdr.errors import InputError, OutputError, ParameterError, PriCDRError
+from pricdr.files import new_file, require_absent
 from pricdr.memory import require_memory
 from pricdr.models.recommendations import WrittenRecommendations
 from pricdr.models.recommending import BASES, Recommender, UserBlock
@@ -76,16 +75,16 @@ def _write_parts(path: Path, recommender: Recommender, parts: list[slice], piece
     with _claimed(folder, path, _identity(recommender), resume=resume):
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
-                content = io.BytesIO()
-                pieces.frame(part).write_parquet(content)
-                write_new(name, content.getvalue(), mode=0o600)
+                frame = pieces.frame(part)
+                with new_file(name, mode=0o600) as file:
+                    frame.write_parquet(file)
         whole = pl.scan_parquet(names, glob=False)
+        rows = whole.select(pl.len()).collect().item()
         with new_file(path) as file:
             if path.suffix == ".csv":
                 whole.sink_csv(file)
             else:
                 whole.sink_parquet(file)
-        rows = whole.select(pl.len()).collect().item()
         shutil.rmtree(folder, ignore_errors=True)
     return int(rows)
 
@@ -163,6 +162,8 @@ def _claimed(folder: Path, path: Path, identity: Mapping[str, object], *, resume
                 if not kept_parts(path):
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
+    except PriCDRError:  # among them what says that a part cannot be written, an OSError too
+        raise
     except OSError as error:
         raise OutputError(f"cannot use {folder}: {error.strerror or error}") from error
 

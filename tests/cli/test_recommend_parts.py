@@ -22,7 +22,7 @@ KILLED = """
 import os, signal, sys
 import pricdr.models.recommending as recommending
 from pricdr import cli
-recommending.ROWS_IN_A_PART, recommending._SCORES_AT_ONCE, recommending._ITEMS_AT_ONCE = 50, 300, 30
+recommending.ROWS_IN_A_PART, recommending.SCORES_AT_ONCE, recommending._ITEMS_AT_ONCE = 50, 300, 30
 at = int(sys.argv[1])
 
 def hook(event, arguments):
@@ -58,7 +58,7 @@ def model(here):
 
 @pytest.fixture
 def small_parts():
-    with patch.multiple(recommending, ROWS_IN_A_PART=50, _SCORES_AT_ONCE=300, _ITEMS_AT_ONCE=30):
+    with patch.multiple(recommending, ROWS_IN_A_PART=50, SCORES_AT_ONCE=300, _ITEMS_AT_ONCE=30):
         yield
 
 

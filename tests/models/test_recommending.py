@@ -26,7 +26,7 @@ from pricdr.training.options import TrainingOptions
 
 def cut(cells=1 << 23, items=1 << 13, rows=1 << 18):
     """Cut into other blocks: scores at once, items at once, recommendations in a part."""
-    return patch.multiple(recommending, _SCORES_AT_ONCE=cells, _ITEMS_AT_ONCE=items, ROWS_IN_A_PART=rows)
+    return patch.multiple(recommending, SCORES_AT_ONCE=cells, _ITEMS_AT_ONCE=items, ROWS_IN_A_PART=rows)
 
 
 def whole_model(seed, users, items, interaction=False):

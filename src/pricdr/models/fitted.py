@@ -25,7 +25,7 @@ from pricdr.models.recommendations import Basis as Basis
 from pricdr.models.recommendations import Recommendation as Recommendation
 from pricdr.models.recommendations import Recommendations as Recommendations
 from pricdr.models.recommendations import WrittenRecommendations as WrittenRecommendations
-from pricdr.models.recommending import BASES, Recommender, recommendations
+from pricdr.models.recommending import BASES, SCORES_AT_ONCE, Recommender, recommendations
 from pricdr.progress import Progress, shown
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -175,9 +175,13 @@ class FittedModel:
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
         if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
-            # Sparse rows cannot be picked item by item as cheaply as they are multiplied.
-            product = self.score(users)
-            return np.take_along_axis(product, candidates, axis=1)
+            # Sparse rows cannot be picked item by item as cheaply as they are multiplied: some users at a time.
+            found = np.empty(candidates.shape, dtype=np.float32)
+            at_once = max(1, SCORES_AT_ONCE // max(len(self.items), 1))
+            for start in range(0, len(users), at_once):
+                block = slice(start, start + at_once)
+                found[block] = np.take_along_axis(self.score(users[block]), candidates[block], axis=1)
+            return found
         # One small product per user: scoring all items for a hundred candidates would be wasted.
         scores = np.einsum("uw,ucw->uc", self.user_vectors[users], self.item_vectors[candidates])
         scores = np.asarray(scores + self.item_bias[candidates], dtype=np.float32)

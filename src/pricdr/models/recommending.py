@@ -21,7 +21,7 @@ from pricdr.models.top_items import BestItems, Float32Array
 if TYPE_CHECKING:
     from pricdr.models.fitted import FittedModel
 
-_SCORES_AT_ONCE: Final = 1 << 23
+SCORES_AT_ONCE: Final = 1 << 23
 """Scores held at once: 32 MB."""
 _ITEMS_AT_ONCE: Final = 1 << 13
 """So that a block has a thousand users where there are many items: products of few rows wait for memory."""
@@ -70,7 +70,7 @@ class Recommender:
         """Yield the recommendations of the users in ``part``, in their order."""
         columns = self._item_blocks
         widest = max((block.stop - block.start for block in columns), default=1)
-        rows = max(1, _SCORES_AT_ONCE // max(widest, self.k))
+        rows = max(1, SCORES_AT_ONCE // max(widest, self.k))
         # Used again and again: fresh memory has to be cleared by the system every time.
         buffer = np.empty(min(rows, part.stop - part.start) * widest, dtype=np.float32)
         for start in range(part.start, part.stop, rows):
@@ -87,7 +87,7 @@ class Recommender:
 
     def memory(self) -> int:
         """Return about how many bytes are needed, the model included."""
-        tile = 3 * 4 * _SCORES_AT_ONCE  # scores, what a network makes of them, and the candidates among them
+        tile = 3 * 4 * SCORES_AT_ONCE  # scores, what a network makes of them, and the candidates among them
         lists = len(self.users) * (8 + _BYTES_PER_ID)
         histories = 0 if self._elsewhere is None else _size_of(self._elsewhere)
         return model_memory(self.model) + tile + lists + histories + ROWS_IN_A_PART * _BYTES_PER_ROW

@@ -71,7 +71,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(here, model, pricdr,
         done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=False)
         codes.append(done.returncode)
         kept.append(len(list(here.glob(".r.parquet.recommending/part-*"))))
-        assert (here / "r.parquet").exists() == (at == 0)
+        assert (here / "r.parquet").exists() == (at == 0), done.stderr
     assert codes == [-signal.SIGKILL] * 3 + [0], done.stderr
     assert kept == [1, 3, 5, 0]
     assert (here / "r.parquet").read_bytes() == (here / "whole.parquet").read_bytes()

@@ -156,7 +156,7 @@ def test_users_of_whom_everything_is_known_make_an_empty_file(tmp_path):
     assert model.recommend_to(tmp_path / "nobody.parquet", []).rows == 0
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     pass
 
 
@@ -166,9 +166,9 @@ def stopped_after(path, model, blocks, **given):
 
     def stop(*_):
         if next(left, None) is None:
-            raise Stopped
+            raise StoppedError
 
-    with pytest.raises(Stopped):
+    with pytest.raises(StoppedError):
         model.recommend_to(path, progress=stop, **given)
 
 
@@ -206,20 +206,20 @@ def test_without_resuming_it_starts_afresh(tmp_path):
 def test_parts_of_another_run_are_not_gone_on_with(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
     stopped_after(path, model, 2)
-    for changed, given, says in (
+    for changed, options, says in (
         (whole_model(5, 40, 60), {}, "another model"),
         (model, {"k": 9}, "another k"),
         (model, {"users": model.users[::-1]}, "other users"),
         (model, {"seen": Ratings.from_triples(["u1"], ["i1"])}, "other ratings to leave out"),
     ):
         with pytest.raises(InputError, match=f"was left by a run of {says}: recommend without"):
-            changed.recommend_to(path, resume=True, **given)
+            changed.recommend_to(path, resume=True, **options)
     with patch("pricdr.__version__", "99"), pytest.raises(InputError, match="another version of this software"):
         model.recommend_to(path, resume=True)
     assert kept_parts(path) == 2
     assert not path.exists()
     (parts_folder(path) / "run.json").write_text("[")
-    with pytest.raises(InputError, match="run.json cannot be read"):
+    with pytest.raises(InputError, match=r"run\.json cannot be read"):
         model.recommend_to(path, resume=True)
 
 
@@ -264,7 +264,7 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 
 def test_the_memory_is_checked_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
-    with pytest.raises(InputError, match="recommending 60 items to 40 users needs about .* MB of memory"):
+    with pytest.raises(InputError, match=r"recommending 60 items to 40 users needs about .* MB of memory"):
         whole_model(4, 40, 60).recommend_to(tmp_path / "r.parquet")
     assert not list(tmp_path.iterdir())
 

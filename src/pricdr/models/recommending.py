@@ -127,7 +127,8 @@ class _Rated:
         known = np.flatnonzero(places >= 0)
         starts, stops = matrix.indptr[places[known]], matrix.indptr[places[known] + 1]
         rows = np.repeat(known, stops - starts)
-        items = np.concatenate([matrix.indices[a:b] for a, b in zip(starts, stops, strict=True)] or [self._items])
+        rated = [matrix.indices[start:stop] for start, stop in zip(starts, stops, strict=True)]
+        items = np.concatenate([self._items, *rated])
         order = np.argsort(items, kind="stable")
         self._rows, self._items = rows[order], items[order]
 

@@ -88,21 +88,20 @@ def child(plan: dict[str, object], threads: int) -> dict[str, float]:
 
 
 def recommended(plan: dict[str, int]) -> dict[str, float]:
-    """Return the seconds, memory and bytes of a run, and the rate of the bare product before and after it."""
+    """Return the seconds, memory and bytes of a run, and the rate of the bare product between its blocks."""
     model = random_model(plan["users"], plan["items"])
-    rates = [bare_rate(model.user_vectors, model.item_vectors)]
     stated = Recommender(model, model.users, 10).memory()
+    bare = BareProduct(model)
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        written = model.recommend_to(Path(folder) / "all.parquet")
-        seconds = time.perf_counter() - started
+        written = model.recommend_to(Path(folder) / "all.parquet", progress=bare)
+        seconds = time.perf_counter() - started - bare.seconds
         size = written.path.stat().st_size
     peak = peak_mib()
-    rates.append(bare_rate(model.user_vectors, model.item_vectors))
     per_user = (model_memory(model) - model_memory(random_model(0, plan["items"]))) / plan["users"] + 8
     return {
         "seconds": seconds,
-        "bare_rate": float(np.mean(rates)),
+        "bare_rate": bare.users / bare.seconds,
         "peak": peak,
         "model": model_memory(model) / 2**20,
         "stated": stated / 2**20,
@@ -111,16 +110,25 @@ def recommended(plan: dict[str, int]) -> dict[str, float]:
     }
 
 
-def bare_rate(users: np.ndarray, items: np.ndarray, rows: int = 1024, columns: int = 8192) -> float:
-    """Return users per second of the product alone, in the same blocks, its result thrown away."""
-    block = users[:rows]
-    out = np.empty((len(block), columns), dtype=np.float32)
-    blocks = [items[start : start + columns] for start in range(0, len(items) - columns + 1, columns)]
-    started = time.perf_counter()
-    for _ in range(2):
-        for part in blocks:
-            np.matmul(block, part.T, out=out)
-    return 2 * len(block) * (len(blocks) * columns / len(items)) / (time.perf_counter() - started)
+class BareProduct:
+    """The product alone, in the same blocks, its result thrown away: a third of it after every block of users.
+
+    So both are measured under the same load, whatever else the machine does meanwhile.
+    """
+
+    def __init__(self, model: FittedModel) -> None:
+        self._users, self._items = model.user_vectors[:1024], model.item_vectors
+        self._out = np.empty((len(self._users), 8192), dtype=np.float32)
+        self.seconds = self.users = 0.0
+
+    def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
+        """Multiply, where a block of users is done."""
+        started = time.perf_counter()
+        starts = range(0, len(self._items) - 8192 + 1, 3 * 8192)
+        for start in starts:
+            np.matmul(self._users, self._items[start : start + 8192].T, out=self._out)
+        self.seconds += time.perf_counter() - started
+        self.users += len(self._users) * len(starts) * 8192 / len(self._items)
 
 
 def ranked(plan: dict[str, int]) -> dict[str, float]:

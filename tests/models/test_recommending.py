@@ -262,6 +262,13 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
     assert pl.read_parquet(path).equals(model.recommend(model.users).to_polars())
 
 
+@pytest.mark.usefixtures("small_parts")
+def test_a_name_that_is_not_utf_8_is_refused_where_there_are_parts(tmp_path):
+    with pytest.raises(OutputError, match="in parts: its name is not UTF-8"):
+        whole_model(4, 40, 60).recommend_to(tmp_path / "r\udcff.parquet")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_memory_is_checked_before_anything_is_written(tmp_path, monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     with pytest.raises(InputError, match=r"recommending 60 items to 40 users needs about .* MB of memory"):

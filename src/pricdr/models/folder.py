@@ -109,7 +109,7 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
     with Folder.opened(folder, "a model") as opened:
         record = _read_record(opened)
         users, items = _ids(opened, "user"), _ids(opened, "item")
-        content = opened.read(_ARRAYS, limit=memory_limit() // 4)
+        content = opened.read(_ARRAYS, limit=memory_limit() * 2 // 5)  # held twice while it is decoded
     # Before the arrays are decoded: a model that may not be used is not worth the work.
     if public_key is not None:
         _require_signed_by(record, folder, public_key)

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 import polars as pl
@@ -71,6 +71,10 @@ def kept_parts(path: Path) -> int:
 def _write_parts(path: Path, recommender: Recommender, parts: list[slice], pieces: "_Pieces", *, resume: bool) -> int:
     """Write every part that is not there yet, and then the file from all of them; return its rows."""
     folder = parts_folder(path)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # polars reads the parts by their names
+        raise OutputError(f"cannot write {path} in parts: its name is not UTF-8") from error
     names = [folder / f"part-{number:05}.parquet" for number in range(len(parts))]
     with _claimed(folder, path, _identity(recommender), resume=resume):
         for name, part in zip(names, parts, strict=True):
@@ -124,7 +128,7 @@ class _Pieces:
         )
 
 
-def _encode(frame: pl.DataFrame, path: Path, file: Any) -> None:  # noqa: ANN401
+def _encode(frame: pl.DataFrame, path: Path, file: BinaryIO) -> None:
     if path.suffix == ".csv":
         frame.write_csv(file)
     else:

@@ -30,6 +30,8 @@ ROWS_IN_A_PART: Final = 1 << 18
 BASES: Final = tuple(Basis)
 _BYTES_PER_ID: Final = 72
 """A short text and the reference to it."""
+_PROGRAM: Final = 100 << 20
+"""Python and the libraries, before there is any data."""
 _BYTES_PER_ROW: Final = 240
 """Of a part: its columns, and the same once more while they are encoded."""
 
@@ -90,7 +92,7 @@ class Recommender:
         tile = 3 * 4 * SCORES_AT_ONCE  # scores, what a network makes of them, and the candidates among them
         lists = len(self.users) * (8 + _BYTES_PER_ID)
         histories = 0 if self._elsewhere is None else _size_of(self._elsewhere)
-        return model_memory(self.model) + tile + lists + histories + ROWS_IN_A_PART * _BYTES_PER_ROW
+        return _PROGRAM + model_memory(self.model) + tile + lists + histories + ROWS_IN_A_PART * _BYTES_PER_ROW
 
     @cached_property
     def _popularity(self) -> Float32Array:

@@ -300,3 +300,20 @@ def test_the_fingerprint_tells_models_apart():
         whole_model(1, 5, 6).without_histories(),
     ]
     assert len({model_fingerprint(model) for model in [one, *others]}) == 8
+
+
+def test_sparse_models_score_candidates_of_some_users_at_a_time():
+    model = ItemKNN().fit(Planted.pair().target)
+    users = np.arange(20)
+    candidates = np.random.default_rng(1).integers(0, len(model.items), (20, 5))
+    expected = np.take_along_axis(model.score(users), candidates, axis=1)
+    with patch("pricdr.models.fitted.SCORES_AT_ONCE", 3 * len(model.items)):
+        assert np.array_equal(model.score_candidates(users, candidates), expected)
+
+
+def test_a_loaded_model_holds_five_bytes_a_rating(tmp_path):
+    model = ItemKNN().fit(Planted.pair().target)
+    model.save(tmp_path / "model")
+    seen = FittedModel.load(tmp_path / "model").seen
+    assert (seen.data.itemsize, seen.indices.itemsize, seen.indptr.itemsize) == (1, 4, 4)
+    assert np.array_equal(seen.toarray() != 0, model.seen.toarray() != 0)

@@ -5,6 +5,7 @@ of single-precision matrices may differ in its last digit with their shapes.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -56,7 +57,7 @@ class Recommender:
         self.model, self.users, self.seen = model, users, seen
         self.k = min(k, len(model.items))
         self._places = _places(model.users, users)
-        self._elsewhere = None if seen is None else _rows_of(seen, users, model.items)
+        self.elsewhere: CSR | None = None if seen is None else _rows_of(seen, users, model.items)
 
     @property
     def unknown_users(self) -> Ids:
@@ -73,25 +74,31 @@ class Recommender:
         columns = self._item_blocks
         widest = max((block.stop - block.start for block in columns), default=1)
         rows = max(1, SCORES_AT_ONCE // max(widest, self.k))
-        # Used again and again: fresh memory has to be cleared by the system every time.
-        buffer = np.empty(min(rows, part.stop - part.start) * widest, dtype=np.float32)
-        for start in range(part.start, part.stop, rows):
-            users = slice(start, min(start + rows, part.stop))
-            places = self._places[users]
-            best = BestItems(len(places), self.k)
-            rated = _Rated(self.model.seen, places), _Rated(self._elsewhere, np.arange(users.start, users.stop))
-            for items in columns:
-                scores = self._scores(places, items, buffer)
-                for one in rated:
-                    one.hide(scores, items)
-                best.add(scores, items.start)
-            yield UserBlock(self.users[users], self.model.bases(places), best.items, best.scores)
+        # Used again and again: fresh memory has to be cleared by the system every time. Two of them, since the best of
+        # a block are searched while the next block is scored.
+        size = min(rows, part.stop - part.start) * widest
+        buffers = np.empty(size, dtype=np.float32), np.empty(size, dtype=np.float32)
+        with ThreadPoolExecutor(1) as searching:
+            for start in range(part.start, part.stop, rows):
+                users = slice(start, min(start + rows, part.stop))
+                places = self._places[users]
+                search = _Search(self, places, users)
+                found: Future[None] | None = None
+                for number, items in enumerate(columns):
+                    scores = self._scores(places, items, buffers[number % 2])
+                    if found is not None:
+                        found.result()
+                    found = searching.submit(search.add, scores, items)
+                if found is not None:
+                    found.result()
+                best = search.best
+                yield UserBlock(self.users[users], self.model.bases(places), best.items, best.scores)
 
     def memory(self) -> int:
         """Return about how many bytes are needed, the model included."""
-        tile = 3 * 4 * SCORES_AT_ONCE  # scores, what a network makes of them, and the candidates among them
+        tile = 4 * 4 * SCORES_AT_ONCE  # two blocks of scores, what a network makes of them, and candidates
         lists = len(self.users) * (8 + _BYTES_PER_ID)
-        histories = 0 if self._elsewhere is None else _size_of(self._elsewhere)
+        histories = 0 if self.elsewhere is None else _size_of(self.elsewhere)
         return _PROGRAM + model_memory(self.model) + tile + lists + histories + ROWS_IN_A_PART * _BYTES_PER_ROW
 
     @cached_property
@@ -117,6 +124,23 @@ class Recommender:
         scores = np.tile(self._popularity[items], (len(places), 1))
         scores[known] = self.model.score(places[known], items)
         return scores
+
+
+class _Search:
+    """The best items of a block of users so far, without what they have rated."""
+
+    def __init__(self, recommender: Recommender, places: IntArray, users: slice) -> None:
+        self.best = BestItems(len(places), recommender.k)
+        self._rated = (
+            _Rated(recommender.model.seen, places),
+            _Rated(recommender.elsewhere, np.arange(users.start, users.stop)),
+        )
+
+    def add(self, scores: Float32Array, items: slice) -> None:
+        """Take the scores of a further block of items, which are overwritten."""
+        for rated in self._rated:
+            rated.hide(scores, items)
+        self.best.add(scores, items.start)
 
 
 class _Rated:

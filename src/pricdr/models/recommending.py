@@ -97,7 +97,7 @@ class Recommender:
     def memory(self) -> int:
         """Return about how many bytes are needed, the model included."""
         tile = 4 * 4 * SCORES_AT_ONCE  # two blocks of scores, what a network makes of them, and candidates
-        lists = len(self.users) * (8 + _BYTES_PER_ID)
+        lists = len(self.users) * (8 if self.users is self.model.users else 8 + _BYTES_PER_ID)
         histories = 0 if self.elsewhere is None else _size_of(self.elsewhere)
         return _PROGRAM + model_memory(self.model) + tile + lists + histories + ROWS_IN_A_PART * _BYTES_PER_ROW
 

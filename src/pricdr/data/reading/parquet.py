@@ -44,11 +44,11 @@ def read_parquet(
     return RawRatings(file, about.rows, loaders, filtered_by=filtered_by, time_asked=asked, bad_rows=bad_rows)
 
 
-def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Read text columns of a file that this software wrote, by name."""
+def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
+    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
     with opened(file) as parquet:
         decoded = parquet.read(*((name, As.TEXT) for name in columns)).decoded
-    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, decoded, strict=True)})
+    return [column for column in decoded if isinstance(column, Text)]
 
 
 def to_series(column: Decoded) -> pl.Series:

@@ -101,7 +101,8 @@ def test_item_rows_and_sums_are_among_what_is_overwritten(kept):
     shapes = [copy.shape for _, copy in kept]
     n_items = len(_ratings().items)
     for width, rounds in ((8, 2), (4, 1)):
-        assert shapes.count((n_items, width)) == 3 * rounds  # sums, directions, directions in whole numbers
+        assert shapes.count((n_items, width + 2)) == rounds  # sums, and squares in two parts
+        assert shapes.count((n_items, width)) == 2 * rounds  # directions, directions in whole numbers
     assert shapes.count((n_items,)) == 2 * 3  # squares, and what is under the root
     assert shapes.count((1, len(USERS))) == 3  # how much everybody rated, for centring
 

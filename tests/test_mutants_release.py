@@ -107,8 +107,8 @@ def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model(monk
     monkeypatch.setattr(Spectral, "publish", watched)
     ratings = Ratings.from_triples(["a", "b", "out", "off", "off"], ["x", "y", "z", "x", "y"])
     publish(ratings, PROMISE, strategy=Spectral(learn_from="all"), users=["b", "a"], items=["x", "y", "z"])
-    assert seen[0].listed.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
-    assert sorted(seen[0].unlisted.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
+    assert seen[0].listed.matrix.toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
+    assert sorted(seen[0].unlisted.matrix.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
 
 
 def test_a_seed_chooses_the_same_dimension_everywhere():

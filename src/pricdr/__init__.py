@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pricdr._publish import publish as publish
     from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
+    from pricdr.data.blocks import RatingsSource as RatingsSource
     from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.feature_files import read_features as read_features
     from pricdr.data.features import ItemFeatures as ItemFeatures
@@ -90,6 +91,7 @@ _HOME = {
     "PriCDRError": "pricdr.errors",
     "Progress": "pricdr.progress",
     "Ratings": "pricdr.data.ratings",
+    "RatingsSource": "pricdr.data.blocks",
     "Release": "pricdr.release",
     "RepeatedComparison": "pricdr.evaluation.repeated",
     "RepeatedDifference": "pricdr.evaluation.repeated",

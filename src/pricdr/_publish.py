@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
+from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError
@@ -65,8 +66,8 @@ class _Ready:
     """A release before its first random bit: nothing that follows can be refused, except by a ledger."""
 
     plan: Plan
-    selected: Ratings
-    unlisted: Ratings | None
+    selected: RatingsSource
+    unlisted: RatingsSource | None
     declared: Declared
     inputs: InputStatement
     origin: _Origin
@@ -104,7 +105,7 @@ class Rehearsal:
 
 
 def publish(
-    ratings: RatingsLike,
+    ratings: RatingsLike | RatingsSource,
     guarantee: Guarantee,
     *,
     strategy: Strategy | str = _DEFAULT_STRATEGY,
@@ -122,7 +123,8 @@ def publish(
     """Publish ``ratings`` under ``guarantee``: one noisy row per user of the list.
 
     Args:
-        ratings: the source's ratings, or a data frame of them; by default each rated pair counts as 1 (see ``bounds``).
+        ratings: the source's ratings, in memory or wherever else they are kept, or a data frame of them; by default
+            each rated pair counts as 1 (see ``bounds``).
         guarantee: (ε, δ) and whether one rating or one user is protected.
         strategy: the steps from ratings to rows, or their name, for one that needs nothing beyond its defaults;
             :class:`Spectral` unless given.
@@ -176,7 +178,7 @@ def publish(
 
 
 def rehearse(
-    ratings: RatingsLike,
+    ratings: RatingsLike | RatingsSource,
     guarantee: Guarantee,
     *,
     strategy: Strategy | str = _DEFAULT_STRATEGY,
@@ -223,7 +225,7 @@ def rehearse(
 
 
 def _prepare(
-    ratings: RatingsLike,
+    ratings: RatingsLike | RatingsSource,
     guarantee: Guarantee,
     *,
     strategy: Strategy | str,
@@ -236,7 +238,7 @@ def _prepare(
     allow_not_private_guide: bool,
 ) -> _Ready:
     """Check everything that can be refused, and settle everything that needs no random bit."""
-    ratings = Ratings.of(ratings)
+    ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
     strategy = _known(strategy)
     users = None if users is None else as_ids("users", users)
     items = strategy.catalogue if items is None else as_ids("items", items)

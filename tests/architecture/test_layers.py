@@ -135,6 +135,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "PriCDRError",
         "Progress",
         "Ratings",
+        "RatingsSource",
         "Release",
         "RepeatedComparison",
         "RepeatedDifference",

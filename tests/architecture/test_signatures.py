@@ -14,8 +14,8 @@ import pricdr
 
 STATEMENTS = "pricdr.release.certificate"
 """The parts of a certificate: fields of a public class, documented by the committed schema."""
-CALLED_BY_PUBLISH = {"described", "example_rows", "item_rows", "publish", "resolved", "steps"}
-"""Methods of strategies: what they take exists inside ``publish`` alone."""
+CALLED_BY_PUBLISH = {"described", "example_rows", "item_rows", "publish", "resolved", "steps", "units"}
+"""Methods of strategies and of ratings: what they take exists inside ``publish`` alone."""
 SEAMS = {"training_run", "target_stage", "source_stage"}
 """Networks that are not trained yet: for those who test or write a method."""
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from scipy import stats
 
 from pricdr import Bounds, Guarantee, Unit
+from pricdr.data.blocks import InMemory
 from pricdr.privacy.bounds import UNITS_PER_STEP
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, settle
@@ -52,14 +53,14 @@ def noises(request, rng, any_seed):
     everybody = getattr(strategy, "learn_from", None) is LearnFrom.ALL
     limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
     entries = Entries(
-        limit(_matrix(rng, USERS, bounds.levels)),
+        InMemory(limit(_matrix(rng, USERS, bounds.levels))),
         NAMES,
         tuple(f"i{at}" for at in range(ITEMS)),
         bounds,
         value=bounds.rating_step / (UNITS_PER_STEP if unit is Unit.USER else 1),
         most=bounds.most_units if unit is Unit.USER else bounds.levels,
         universe_declared=declared_items,
-        unlisted=limit(_matrix(rng, UNLISTED, bounds.levels)) if everybody else None,
+        unlisted=InMemory(limit(_matrix(rng, UNLISTED, bounds.levels))) if everybody else None,
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
     with laid_open() as seen:
@@ -111,7 +112,7 @@ def test_centring_steps_have_their_noise(strategy, rng):
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
     settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     matrix = sp.csr_array(np.array([[1, 0], [1, 1], [0, 1]]))
-    entries = Entries(matrix, NAMES[:3], ("i0", "i1"), Bounds())
+    entries = Entries(InMemory(matrix), NAMES[:3], ("i0", "i1"), Bounds())
     drawn = {one.step.name: [] for one in settled if one.step.rows == 1}
     for _ in range(250):
         with Secret() as secret:
@@ -157,7 +158,7 @@ def test_a_strategy_cannot_be_run_twice_on_one_run(rng, any_seed):
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=USERS, items=None)
     settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     items = tuple(f"i{at}" for at in range(ITEMS))
-    entries = Entries(_matrix(rng, USERS, 1), NAMES, items, Bounds())
+    entries = Entries(InMemory(_matrix(rng, USERS, 1)), NAMES, items, Bounds())
     run = Run(settled, Simulation(any_seed))
     strategy.publish(entries, run)
     with pytest.raises(RuntimeError, match="drawn already"):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from pricdr.data.blocks import Convert, InMemory
+
 IntArray: TypeAlias = npt.NDArray[np.int64]
 # Names, not types: none of these libraries is needed to hold ratings.
 RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.DataFrame", "pa.Table"]
@@ -284,6 +286,17 @@ class Ratings:
         keep = (rows >= 0) & (columns >= 0)  # −1 marks an id that is not wanted
         matrix = _csr(rows[keep], columns[keep], coo.data[keep], (len(users), len(items)))
         return replace(self, matrix=matrix, users=users, items=items)
+
+    def outside(self, users: Ids, items: Ids) -> "Ratings":
+        """Return the ratings of everybody but these users, over exactly these items."""
+        listed = set(users)
+        return self.select(users=tuple(user for user in self.users if user not in listed), items=items)
+
+    def units(self, convert: "Convert") -> "InMemory":
+        """Return the values as whole units, which ``convert`` makes of them, for publishing to work on."""
+        from pricdr.data.blocks import InMemory
+
+        return InMemory(convert(self.matrix))
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
         """Keep the stored entries where ``keep``, in the matrix's own order, is true; all users and items stay."""

@@ -75,11 +75,10 @@ class Bounds:
             )
         return 2 * self.clip
 
-    def entries(self, ratings: Ratings) -> CSR:
-        """Return the ratings as whole steps in [0, levels], int32 CSR."""
-        matrix = ratings.matrix
+    def steps(self, matrix: CSR) -> CSR:
+        """Return the ratings as whole steps in [0, levels], int32 CSR; each depends on its own rating alone."""
         if self.rating_bound is None:
-            steps = np.ones(len(ratings), dtype=np.int32)
+            steps = np.ones(matrix.nnz, dtype=np.int32)
         else:
             # fmin and fmax, unlike clip, let no NaN through: the bound holds whatever the values are
             rounded = np.rint(matrix.data / self.rating_step)
@@ -87,7 +86,7 @@ class Bounds:
         return sp.csr_array((steps, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def forced(self, ratings: Ratings) -> tuple[int, int]:
-        """Return how many ratings :meth:`entries` clamps, and how many others it rounds.
+        """Return how many ratings :meth:`steps` clamps, and how many others it rounds.
 
         Read off the ratings: for the screen of their owner, never for a release.
 
@@ -101,6 +100,14 @@ class Bounds:
         steps = values / self.rating_step
         between = ~outside & (np.abs(steps - np.rint(steps)) > 1e-9 * np.maximum(1.0, np.abs(steps)))
         return int(outside.sum()), int(between.sum())
+
+    def units(self, matrix: CSR) -> CSR:
+        """Return the ratings in whole units, for a strategy that learns from them; scaled where there is a clip.
+
+        A user's units depend on that user's ratings alone.
+        """
+        steps: CSR = self.steps(matrix).astype(np.int64)
+        return steps if self.clip is None else self.limited(steps)
 
     @property
     def most_units(self) -> int:

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from pricdr.data.blocks import Matrix, Whole
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
@@ -34,23 +35,33 @@ class ChosenDim:
 
 
 def choose_dim(
-    entries: CSR, *, bounds: Bounds, unit: Unit, mu: float, sigma: float, randomness: Randomness
+    entries: Matrix, *, bounds: Bounds, unit: Unit, mu: float, sigma: float, randomness: Randomness
 ) -> ChosenDim:
     """Return k* for these entries, from a mean of squared norms released with ``mu``.
 
     A user's square counts up to a cap: one rating changes the sum by at most b² (its own square); replacing a user
     changes it by at most c², where the squares are capped.
     """
-    squares = np.asarray(entries.astype(np.int64).power(2).sum(axis=1)).ravel()
     sensitivity = mean_sensitivity(bounds, unit)
-    if unit is Unit.USER:
-        squares = np.minimum(squares, sensitivity)
+    squares = int(entries.total(_Squares(cap=sensitivity if unit is Unit.USER else None))[0])
     scale = _room(mu) / sensitivity
     drawn = int(DiscreteGaussian(randomness, "dimension", refinement=MAX_REFINEMENT).draw(0, 1)[0])
     # Noise is added to a whole number of steps: in floating point its last bits would give the sum away.
-    noisy = (math.floor(int(squares.sum()) * scale) + drawn) / scale
+    noisy = (math.floor(squares * scale) + drawn) / scale
     mean = max(0.0, noisy * bounds.rating_step**2 / entries.shape[0])
     return ChosenDim(dim_for(mean, sigma), mu, mean)
+
+
+@dataclass(frozen=True)
+class _Squares:
+    """Adds up users' squared norms, each up to a cap."""
+
+    cap: int | None
+
+    def __call__(self, block: CSR, start: int) -> Whole:
+        """Return their sum over a block."""
+        squares = np.asarray(block.astype(np.int64).power(2).sum(axis=1)).ravel()
+        return np.array([squares.sum() if self.cap is None else np.minimum(squares, self.cap).sum()], dtype=np.int64)
 
 
 def mean_sensitivity(bounds: Bounds, unit: Unit) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.blocks import Matrix, Transposed, as_matrix
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
@@ -113,7 +114,7 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
 
 
 def release_rows(
-    entries: CSR,
+    entries: Matrix | CSR,
     item_rows: Int32Array,
     *,
     grid: Grid,
@@ -126,23 +127,44 @@ def release_rows(
 
     The noise of cell (u, j) is the draw at position u·dim + j, so the result does not depend on blocks or threads.
     """
-    n_users, dim = entries.shape[0], item_rows.shape[1]
-    wide = _accumulator(entries, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
-    left = entries.astype(wide)
-    right: npt.NDArray[Any] = item_rows.astype(wide, copy=False)
+    matrix = as_matrix(entries)
+    assert not isinstance(matrix, Transposed), "rows are users'"
+    (n_users, n_items), dim = matrix.shape, item_rows.shape[1]
+    wide = _accumulator(n_items, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
+    work = ReleasedRows(
+        item_rows=item_rows.astype(wide, copy=False),
+        radius=None if bounds.clip is None else bounds.clip / grid.step,
+        step=grid.step,
+        noise=noise,
+    )
     published = np.empty((n_users, dim), dtype=np.float32)
-
-    def fill(part: slice) -> None:
-        rows = left[part] @ right
-        if bounds.clip is not None:
-            rows = clip_rows(rows, bounds.clip / grid.step)
-        if noise is not None:
-            rows += noise.draw(part.start * dim, rows.size).reshape(rows.shape)
-        # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
-        np.multiply(rows, grid.step, out=published[part], casting="unsafe")
-
-    each_block(n_users, max(1, cells_per_block // dim), fill, what="user rows", progress=progress)
+    matrix.rows(work, published, block_rows=max(1, cells_per_block // dim), what="user rows", progress=progress)
     return published
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReleasedRows:
+    """Adds up the rows of each user's items, clips the sum and adds noise: Y = A E + σN for a block of users."""
+
+    item_rows: IntegerArray
+    """E in grid steps, of a type that holds every sum."""
+    radius: float | None
+    """The longest a user's sum may be, in grid steps."""
+    step: float
+    noise: DiscreteGaussian | None
+
+    def __call__(self, block: CSR, start: int) -> Float32Array:
+        """Return the published rows of the users from ``start`` on."""
+        rows = block.astype(self.item_rows.dtype) @ self.item_rows
+        if self.radius is not None:
+            rows = clip_rows(rows, self.radius)
+        if self.noise is not None:
+            rows += self.noise.draw(start * rows.shape[1], rows.size).reshape(rows.shape)
+        # Whole numbers until the noise is in: what floating point does afterwards cannot give low bits away.
+        published: Float32Array = np.multiply(
+            rows, self.step, out=np.empty(rows.shape, dtype=np.float32), casting="unsafe"
+        )
+        return published
 
 
 def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
@@ -159,11 +181,11 @@ def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
 
 
 def _accumulator(
-    entries: CSR, item_rows: Int32Array, bounds: Bounds, *, largest_noise: int
+    n_items: int, item_rows: Int32Array, bounds: Bounds, *, largest_noise: int
 ) -> type[np.int32] | type[np.int64]:
     """Return the narrowest integer that holds every possible row sum plus noise without overflow."""
     largest = int(np.abs(item_rows).max(initial=0))
-    limit = entries.shape[1] * bounds.levels * largest + largest_noise
+    limit = n_items * bounds.levels * largest + largest_noise
     if limit < 2**31:
         return np.int32
     assert limit < 2 * _LARGEST_SUM, "Grid.radius and MOST_ITEMS bound every sum beforehand"

@@ -5,10 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR, Ids, Ratings
+from pricdr.data.blocks import Matrix, RatingsSource
+from pricdr.data.ids import Ids
+from pricdr.data.ratings import CSR
 from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
@@ -21,7 +22,7 @@ from pricdr.randomness import Randomness
 class Entries:
     """The ratings as a strategy sees them: whole units, already forced into what was declared."""
 
-    listed: CSR
+    listed: Matrix
     """Listed users x items."""
     users: Ids
     items: Ids
@@ -32,41 +33,36 @@ class Entries:
     """Units that one entry can have."""
     universe_declared: bool = False
     """Whether ``items`` are a declared universe; otherwise which items exist must not show."""
-    unlisted: CSR | None = None
+    unlisted: Matrix | None = None
     """Users outside the list x items, where they take part in learning."""
 
     @classmethod
     def of(
         cls,
-        ratings: Ratings,
+        ratings: RatingsSource,
         bounds: Bounds,
         *,
         summed: bool = False,
         universe_declared: bool = False,
-        unlisted: Ratings | None = None,
+        unlisted: RatingsSource | None = None,
     ) -> "Entries":
         """Return the ratings as entries, forced into what was declared.
 
         ``summed``: a clip bounds the sum of a user's ratings, for strategies that learn from them.
         """
         if not summed:
-            listed = bounds.entries(ratings)
+            listed = ratings.units(bounds.steps)
             return cls(listed, ratings.users, ratings.items, bounds, bounds.rating_step, bounds.levels)
         limited = bounds.clip is not None
-
-        def in_units(group: Ratings) -> CSR:
-            entries: CSR = bounds.entries(group).astype(np.int64)
-            return bounds.limited(entries) if limited else entries
-
         return cls(
-            in_units(ratings),
+            ratings.units(bounds.units),
             ratings.users,
             ratings.items,
             bounds,
             value=bounds.rating_step / (UNITS_PER_STEP if limited else 1),
             most=bounds.most_units if limited else bounds.levels,
             universe_declared=universe_declared,
-            unlisted=None if unlisted is None else in_units(unlisted),
+            unlisted=None if unlisted is None else unlisted.units(bounds.units),
         )
 
     def __repr__(self) -> str:
@@ -141,5 +137,14 @@ def erasing() -> Iterator[Secrets]:
 
 def without_ratings(entries: Entries) -> Entries:
     """Return the same users and items without a single rating: what is published of it is noise alone (a control)."""
-    unlisted = None if entries.unlisted is None else entries.unlisted * 0
-    return replace(entries, listed=entries.listed * 0, unlisted=unlisted)
+    n_items = len(entries.items)
+    return replace(
+        entries,
+        listed=entries.listed.converted(_emptied, n_items),
+        unlisted=None if entries.unlisted is None else entries.unlisted.converted(_emptied, n_items),
+    )
+
+
+def _emptied(block: CSR) -> CSR:
+    nothing: CSR = block * 0
+    return nothing

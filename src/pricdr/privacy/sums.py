@@ -9,12 +9,14 @@ proof is in ``docs/mathematics.md``, section 9. Q and the directions are secrets
 than was paid for.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
 from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
@@ -26,14 +28,14 @@ from pricdr.progress import Progress, silent
 
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntegerArray: TypeAlias = npt.NDArray[Any]
-Sparse: TypeAlias = "CSR | sp.csc_array[Any]"
-"""By rows, or transposed: what is summed over users may also be summed over items."""
 
 GUIDE_STEPS: Final = 1 << 14
 """A guide's numbers are whole multiples of 1/2^14, so that sums of its rows are exact."""
 _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _CELLS_PER_BLOCK: Final = 1 << 19
+_SPLIT_BITS: Final = 31
+"""Where squares are cut in two; 2^27 users leave room for the sums of either part."""
 
 
 def whole_guide(rows: Float64Array) -> IntegerArray:
@@ -56,7 +58,9 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
     return whole
 
 
-def directions(matrix: Sparse, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets) -> Float64Array:
+def directions(
+    matrix: Matrix | Transposed | CSR, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets
+) -> Float64Array:
     """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
     The sums are exact whole numbers, so a direction is a function of them alone, whatever order they were added in.
@@ -70,18 +74,59 @@ def directions(matrix: Sparse, guide: IntegerArray, *, value: float, prior: floa
     """
     if not prior >= 0:  # the theorem needs it, whoever calls
         raise ParameterError(f"the prior under the root must be zero or more, got {prior!r}")
-    sums = secrets.keep(matrix.T @ guide)
-    # In doubles: squares of finely divided ratings could overflow whole numbers.
-    squares = secrets.keep(np.asarray(matrix.astype(np.float64).power(2).sum(axis=0)))
-    vectors = secrets.keep(sums * (value / GUIDE_STEPS))
+    matrix, width = as_matrix(matrix), guide.shape[1]
+    if isinstance(matrix, Transposed):  # a vector per user, who is in one block
+        sums = np.empty((matrix.shape[1], width + 2), dtype=np.int64)
+        matrix.of.rows(OwnSums(guide), sums, block_rows=max(1, _CELLS_PER_BLOCK // width))
+    else:
+        sums = matrix.total(RaterSums(guide))
+    secrets.keep(sums)
+    squares = secrets.keep(sums[:, width] * 2.0**_SPLIT_BITS + sums[:, width + 1])
+    vectors = secrets.keep(sums[:, :width] * (value / GUIDE_STEPS))
     below = secrets.keep(np.einsum("ij,ij->i", vectors, vectors) + squares * value**2 + prior)
     # An item that nobody rated has 0 under the root, where there is no prior: its vector stays 0.
     np.divide(vectors, np.sqrt(np.where(below > 0, below, 1.0))[:, None], out=vectors)
     return vectors
 
 
+@dataclass(frozen=True, eq=False)
+class RaterSums:
+    """Adds up, for every item, the guide rows of its raters (Q) and the squares of its ratings."""
+
+    guide: IntegerArray
+
+    def __call__(self, block: CSR, start: int) -> Whole:
+        """Return Q and two columns of squares, see :func:`_split_squares`."""
+        upper, lower = _split_squares(block)
+        ones = np.ones(block.shape[0], dtype=np.int64)
+        return np.column_stack([block.T @ self.guide[start : start + block.shape[0]], upper.T @ ones, lower.T @ ones])
+
+
+@dataclass(frozen=True, eq=False)
+class OwnSums:
+    """Adds up, for every user, the rows of its items and the squares of its ratings."""
+
+    item_rows: IntegerArray
+
+    def __call__(self, block: CSR, start: int) -> Whole:
+        """Return the sums and two columns of squares, see :func:`_split_squares`."""
+        upper, lower = _split_squares(block)
+        return np.column_stack([block @ self.item_rows, upper.sum(axis=1), lower.sum(axis=1)])
+
+
+def _split_squares(block: CSR) -> tuple[CSR, CSR]:
+    """Return the squares of a block in two parts, upper · 2^31 + lower, whose sums whole numbers hold.
+
+    Squares of finely divided ratings need up to 62 bits each. Added up as doubles they would depend on the order.
+    """
+    squares = block.data.astype(np.int64) ** 2
+    parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
+    upper, lower = (sp.csr_array((part, block.indices, block.indptr), shape=block.shape) for part in parts)
+    return upper, lower
+
+
 def noisy_sums(
-    matrix: Sparse,
+    matrix: Matrix | Transposed | CSR,
     vectors: Float64Array,
     *,
     step: Step,
@@ -100,22 +145,71 @@ def noisy_sums(
     bits = step.fine_bits(grid)
     scale = value / grid.step * _SHRINK * 2.0**bits
     whole = secrets.keep(np.floor(vectors * scale).astype(np.int64))
-    n_rows, numbers = matrix.shape[0], whole.shape[1]
-    out = np.empty((n_rows, numbers))
+    matrix, numbers = as_matrix(matrix), whole.shape[1]
+    out = np.empty((matrix.shape[0], numbers))
+    finish = NoisySums(bits=bits, step=grid.step, noise=noise)
+    block_rows = max(1, _CELLS_PER_BLOCK // numbers)
+    if not isinstance(matrix, Transposed):
+        work = SummedRows(whole, finish)
+        matrix.rows(work, out, block_rows=block_rows, what=step.name, progress=progress)
+        return out
+    # Over users: one pass over the ratings, then the noise in blocks.
+    sums = secrets.keep(matrix.of.total(SummedColumns(whole), what=step.name, progress=progress))
 
-    def fill(part: slice, sums: IntegerArray) -> None:
-        sums >>= bits
-        if noise is not None:
-            sums += noise.draw(part.start * numbers, sums.size).reshape(sums.shape)
-        np.multiply(sums, grid.step, out=out[part])
+    def fill(part: slice) -> None:
+        out[part] = finish(sums[part], part.start)
 
-    if matrix.format == "csr":
-
-        def block(part: slice) -> None:
-            fill(part, matrix[part] @ whole)
-
-        each_block(n_rows, max(1, _CELLS_PER_BLOCK // numbers), block, what=step.name, progress=progress)
-    else:  # by columns: one pass over the ratings, then the noise in blocks
-        sums = secrets.keep(matrix @ whole)
-        each_block(n_rows, max(1, _CELLS_PER_BLOCK // numbers), lambda part: fill(part, sums[part]), what=step.name)
+    each_block(len(out), block_rows, fill)
     return out
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NoisySums:
+    """Rounds exact sums down to the grid and adds noise."""
+
+    bits: int
+    """Binary places below a grid step that the sums carry."""
+    step: float
+    noise: DiscreteGaussian | None
+
+    def __call__(self, sums: Whole, start: int) -> Float64Array:
+        """Return the numbers of the rows from ``start`` on; ``sums`` is overwritten."""
+        sums >>= self.bits
+        if self.noise is not None:
+            sums += self.noise.draw(start * sums.shape[1], sums.size).reshape(sums.shape)
+        noisy: Float64Array = np.multiply(sums, self.step)
+        return noisy
+
+
+@dataclass(frozen=True, eq=False)
+class SummedRows:
+    """Adds up the vectors of each user's items, and noise."""
+
+    vectors: Whole
+    finish: NoisySums
+
+    def __call__(self, block: CSR, start: int) -> Float64Array:
+        """Return the noisy rows of the users from ``start`` on."""
+        return self.finish(block @ self.vectors, start)
+
+
+@dataclass(frozen=True, eq=False)
+class SummedColumns:
+    """Adds up, for every item, the vectors of its raters."""
+
+    vectors: Whole
+
+    def __call__(self, block: CSR, start: int) -> Whole:
+        """Return what the users of a block add."""
+        return np.asarray(block.T @ self.vectors[start : start + block.shape[0]])
+
+
+def user_totals(matrix: Matrix) -> Whole:
+    """Return how many units each user's ratings have in all."""
+    totals = np.empty((matrix.shape[0], 1), dtype=np.int64)
+    matrix.rows(_totals, totals, block_rows=_CELLS_PER_BLOCK)
+    return totals
+
+
+def _totals(block: CSR, start: int) -> Whole:
+    return np.asarray(block.sum(axis=1), dtype=np.int64).reshape(-1, 1)

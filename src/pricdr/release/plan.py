@@ -7,7 +7,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from pricdr.data.ratings import Ids, Ratings
+from pricdr.data.blocks import RatingsSource
+from pricdr.data.ids import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration, composed_epsilon, paper_sigma
@@ -33,7 +34,7 @@ class Plan:
     """μ of the whole release."""
 
 
-def select(ratings: Ratings, users: Ids | None, items: Ids | None) -> Ratings:
+def select(ratings: RatingsSource, users: Ids | None, items: Ids | None) -> RatingsSource:
     """Return the listed users and items; refusals go by the lists and by sizes.
 
     Ratings none of which counts are published like any others, as noise alone: a refusal would tell whoever waits for
@@ -99,13 +100,12 @@ def with_dim(plan: Plan, dim: int) -> Plan:
     return replace(plan, strategy=strategy, settled=(mean, Settled(step, rows.grid)))
 
 
-def unlisted_users(ratings: Ratings, strategy: Strategy, selected: Ratings) -> Ratings | None:
+def unlisted_users(ratings: RatingsSource, strategy: Strategy, selected: RatingsSource) -> RatingsSource | None:
     """Return the users outside the list, where the strategy learns from them too."""
     if not strategy.learns_from_unlisted:
         return None
-    listed = set(selected.users)
     # Nobody may be in both groups: each group pays with its whole budget.
-    return ratings.select(users=tuple(user for user in ratings.users if user not in listed), items=selected.items)
+    return ratings.outside(selected.users, selected.items)
 
 
 def guide_statement(strategy: Strategy, users: Ids, allow_not_private: bool) -> GuideStatement | None:

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from pricdr.data.blocks import Matrix
 from pricdr.data.ratings import CSR, Ratings
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee, Unit
@@ -138,7 +139,7 @@ class WholeSums:
             dim=pair.guide.shape[1], rounds=1, count_weight=self.count_weight, user_prior=pair.prior, floor=0.02
         )
 
-    def _hashed(self, entries: Entries, run: Run) -> CSR:
+    def _hashed(self, entries: Entries, run: Run) -> Matrix:
         if self.buckets is None:
             return entries.listed
         cap = BUCKET_CAP * entries.most

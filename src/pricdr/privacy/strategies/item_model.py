@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from pricdr.data.blocks import Matrix, Transposed
 from pricdr.data.ratings import CSR, Ids
 from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.run import Run, Secrets
@@ -48,7 +49,7 @@ class ItemModel:
         if not LEAST_FLOOR <= self.floor < 1:
             raise ParameterError(f"floor must lie in [{LEAST_FLOOR:g}, 1), got {self.floor!r}")
 
-    def learn(self, entries: CSR, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
+    def learn(self, entries: Matrix, value: float, largest: float, run: Run, secrets: Secrets) -> Float64Array:
         """Return a unit row per item (or bucket). They are private: everything in them has passed through noise.
 
         Args:
@@ -60,7 +61,7 @@ class ItemModel:
         """
         rows = unit_gaussian_rows(run.randomness.stream("first item rows"), entries.shape[1], self.dim)
         item_rows = rows.astype(np.float64)
-        by_item, prior = entries.T, self.user_prior * largest**2
+        by_item, prior = Transposed(entries), self.user_prior * largest**2
         for number in range(1, self.rounds + 1):
             name = step_name(number)
             users = directions(by_item, whole_guide(item_rows), value=value, prior=prior, secrets=secrets)
@@ -121,17 +122,30 @@ def round_shares(rounds: int) -> list[float]:
 
 
 def into_buckets(
-    entries: CSR, items: Ids, buckets: int, stream: Stream, *, cap: int
-) -> tuple[CSR, npt.NDArray[np.int64]]:
+    entries: Matrix, items: Ids, buckets: int, stream: Stream, *, cap: int
+) -> tuple[Matrix, npt.NDArray[np.int64]]:
     """Return the same ratings over hashed items, and each item's bucket.
 
     Ratings of a user in one bucket add up, to ``cap`` units at most. The hash is keyed, and which items exist shows
     nowhere: every bucket has a row and noise.
     """
     bucket_of = np.array([int.from_bytes(stream.address(item)[:8], "big") % buckets for item in items], dtype=np.int64)
-    # Copies, because what follows works in place and the ratings are needed again.
-    arrays = (entries.data.copy(), bucket_of[entries.indices], entries.indptr.copy())
-    matrix = sp.csr_array(arrays, shape=(entries.shape[0], buckets))
-    matrix.sum_duplicates()
-    np.minimum(matrix.data, cap, out=matrix.data)
-    return matrix, bucket_of
+    return entries.converted(_IntoBuckets(bucket_of, buckets, cap), buckets), bucket_of
+
+
+@dataclass(frozen=True, eq=False)
+class _IntoBuckets:
+    """Hashes the items of a block of users."""
+
+    bucket_of: npt.NDArray[np.int64]
+    buckets: int
+    cap: int
+
+    def __call__(self, block: CSR) -> CSR:
+        """Return the same ratings over buckets."""
+        # Copies, because what follows works in place and the ratings are needed again.
+        arrays = (block.data.copy(), self.bucket_of[block.indices], block.indptr.copy())
+        matrix = sp.csr_array(arrays, shape=(block.shape[0], self.buckets))
+        matrix.sum_duplicates()
+        np.minimum(matrix.data, self.cap, out=matrix.data)
+        return matrix

@@ -15,7 +15,15 @@ from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.guide import guide
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Step
-from pricdr.privacy.sums import GUIDE_STEPS, Float64Array, IntegerArray, directions, noisy_sums, whole_guide
+from pricdr.privacy.sums import (
+    GUIDE_STEPS,
+    Float64Array,
+    IntegerArray,
+    directions,
+    noisy_sums,
+    user_totals,
+    whole_guide,
+)
 
 COUNT_WEIGHT: Final = 0.3
 """Weight of the column that counts ratings in a centring step."""
@@ -157,7 +165,7 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
     name = f"centre of round {number}"
     # One row: how much each user rated in all. A rating moves one of its entries, whose vector has norm √(1 + c²).
     with erasing() as inner:  # as long as the guide, and of no use afterwards
-        totals = inner.keep(np.asarray(entries.listed.sum(axis=1)).reshape(1, -1))
+        totals = inner.keep(user_totals(entries.listed).reshape(1, -1))
         vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
         one_row = sp.csr_array(totals)
         inner.keep(one_row.data)

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
+from pricdr.data.blocks import InMemory
 from pricdr.data.ratings import CSR
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.dimension import choose_dim
@@ -122,7 +123,7 @@ def dimension_ours(
     for trial, present in enumerate(truth):
         with Secret() as secret:
             entries = worlds[int(present)]
-            chosen = choose_dim(entries, bounds=bounds, unit=unit, mu=mu, sigma=1.0, randomness=secret)
+            chosen = choose_dim(InMemory(entries), bounds=bounds, unit=unit, mu=mu, sigma=1.0, randomness=secret)
         seen[trial] = chosen.noisy_mean_square
     return Tally.of(truth, decide(likelihood_ratio(seen, np.array([[capped[0]]]), np.array([[capped[1]]])), rng))
 

@@ -1,0 +1,196 @@
+"""Ratings wherever they are kept: in memory, on disk, on a cluster. What publishing asks of them, and nothing more.
+
+A computation on ratings is a *work*: a pure function of a block of users and of the position of its first user. Whoever
+keeps the ratings cuts them into blocks and runs works on them. A user's rows depend on that user's ratings and position
+alone, and sums are whole numbers, so the result is the same, bit for bit, however the users are cut and whoever runs
+the work, once or again.
+"""
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.csr import is_sparse
+from pricdr.data.ids import Ids
+from pricdr.data.ratings import CSR
+from pricdr.parallel import cores, each_block
+from pricdr.progress import Progress, silent
+
+Numbers: TypeAlias = npt.NDArray[Any]
+Whole: TypeAlias = npt.NDArray[np.int64]
+Convert: TypeAlias = Callable[[CSR], CSR]
+"""Turns the ratings of a block of users into others, user by user."""
+
+
+class RowWork(Protocol):
+    """Computes one row of numbers per user of a block."""
+
+    def __call__(self, block: CSR, start: int) -> Numbers:
+        """Return the rows of the users ``start``, ``start`` + 1 and so on, whose ratings ``block`` holds."""
+        ...
+
+
+class SumWork(Protocol):
+    """Computes whole numbers from a block; those of all blocks are added up."""
+
+    def __call__(self, block: CSR, start: int) -> Whole:
+        """Return what the users ``start``, ``start`` + 1 and so on add, whose ratings ``block`` holds."""
+        ...
+
+
+@runtime_checkable
+class Matrix(Protocol):
+    """Users x items in whole units, wherever it is kept."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users, items."""
+        ...
+
+    def rows(
+        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+    ) -> None:
+        """Fill ``out`` with what ``work`` gives for every user; blocks have at most ``block_rows`` users."""
+        ...
+
+    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+        """Return the sum of what ``work`` gives for every block."""
+        ...
+
+    def converted(self, convert: Convert, n_columns: int) -> "Matrix":
+        """Return the matrix of the converted blocks, which have ``n_columns`` columns."""
+        ...
+
+
+@runtime_checkable
+class RatingsSource(Protocol):
+    """Ratings as publishing needs them; ``Ratings`` in memory are one."""
+
+    @property
+    def users(self) -> Ids:
+        """One id per row."""
+        ...
+
+    @property
+    def items(self) -> Ids:
+        """One id per column."""
+        ...
+
+    @property
+    def filtered_by(self) -> str | None:
+        """The filter on counts that a certificate must disclose."""
+        ...
+
+    @property
+    def has_values(self) -> bool:
+        """Whether the stored values are ratings."""
+        ...
+
+    @property
+    def threshold(self) -> float | None:
+        """Only pairs rated at least this were kept, where one was declared."""
+        ...
+
+    def __len__(self) -> int:
+        """Return how many (user, item) pairs were rated."""
+        ...
+
+    def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
+        """Return the ratings over exactly these users and items, in this order."""
+        ...
+
+    def outside(self, users: Ids, items: Ids) -> Self:
+        """Return the ratings of everybody but these users, over these items."""
+        ...
+
+    def units(self, convert: Convert) -> Matrix:
+        """Return the values as whole units, which ``convert`` makes of them."""
+        ...
+
+
+class InMemory:
+    """A matrix in one piece."""
+
+    def __init__(self, matrix: CSR) -> None:
+        self.matrix = matrix
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Users, items."""
+        return self.matrix.shape
+
+    def rows(
+        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+    ) -> None:
+        """Fill ``out`` with what ``work`` gives for every user."""
+
+        def fill(part: slice) -> None:
+            out[part] = work(self.matrix[part], part.start)
+
+        each_block(self.shape[0], block_rows, fill, what=what, progress=progress)
+
+    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+        """Return the sum of what ``work`` gives for every block: one for each core, since each makes a whole sum."""
+        total = Total()
+        block_rows = max(1, -(-self.shape[0] // cores()))
+        each_block(
+            self.shape[0],
+            block_rows,
+            lambda part: total.add(work(self.matrix[part], part.start)),
+            what=what,
+            progress=progress,
+        )
+        return total.sum
+
+    def converted(self, convert: Convert, n_columns: int) -> "InMemory":
+        """Return the converted matrix."""
+        return InMemory(convert(self.matrix))
+
+    def __repr__(self) -> str:
+        """Sizes only: ratings are private."""
+        return f"InMemory({self.shape[0]} users x {self.shape[1]} items)"
+
+
+class Transposed:
+    """The same matrix with users and items exchanged: what is summed over users may also be summed over items."""
+
+    def __init__(self, of: Matrix) -> None:
+        self.of = of
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Items, users."""
+        return self.of.shape[1], self.of.shape[0]
+
+
+class Total:
+    """A running sum of whole numbers. What was added is overwritten: partial sums are as secret as the ratings."""
+
+    def __init__(self) -> None:
+        self._sum: Whole | None = None
+        self._lock = Lock()
+
+    def add(self, part: Whole) -> None:
+        """Add one part, from any thread; its array must not be used afterwards."""
+        with self._lock:
+            if self._sum is None:
+                self._sum = part
+                return
+            self._sum += part
+        part.fill(0)
+
+    @property
+    def sum(self) -> Whole:
+        """What was added up."""
+        assert self._sum is not None, "there are users"
+        return self._sum
+
+
+def as_matrix(given: "Matrix | Transposed | CSR") -> "Matrix | Transposed":
+    """Return a matrix that works can be run on; a scipy matrix by columns is one by rows, transposed."""
+    if not is_sparse(given):
+        return given  # type: ignore[return-value]
+    return InMemory(given) if given.format == "csr" else Transposed(InMemory(given.T))

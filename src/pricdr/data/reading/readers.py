@@ -5,7 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from pricdr.data.ids import id_fault
+import numpy as np
+
+from pricdr.data.ids import Ids, id_fault
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
@@ -65,6 +67,28 @@ class RatingsFile:
     def duplicates(self) -> int:
         """Return how many rows repeat a (user, item) pair and were merged into one."""
         return self.repeats.rows
+
+    @property
+    def raters(self) -> Ids:
+        """Return everybody who occurs in the ratings."""
+        return self.ratings.users
+
+    @property
+    def all_below(self) -> bool:
+        """Return whether the threshold leaves no rating."""
+        return not len(self.ratings)
+
+    def counted(self, listed: Ids | None, universe: Ids | None) -> int:
+        """Return how many ratings of these users and items there are; None stands for all of them."""
+        ratings = self.ratings
+        users, items = (
+            np.ones(len(ids), dtype=bool)
+            if wanted is None
+            else np.fromiter(map(set(wanted).__contains__, ids), dtype=bool, count=len(ids))
+            for ids, wanted in ((ratings.users, listed), (ratings.items, universe))
+        )
+        counts = np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]
+        return int(counts.sum())
 
     @property
     def stars(self) -> tuple[float, float] | None:

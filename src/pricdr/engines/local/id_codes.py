@@ -42,6 +42,13 @@ class IdCodes:
         """How many rows were counted for each code."""
         return self._rows
 
+    def __len__(self) -> int:
+        return len(self._categories.to_series())
+
+    def letters(self) -> int:
+        """Return the bytes of all ids as text."""
+        return int(self._categories.to_series().str.len_bytes().sum())
+
     def names(self) -> pl.Series:
         """Return the ids that occur in a row, sorted by their UTF-8 bytes, as everywhere."""
         names = self._categories.to_series()

@@ -3,8 +3,6 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
-import numpy as np
-
 from pricdr.data.blocks import Convert
 from pricdr.data.ids import Ids
 from pricdr.engines.local.id_codes import IdCodes
@@ -12,6 +10,7 @@ from pricdr.engines.local.matrix import DiskMatrix
 from pricdr.engines.local.records import RecordFile
 from pricdr.engines.local.sorting import SortedEntries, Sorter, Wanted
 from pricdr.errors import InputError
+from pricdr.progress import Progress, silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,14 +25,18 @@ class DiskRatings:
     items: Ids
     complete: bool
     """Whether the rows of all users are on disk, not only of those of a list."""
+    rows: int
+    """Rows on disk, or those that were only counted."""
     filtered_by: str | None
     has_values: bool
     threshold: float | None
-    _sorted: list[SortedEntries]
+    _sorted: dict[tuple[Ids, Ids], SortedEntries]
+    """What was sorted already, by users and items; all selections share it."""
 
     def __len__(self) -> int:
         """Return how many pairs there are; before they are sorted, how many rows, which is never fewer."""
-        return len(self._sorted[0]) if self._sorted else len(self.log)
+        done = self._sorted.get((self.users, self.items))
+        return self.rows if done is None else len(done)
 
     def __repr__(self) -> str:
         """Show sizes only: ratings are private."""
@@ -47,24 +50,28 @@ class DiskRatings:
             return self
         if users != self.users and not self.complete:
             raise InputError("only the rows of the listed users are on disk: other users cannot be selected")
-        return replace(self, users=users, items=items, _sorted=[])
+        return replace(self, users=users, items=items)
 
     def outside(self, users: Ids, items: Ids) -> Self:
         """Return the ratings of everybody but these users, over these items."""
         listed = set(users)
-        return self.select(tuple(user for user in self.user_codes.names().to_list() if user not in listed), items)
+        return self.select(tuple(user for user in self.raters() if user not in listed), items)
 
-    def sorted(self) -> SortedEntries:
+    def raters(self) -> Ids:
+        """Return everybody who occurs in the rows, also those whose rows are not kept."""
+        return tuple(self.user_codes.names().to_list())
+
+    def sorted(self, progress: Progress = silent) -> SortedEntries:
         """Return the entries on disk, by user and item; they are sorted once."""
-        if not self._sorted:
-            wanted = Wanted(
-                self.user_codes.positions(self.users),
-                self.item_codes.positions(self.items),
-                (len(self.users), len(self.items)),
+        which = self.users, self.items
+        if which not in self._sorted:
+            users, items = (
+                codes.positions(ids) for codes, ids in zip((self.user_codes, self.item_codes), which, strict=True)
             )
             # Positions first: ids of a list that no row names get their codes there.
-            self._sorted.append(self.sorter.sort(self.log, self.user_codes.rows, wanted))
-        return self._sorted[0]
+            wanted = Wanted(users, items, (len(self.users), len(self.items)))
+            self._sorted[which] = self.sorter.sort(self.log, self.user_codes.rows, wanted, progress)
+        return self._sorted[which]
 
     def units(self, convert: Convert) -> DiskMatrix:
         """Return the values as whole units, which ``convert`` makes of every block."""

@@ -80,7 +80,6 @@ class Sorter:
     buffer_bytes: int
     threshold: float | None
     keep_values: bool
-    progress: Progress = silent
     _number: int = field(default=0)
 
     @property
@@ -88,7 +87,9 @@ class Sorter:
         """Rows that one thread sorts at a time."""
         return max(1, self.buffer_bytes // (BYTES_PER_ROW * cores()))
 
-    def sort(self, log: RecordFile, rows_per_user: Int64Array, wanted: Wanted) -> SortedEntries:
+    def sort(
+        self, log: RecordFile, rows_per_user: Int64Array, wanted: Wanted, progress: Progress = silent
+    ) -> SortedEntries:
         """Return the wanted rows of ``log`` as a matrix: sorted, merged, and those below the threshold left out."""
         self._number += 1
         counted = wanted.rows >= 0
@@ -100,13 +101,20 @@ class Sorter:
         ranges = _ranges(starts, self.buffer_rows)
         spread = RecordFile(self.workspace, f"ranges-{self._number}", log.layout)
         try:
-            ends = self._spread(log, spread, wanted, ranges, starts[ranges[:-1]])
-            return self._merged(spread, wanted.shape, ranges, starts[ranges[:-1]], ends)
+            firsts = starts[ranges[:-1]]
+            ends = self._spread(log, spread, wanted, ranges, firsts, progress)
+            return self._merged(spread, wanted.shape, ranges, firsts, ends, progress)
         finally:
             spread.delete()
 
     def _spread(
-        self, log: RecordFile, spread: RecordFile, wanted: Wanted, ranges: Int64Array, firsts: Int64Array
+        self,
+        log: RecordFile,
+        spread: RecordFile,
+        wanted: Wanted,
+        ranges: Int64Array,
+        firsts: Int64Array,
+        progress: Progress,
     ) -> Int64Array:
         """Write every wanted row into the stretch of its range; return where each stretch ends."""
         cursors, lock = firsts.copy(), Lock()
@@ -130,11 +138,17 @@ class Sorter:
 
         starts = range(0, len(log), self.buffer_rows)
         for done, _ in enumerate(_in_order(starts, place), 1):
-            self.progress("distributing rows", done, len(starts))
+            progress("distributing rows", done, len(starts))
         return cursors
 
     def _merged(
-        self, spread: RecordFile, shape: tuple[int, int], ranges: Int64Array, firsts: Int64Array, ends: Int64Array
+        self,
+        spread: RecordFile,
+        shape: tuple[int, int],
+        ranges: Int64Array,
+        firsts: Int64Array,
+        ends: Int64Array,
+        progress: Progress,
     ) -> SortedEntries:
         """Sort and merge range after range, and append what is left to the files of the matrix."""
         columns = self.workspace.column(f"columns-{self._number}", np.int32)
@@ -151,7 +165,7 @@ class Sorter:
             if values is not None:
                 values.append(part.values)
             pairs, untimed, below = pairs + part.pairs, untimed + part.untimed, below + part.pairs - len(part.rows)
-            self.progress("sorting", done, len(firsts))
+            progress("sorting", done, len(firsts))
         starts = np.concatenate(([0], np.cumsum(per_row)))
         counts = Counts(int((ends - firsts).sum()), pairs, untimed, below)
         return SortedEntries(shape, starts, columns, values, counts)

@@ -39,6 +39,7 @@ def spill(
     listed: Ids | None = None,
     keep_others: bool = True,
     keep_values: bool = True,
+    count_only: bool = False,
     threshold: float | None = None,
     progress: Progress = silent,
 ) -> Spilled:
@@ -51,6 +52,7 @@ def spill(
         listed: the users who will be selected; all who occur in the rows without it.
         keep_others: whether rows of users outside ``listed`` are written as well.
         keep_values: whether values are needed once repeated pairs are merged and the threshold is applied.
+        count_only: whether ids and rows are counted, and none are written: such ratings cannot be published.
         threshold: pairs rated below are left out, after merging.
         progress: told how far it has come.
     """
@@ -67,20 +69,23 @@ def spill(
         users.count(user_codes)
         items.count(item_codes)
         seen.add(len(user_codes), batch.values)
+        if count_only:
+            continue
         rows = Records(user_codes, item_codes, batch.values if values else None, batch.seconds if values else None)
         log.append(rows.take(user_codes < n_listed) if only_listed else rows)
     ratings = DiskRatings(
         log=log,
         user_codes=users,
         item_codes=items,
-        sorter=Sorter(workspace, buffer_bytes, threshold, keep_values, progress),
+        sorter=Sorter(workspace, buffer_bytes, threshold, keep_values),
         users=listed if listed is not None and only_listed else tuple(users.names().to_list()),
         items=tuple(items.names().to_list()),
         complete=not only_listed,
+        rows=seen.rows if count_only else len(log),
         filtered_by=stream.filtered_by,
         has_values=stream.has_values,
         threshold=threshold,
-        _sorted=[],
+        _sorted={},
     )
     return Spilled(ratings, seen.rows, int((users.rows > 0).sum()), seen.range, seen.half_steps)
 

@@ -46,7 +46,8 @@ class Workspace:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             folder = made.rename(made.with_name(made.name.replace(_UNFINISHED, _NAME)))
         except OSError as error:
-            raise OutputError(f"cannot sort in {parent}: {error.strerror or error} (choose another --temp-dir)") from error
+            fault = error.strerror or error
+            raise OutputError(f"cannot sort in {parent}: {fault} (choose another --temp-dir)") from error
         try:
             yield cls(folder)
         finally:
@@ -55,7 +56,7 @@ class Workspace:
 
     def column(self, name: str, dtype: npt.DTypeLike) -> "ColumnFile":
         """Return a new, empty file of numbers."""
-        with self._explained():
+        with self.explained():
             return ColumnFile(self, self.folder / name, np.dtype(dtype))
 
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -66,7 +67,7 @@ class Workspace:
         """
         kind = np.dtype(dtype)
         size = max(1, int(np.prod(shape)) * kind.itemsize)
-        with self._explained(), tempfile.TemporaryFile(dir=self.folder) as file:
+        with self.explained(), tempfile.TemporaryFile(dir=self.folder) as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, size)
             else:  # macOS
@@ -114,9 +115,9 @@ class ColumnFile:
 
     def write(self, position: int, numbers: npt.NDArray[Any]) -> None:
         """Write numbers from ``position`` on."""
-        left = memoryview(np.ascontiguousarray(numbers, dtype=self._dtype)).cast("B") if len(numbers) else memoryview(b"")
+        left = np.ascontiguousarray(numbers, dtype=self._dtype).view(np.uint8).data
         offset = position * self._dtype.itemsize
-        with self._workspace._explained():
+        with self._workspace.explained():
             while left:
                 written = os.pwrite(self._descriptor, left, offset)
                 left, offset = left[written:], offset + written
@@ -124,10 +125,8 @@ class ColumnFile:
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the numbers from ``start`` up to ``stop``."""
         numbers = np.empty(stop - start, dtype=self._dtype)
-        if not len(numbers):
-            return numbers
-        left, offset = memoryview(numbers).cast("B"), start * self._dtype.itemsize
-        with self._workspace._explained():
+        left, offset = numbers.view(np.uint8).data, start * self._dtype.itemsize
+        with self._workspace.explained():
             while left:
                 got = os.preadv(self._descriptor, [left], offset)
                 if not got:

@@ -1,6 +1,7 @@
 """release.parquet is written piece by piece, and has the bytes of a frame that is written whole."""
 
 import io
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -26,5 +27,5 @@ def test_row_groups_cover_every_row_once(rows):
     groups = list(_row_groups(rows))
     assert groups[0].start == 0
     assert groups[-1].stop == rows
-    assert all(one.stop == two.start for one, two in zip(groups, groups[1:], strict=False))
+    assert all(one.stop == two.start for one, two in pairwise(groups))
     assert max(group.stop - group.start for group in groups) < 2 * 122_880

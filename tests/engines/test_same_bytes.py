@@ -72,7 +72,9 @@ def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.D
     if values:
         columns["rating"] = rng.integers(-2, 13, rows) / 2
     if times:
-        columns["time"] = pl.Series(rng.integers(0, 3, rows), dtype=pl.Float64).set(pl.Series(rng.random(rows) < 0.1), None)
+        columns["time"] = pl.Series(rng.integers(0, 3, rows), dtype=pl.Float64).set(
+            pl.Series(rng.random(rows) < 0.1), None
+        )
     return pl.DataFrame(columns)
 
 
@@ -85,7 +87,6 @@ def bytes_of(release) -> bytes:
     file = io.BytesIO()
     _write_matrix(file, release.matrix, release.users)
     return file.getvalue()
-
 
 
 def named(names, rng, share=0.7, strangers=3):
@@ -173,7 +174,9 @@ def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
         times=data.draw(st.booleans()),
     )
     if data.draw(st.booleans()):  # skew: nearly everything is of one user
-        frame = frame.with_columns(pl.when(pl.Series(rng.random(len(frame)) < 0.9)).then(pl.lit("u0")).otherwise("user").alias("user"))
+        frame = frame.with_columns(
+            pl.when(pl.Series(rng.random(len(frame)) < 0.9)).then(pl.lit("u0")).otherwise("user").alias("user")
+        )
     threshold = data.draw(st.none() | st.integers(-3, 13).map(lambda t: t / 2)) if "rating" in frame.columns else None
     expected = in_memory(frame, threshold)
     users = data.draw(st.none() | st.just(named(expected.users, rng)))

@@ -1,21 +1,23 @@
 """Where ratings are kept while they are published: in memory, on disk, or on a cluster. Chosen, and said why."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
 
 import typer
 
 from pricdr.cli.console import progress_bar, say
-from pricdr.errors import ParameterError
+from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
+from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
-    from pricdr.data.reading.batches import RatingsStream
+    from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
     from pricdr.privacy.estimate import Estimate
+    from pricdr.privacy.strategies import Strategy
 
 
 class EngineName(StrEnum):
@@ -41,58 +43,90 @@ TempDirOption: TypeAlias = Annotated[
 ]
 
 
-def choose_engine(asked: EngineName | None, size: int | None) -> EngineName:
-    """Return the engine that was asked for, or the one that suits ratings of ``size`` bytes; say it where that is not
-    memory."""
-    from pricdr.engines.local.sizes import EXPANSION
-    from pricdr.memory import VARIABLE, in_words, memory_limit
+@dataclass(frozen=True, kw_only=True)
+class RatingsInput:
+    """The ratings that are to be published, and where they are kept meanwhile."""
 
-    limit = memory_limit()
-    if asked is not None:
-        return asked
-    if size is None or size * EXPANSION <= limit:
-        return EngineName.MEMORY
-    say(
-        f"engine local: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit is "
-        f"{in_words(limit)} ({VARIABLE}); --engine memory insists"
-    )
-    return EngineName.LOCAL
-
-
-@dataclass(frozen=True)
-class DiskOptions:
-    """How ratings are sorted on disk."""
-
+    path: Path
+    reading: ReadingOptions
     out: Path
+    engine: EngineName | None
     temp_dir: Path | None
     threshold: float | None
     values: bool
-    dry_run: bool
-
-    @property
-    def folder(self) -> Path:
-        """Return where the private folder of the sort is made."""
-        return self.out.absolute().parent if self.temp_dir is None else self.temp_dir
 
     def read(
         self,
-        stream: "RatingsStream",
         listed: "Ids | None",
         universe: "Ids | None",
+        strategy: "Strategy",
+        lifetime: ExitStack,
+        *,
+        count_only: bool = False,
+    ) -> "RatingsFile | DiskReading":
+        """Return the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
+
+        Args:
+            listed: the users who get a row, where there is a list.
+            universe: the items that count, where there is a list.
+            strategy: says whether rows of other users are needed too.
+            lifetime: how long files are kept.
+            count_only: whether rows need only be counted.
+        """
+        engine = self._chosen()
+        if engine is EngineName.SPARK:
+            raise ParameterError("--engine spark needs the extra spark: pip install 'pricdr[spark]'")
+        if self.temp_dir is not None and engine is not EngineName.LOCAL:
+            raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
+        found: RatingsFile | DiskReading
+        if engine is EngineName.MEMORY:
+            found = self.reading.read(self.path, self.threshold)
+        else:
+            keep_others = strategy.learns_from_unlisted
+            found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
+        if self.values and not found.has_values:
+            raise InputError(f"{self.path}: --values needs a rating column, and there is none")
+        if not self.values:
+            warn_of_stars(found)
+        return found
+
+    def _chosen(self) -> EngineName:
+        """Return the engine that was asked for, or the one that suits the size of the files, and say why."""
+        from pricdr.data.reading.inputs import find_inputs
+        from pricdr.engines.local.sizes import EXPANSION
+        from pricdr.memory import VARIABLE, in_words, memory_limit
+
+        if self.engine is not None:
+            return self.engine
+        size, limit = find_inputs(self.path).size, memory_limit()
+        if size is None or size * EXPANSION <= limit:
+            return EngineName.MEMORY
+        say(
+            f"engine local: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit "
+            f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory insists"
+        )
+        return EngineName.LOCAL
+
+    def _on_disk(
+        self,
+        listed: "Ids | None",
+        universe: "Ids | None",
+        lifetime: ExitStack,
         *,
         keep_others: bool,
-        lifetime: ExitStack,
+        count_only: bool,
     ) -> "DiskReading":
-        """Return the ratings of a stream on disk, where they stay until ``lifetime`` ends; not sorted yet."""
         from pricdr.engines.local.reading import DiskReading
         from pricdr.engines.local.sizes import sort_buffer
         from pricdr.engines.local.spilling import spill
         from pricdr.engines.local.workspace import Workspace
 
-        workspace = lifetime.enter_context(Workspace.opened(self.folder))
-        if not self.dry_run:
-            workspace.require_space(stream.size or 0, "keeping the rows")
-        with progress_bar(f"reading {stream.name}") as progress:
+        stream = self.reading.stream(self.path, need_rating=self.threshold is not None)
+        folder = self.out.absolute().parent if self.temp_dir is None else self.temp_dir
+        workspace = lifetime.enter_context(Workspace.opened(folder))
+        if stream.size is not None and not count_only:  # more exactly once the rows are counted
+            workspace.require_space(stream.size, "sorting")
+        with progress_bar(f"reading {self.path}") as progress:
             spilled = spill(
                 stream,
                 workspace,
@@ -100,11 +134,18 @@ class DiskOptions:
                 listed=listed,
                 keep_others=keep_others,
                 keep_values=self.values,
-                count_only=self.dry_run,
+                count_only=count_only,
                 threshold=self.threshold,
                 progress=progress,
             )
         return DiskReading(stream, spilled, spilled.ratings.select(listed, universe), None)
+
+
+def is_on_disk(reading: "RatingsFile | DiskReading") -> TypeGuard["DiskReading"]:
+    """Return whether the ratings are kept on disk."""
+    from pricdr.engines.local.reading import DiskReading
+
+    return isinstance(reading, DiskReading)
 
 
 def say_memory(reading: "DiskReading", work: "Estimate") -> None:
@@ -120,14 +161,6 @@ def say_memory(reading: "DiskReading", work: "Estimate") -> None:
 
 def sort(reading: "DiskReading") -> "DiskReading":
     """Return the same ratings, sorted: whatever can fail on the disk fails here, before anything is spent."""
-    from dataclasses import replace
-
     with progress_bar("sorting") as progress:
         entries = reading.selected.sorted(progress)
     return replace(reading, counts=entries.counts)
-
-
-def refuse_temp_dir(temp_dir: Path | None, engine: EngineName) -> None:
-    """Refuse a folder for sorting where nothing is sorted on disk."""
-    if temp_dir is not None and engine is not EngineName.LOCAL:
-        raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")

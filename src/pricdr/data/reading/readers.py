@@ -15,8 +15,8 @@ from pricdr.data.reading.inputs import AnyPath, find_inputs
 from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.text_files import named, read_text, refusal, shorten
-from pricdr.errors import printable
+from pricdr.data.reading.summaries import Summary, stars_of
+from pricdr.data.reading.text_files import read_text, refusal, shorten
 from pricdr.progress import Progress, shown
 
 __all__ = [
@@ -29,8 +29,6 @@ __all__ = [
     "read_ratings_file",
     "write_ratings",
 ]
-
-_MOST_STARS = 10
 
 
 @dataclass(frozen=True)
@@ -92,15 +90,8 @@ class RatingsFile:
 
     @property
     def stars(self) -> tuple[float, float] | None:
-        """Return the fewest and the most stars where the ratings look like stars, of which the fewest are no like.
-
-        None where even the fewest are more than half of the most: somebody left out the others before.
-        """
-        if self.rating_range is None or not self.half_steps:
-            return None
-        fewest, most = self.rating_range
-        looks_like_stars = 0 <= fewest < most <= _MOST_STARS
-        return self.rating_range if looks_like_stars and fewest <= most / 2 else None
+        """Return the fewest and the most stars where the ratings look like stars, see :func:`stars_of`."""
+        return stars_of(self.rating_range, self.half_steps)
 
     def summary(self) -> str:
         """Return a few lines for people.
@@ -113,32 +104,22 @@ class RatingsFile:
           dropped: 1 rated below 3
           ratings range from 2 to 4
         """
-        counts = f"{self.rows:,} rows, {len(self.ratings.users):,} users, {len(self.ratings.items):,} items"
-        files = f"{self.files:,} files, " if self.files > 1 else ""
-        lines = [f"{named(self.file)}: {files}{counts}, {len(self.ratings):,} ratings"]
-        if self.empty_files:
-            lines.append(f"files without rows: {self.empty_files:,}")
-        if self.bad_rows is not None and self.bad_rows.count:
-            lines.append(f"skipped: {self.bad_rows.count:,} bad rows; the first:")
-            lines += [f"  {printable(fault)}" for fault in self.bad_rows.first]
-        if self.duplicates:
-            lines.append(f"duplicates: {self.duplicates:,} rows repeat a (user, item) pair; {self._rule()}")
-        if self.dropped:
-            lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped))
-        if self.rating_range is None:
-            lines.append("no rating column read: each row counts as 1")
-        else:
-            lines.append("ratings range from {:g} to {:g}".format(*self.rating_range))
-        return "\n  ".join(lines)
-
-    def _rule(self) -> str:
-        """Say which row of a repeated pair counts."""
-        if not self.has_values:
-            return "they count once"
-        if not self.repeats.by_time:
-            return "the largest value counts (there is no time column)"
-        untimed = f"; {self.repeats.untimed:,} without a readable time count as the earliest"
-        return "the latest counts, by the time column" + (untimed if self.repeats.untimed else "")
+        return str(
+            Summary(
+                file=self.file,
+                rows=self.rows,
+                users=len(self.ratings.users),
+                items=len(self.ratings.items),
+                ratings=len(self.ratings),
+                repeats=self.repeats,
+                dropped=self.dropped,
+                rating_range=self.rating_range,
+                has_values=self.has_values,
+                bad_rows=self.bad_rows,
+                files=self.files,
+                empty_files=self.empty_files,
+            )
+        )
 
 
 def read_ratings_file(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.repeats import Repeats
+from pricdr.data.reading.text_files import named
 from pricdr.errors import printable
 
 _MOST_STARS = 10
@@ -36,7 +37,7 @@ class Summary:
         merged = "rows are not merged yet" if self.ratings is None else f"{self.ratings:,} ratings{self.counted}"
         counts = f"{self.rows:,} rows, {self.users:,} users, {self.items:,} items, {merged}"
         files = f"{self.files:,} files, " if self.files > 1 else ""
-        lines = [f"{printable(str(self.file))}: {files}{counts}"]
+        lines = [f"{named(self.file)}: {files}{counts}"]
         if self.empty_files:
             lines.append(f"files without rows: {self.empty_files:,}")
         if self.bad_rows is not None and self.bad_rows.count:

@@ -1,6 +1,6 @@
 """``DiskMatrix``: users x items on disk. Works run on blocks of it, on all cores."""
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt

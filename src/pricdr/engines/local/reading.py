@@ -65,7 +65,7 @@ class DiskReading:
         everybody = self.selected is self.ratings and self.ratings.complete
         summary = Summary(
             file=stream.name,
-            rows=self.spilled.rows,
+            rows=self.spilled.rows + (0 if stream.bad_rows is None else stream.bad_rows.count),
             users=self.spilled.users,
             items=len(self.ratings.items),
             ratings=None if counts is None else len(self.selected),

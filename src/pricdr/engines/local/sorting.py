@@ -5,12 +5,12 @@ again. A user with more rows than the buffer holds has a range alone: it is merg
 it has at most one row per item.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from collections import deque
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt

@@ -85,7 +85,8 @@ class Workspace:
             )
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def explained(self) -> Iterator[None]:
+        """Turn what the system says about a file of this folder into an error that names the folder."""
         try:
             yield
         except OSError as error:

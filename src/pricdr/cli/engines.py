@@ -1,5 +1,6 @@
 """Where ratings are kept while they are published: in memory, on disk, or on a cluster. Chosen, and said why."""
 
+import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pricdr.data.ids import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
+    from pricdr.engines.local.sizes import Need
     from pricdr.privacy.estimate import Estimate
     from pricdr.privacy.strategies import Strategy
 
@@ -120,12 +122,18 @@ class RatingsInput:
         from pricdr.engines.local.sizes import sort_buffer
         from pricdr.engines.local.spilling import spill
         from pricdr.engines.local.workspace import Workspace
+        from pricdr.memory import in_words
 
         stream = self.reading.stream(self.path, need_rating=self.threshold is not None)
-        folder = self.out.absolute().parent if self.temp_dir is None else self.temp_dir
+        beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # which may not exist yet
+        folder = beside if self.temp_dir is None else self.temp_dir
         workspace = lifetime.enter_context(Workspace.opened(folder))
-        if stream.size is not None and not count_only:  # more exactly once the rows are counted
-            workspace.require_space(stream.size, "sorting")
+        if not count_only:
+            workspace.require_space(stream.size or 0, "sorting")  # more exactly once the rows are counted
+            say(
+                f"engine local: ratings are kept in {workspace.folder} (in plaintext, for its owner alone, removed at "
+                f"the end) and sorted with {in_words(sort_buffer())} of memory"
+            )
         with progress_bar(f"reading {self.path}") as progress:
             spilled = spill(
                 stream,
@@ -148,13 +156,17 @@ def is_on_disk(reading: "RatingsFile | DiskReading") -> TypeGuard["DiskReading"]
     return isinstance(reading, DiskReading)
 
 
-def say_memory(reading: "DiskReading", work: "Estimate") -> None:
-    """Say what memory a release takes, and refuse one that takes more than the limit."""
+def needed_memory(reading: "DiskReading", work: "Estimate") -> "Need":
+    """Return the memory that publishing takes, part by part."""
     from pricdr.engines.local.sizes import Need
 
-    ratings = reading.ratings
-    letters = ratings.user_codes.letters() + ratings.item_codes.letters()
-    need = Need.of(work, ids=len(ratings.user_codes) + len(ratings.item_codes), letters=letters)
+    codes = reading.ratings.user_codes, reading.ratings.item_codes
+    return Need.of(work, ids=sum(map(len, codes)), letters=sum(one.letters() for one in codes))
+
+
+def require_memory(reading: "DiskReading", work: "Estimate") -> None:
+    """Say what memory publishing takes, and refuse it where that is more than the limit."""
+    need = needed_memory(reading, work)
     say(f"engine local {need.sentence()}")
     need.require()
 

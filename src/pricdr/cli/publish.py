@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar
-from pricdr.cli.engines import EngineOption, RatingsInput, TempDirOption, is_on_disk, say_memory, sort
+from pricdr.cli.engines import (
+    EngineOption,
+    RatingsInput,
+    TempDirOption,
+    is_on_disk,
+    needed_memory,
+    require_memory,
+    sort,
+)
 from pricdr.cli.event_log import EventLog
 from pricdr.cli.json_output import JsonOption, JsonOutput
 from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitOption
@@ -177,13 +185,12 @@ class _Task:
             seconds = monotonic() - started
             rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
             self._say_input(reading, listed, universe)
-            if is_on_disk(reading):
-                say_memory(reading, rehearsal.work)
+            need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
         ledger = self.asked["ledger"]
-        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds)
+        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
-            self.json_output.write(rehearsed(rehearsal, self.out, seconds))
+            self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
 
     def publish(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
@@ -199,10 +206,12 @@ class _Task:
             if is_on_disk(reading):
                 # Sorting may take hours: whatever would be refused afterwards is refused before.
                 rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
-                say_memory(reading, rehearsal.work)
+                require_memory(reading, rehearsal.work)
                 reading = sort(reading)
             self._say_input(reading, listed, universe)
             _require_space(staging, len(listed or reading.ratings.users), plan.dim)
+            if is_on_disk(reading):
+                reading.selected.require_space(plan.dim)
             with progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked

@@ -1,5 +1,6 @@
 """From files to ``Ratings``: every accepted format, one summary, one line for every refusal."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,8 @@ from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.summaries import Summary, stars_of
-from pricdr.data.reading.text_files import read_text, refusal, shorten
+from pricdr.data.reading.text_files import explaining_os_errors, named, read_text, refusal, shorten
+from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown
 
 __all__ = [
@@ -29,6 +31,11 @@ __all__ = [
     "read_ratings_file",
     "write_ratings",
 ]
+
+_SAMPLE = 1 << 16
+"""Bytes of a list that its number of ids is estimated by."""
+_BYTES_PER_LISTED_ID = 220
+"""Memory that an id takes while a list is read and checked for repeats, beside three copies of its letters."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +249,7 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     ('007', ' bob')
     """
     file = Path(path)
+    _require_room_for_ids(file)
     # An id may consist of blanks: ids are kept byte for byte.
     ids = read_text(file, blanks_count=True).rstrip(b"\r\n").decode().split("\n")
     at: dict[str, int] = {}
@@ -254,3 +262,12 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
         if at.setdefault(name, line) != line:
             raise refusal(file, f"line {line} repeats the id {shorten(name)} of line {at[name]}")
     return tuple(at)
+
+
+def _require_room_for_ids(file: Path) -> None:
+    """Refuse a list that would take more memory than the limit, by the size of the file and its first lines."""
+    with explaining_os_errors(file), file.open("rb") as opened:
+        size = os.fstat(opened.fileno()).st_size
+        start = opened.read(_SAMPLE)
+    ids = size * max(1, start.count(b"\n")) // max(1, len(start))
+    require_memory(_BYTES_PER_LISTED_ID * ids + 3 * size, f"{named(file)}: a list of about {ids:,} ids")

@@ -3,10 +3,12 @@
 from dataclasses import dataclass, replace
 from typing import Self
 
+import numpy as np
+
 from pricdr.data.blocks import Convert
 from pricdr.data.ids import Ids
 from pricdr.engines.local.id_codes import IdCodes
-from pricdr.engines.local.matrix import DiskMatrix
+from pricdr.engines.local.matrix import LARGE, DiskMatrix
 from pricdr.engines.local.records import RecordFile
 from pricdr.engines.local.sorting import SortedEntries, Sorter, Wanted
 from pricdr.errors import InputError
@@ -72,6 +74,12 @@ class DiskRatings:
             wanted = Wanted(users, items, (len(self.users), len(self.items)))
             self._sorted[which] = self.sorter.sort(self.log, self.user_codes.rows, wanted, progress)
         return self._sorted[which]
+
+    def require_space(self, dim: int | None) -> None:
+        """Refuse rows of ``dim`` numbers for which the disk has too little room, where a file is to back them."""
+        need = len(self.users) * (dim or 0) * np.dtype(np.float32).itemsize
+        if need > LARGE:  # twice: the release itself may be on the same disk
+            self.sorter.workspace.require_space(2 * need, "computing the rows")
 
     def units(self, convert: Convert) -> DiskMatrix:
         """Return the values as whole units, which ``convert`` makes of every block."""

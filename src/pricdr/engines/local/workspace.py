@@ -39,7 +39,6 @@ class Workspace:
         """
         require_local(parent, OutputError)
         try:
-            parent.mkdir(parents=True, exist_ok=True)
             sweep(parent)
             made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
             lock = os.open(made, os.O_RDONLY)

@@ -63,12 +63,14 @@ from pricdr.files import new_folder, require_absent
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from pricdr._publish import Rehearsal
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
+    from pricdr.release import Release
     from pricdr.release.certificate import Certificate
 
 
@@ -155,10 +157,7 @@ def publish(
             path=ratings, reading=reading, out=out, engine=engine, temp_dir=temp_dir, threshold=threshold, values=values
         )
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
-        if dry_run:
-            task.rehearse(given, users, items)
-        else:
-            task.publish(given, users, items)
+        (task.rehearse if dry_run else task.publish)(given, users, items)
 
 
 @dataclass(frozen=True)
@@ -174,17 +173,14 @@ class _Task:
     json_output: JsonOutput | None
 
     def rehearse(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
-        """Say what the release would be. Ratings on disk are counted for it, and not sorted."""
-        from pricdr._publish import rehearse
-
+        """Say what the release would be. Rows on disk are counted for it, not written."""
         require_absent(self.out)
         started = monotonic()
         with ExitStack() as lifetime:
-            listed, universe = _read_lists(users, items)
-            reading = given.read(listed, self._universe(universe), self.asked["strategy"], lifetime, count_only=True)
+            reading, listed, universe = self._read(given, users, items, lifetime, count_only=True)
             seconds = monotonic() - started
-            rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
             self._say_input(reading, listed, universe)
+            rehearsal = self._rehearsed(reading, listed, universe)
             need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
         ledger = self.asked["ledger"]
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
@@ -194,24 +190,31 @@ class _Task:
 
     def publish(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
+        # The folder first: an unwritable output must be known before the budget is spent.
+        with new_folder(self.out) as staging:
+            release, certificate = self._make(staging, given, users, items)
+        say_result(release, self.out, learnt=self.asked["strategy"].learns)
+        self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
+        if self.json_output is not None:
+            content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
+            self.json_output.write(content)
+
+    def _make(
+        self, staging: Path, given: RatingsInput, users: Path | None, items: Path | None
+    ) -> tuple["Release", bytes]:
+        """Write the release into ``staging`` and return it with its certificate's file."""
         from pricdr._publish import publish as publish_ratings
-        from pricdr._publish import rehearse
         from pricdr.release.folder import CERTIFICATE
 
-        plan = self.asked["strategy"]
-        # The folder first: an unwritable output must be known before the budget is spent.
-        with new_folder(self.out) as staging, ExitStack() as lifetime:
-            listed, universe = _read_lists(users, items)
-            reading = given.read(listed, self._universe(universe), plan, lifetime)
+        with ExitStack() as lifetime:
+            reading, listed, universe = self._read(given, users, items, lifetime)
             if is_on_disk(reading):
-                # Sorting may take hours: whatever would be refused afterwards is refused before.
-                rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
-                require_memory(reading, rehearsal.work)
+                # Sorting may take hours: what would be refused afterwards is refused before.
+                require_memory(reading, self._rehearsed(reading, listed, universe).work)
                 reading = sort(reading)
+                reading.selected.require_space(self.asked["strategy"].dim)
             self._say_input(reading, listed, universe)
-            _require_space(staging, len(listed or reading.ratings.users), plan.dim)
-            if is_on_disk(reading):
-                reading.selected.require_space(plan.dim)
+            _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
             with progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
@@ -219,17 +222,29 @@ class _Task:
             # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
             self.events.record("made", **_disclosed(release.certificate))
             release.write_into(staging, signing_key=self.key)
-            certificate = (staging / CERTIFICATE).read_bytes()
-        say_result(release, self.out, learnt=plan.learns)
-        self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
-        if self.json_output is not None:
-            content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
-            self.json_output.write(content)
+        return release, (staging / CERTIFICATE).read_bytes()
 
-    def _universe(self, universe: "Ids | None") -> "Ids | None":
-        """Return the items that will count, where they are known before the ratings are read."""
-        catalogue: Ids | None = self.asked["strategy"].catalogue
-        return catalogue if universe is None else universe
+    def _read(
+        self,
+        given: RatingsInput,
+        users: Path | None,
+        items: Path | None,
+        lifetime: ExitStack,
+        *,
+        count_only: bool = False,
+    ) -> tuple["RatingsFile | DiskReading", "Ids | None", "Ids | None"]:
+        """Read the lists and the ratings."""
+        listed, universe = _read_lists(users, items)
+        strategy = self.asked["strategy"]
+        counting = strategy.catalogue if universe is None else universe
+        return given.read(listed, counting, strategy, lifetime, count_only=count_only), listed, universe
+
+    def _rehearsed(
+        self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None"
+    ) -> "Rehearsal":
+        from pricdr._publish import rehearse
+
+        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
 
     def _say_input(self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None") -> None:
         say_input(reading, listed, universe, self.asked["strategy"])

@@ -9,7 +9,7 @@ FUZZ_CASES ?= 10000
 # Tests differ in length by a factor of ten thousand: whoever is done takes over what the other has not begun.
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: system setup demo test test-all fuzz lint format schema results docs bench clean
+.PHONY: system setup demo test test-all fuzz lint format schema results docs bench bench-scale clean
 
 # The browser that pages are tested in. A machine that cannot have it builds all the same: those tests say why they skip.
 system:
@@ -72,6 +72,9 @@ docs: setup
 bench: setup
 	$(BIN)/python -m benchmarks.publish
 	$(BIN)/python -m benchmarks.training
+
+bench-scale: setup
+	$(BIN)/python -m benchmarks.scale
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -6,8 +6,9 @@ it has at most one row per item.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
@@ -137,8 +138,9 @@ class Sorter:
                 spread.write(int(places[at]), ordered.take(slice(int(ends[at] - sizes[at]), int(ends[at]))))
 
         starts = range(0, len(log), self.buffer_rows)
-        for done, _ in enumerate(_in_order(starts, place), 1):
-            progress("distributing rows", done, len(starts))
+        with closing(_in_order(starts, place)) as places:
+            for done, _ in enumerate(places, 1):
+                progress("distributing rows", done, len(starts))
         return cursors
 
     def _merged(
@@ -160,13 +162,16 @@ class Sorter:
         def one(at: int) -> tuple[int, _Range]:
             return at, self._range(spread, int(firsts[at]), int(ends[at]), int(ranges[at]), shape[1])
 
-        for done, (at, part) in enumerate(_in_order(range(len(firsts)), one), 1):
-            per_row[ranges[at] : ranges[at + 1]] = np.bincount(part.rows, minlength=int(ranges[at + 1] - ranges[at]))
-            columns.append(part.columns)
-            if values is not None and part.values is not None:
-                values.append(part.values)
-            pairs, untimed, below = pairs + part.pairs, untimed + part.untimed, below + part.pairs - len(part.rows)
-            progress("sorting", done, len(firsts))
+        with closing(_in_order(range(len(firsts)), one)) as parts:
+            for done, (at, part) in enumerate(parts, 1):
+                per_row[ranges[at] : ranges[at + 1]] = np.bincount(
+                    part.rows, minlength=int(ranges[at + 1] - ranges[at])
+                )
+                columns.append(part.columns)
+                if values is not None and part.values is not None:
+                    values.append(part.values)
+                pairs, untimed, below = pairs + part.pairs, untimed + part.untimed, below + part.pairs - len(part.rows)
+                progress("sorting", done, len(firsts))
         starts = np.concatenate(([0], np.cumsum(per_row)))
         counts = Counts(int((ends - firsts).sum()), pairs, untimed, below)
         return SortedEntries(shape, starts, columns, values, counts)
@@ -236,8 +241,11 @@ def _ranges(starts: Int64Array, most: int) -> Int64Array:
     return np.array(cuts, dtype=np.int64)
 
 
-def _in_order(given: range, work: Callable[[int], Result]) -> Iterator[Result]:
-    """Yield the results of ``work`` in order, computed on all cores; only as many wait as there are cores."""
+def _in_order(given: range, work: Callable[[int], Result]) -> Generator[Result, None, None]:
+    """Yield the results of ``work`` in order, computed on all cores; only as many wait as there are cores.
+
+    To be closed: no thread may still read a file when whoever asked for the results gives up and deletes it.
+    """
     with ThreadPoolExecutor(cores()) as pool:
         waiting: deque[Future[Result]] = deque()
         try:

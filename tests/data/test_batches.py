@@ -28,8 +28,7 @@ def streamed(path, **options):
 def outcome(call):
     try:
         return call().fingerprint()
-    except InputError as error:
-        assert "\n" not in str(error)
+    except InputError:
         return "refused"
 
 

@@ -252,7 +252,7 @@ class _Faults:
         names = ids.names
         wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
         # One more at the end, where -1 points to: a null is no id either.
-        bad = np.append(wrong.to_numpy(), True)[ids.codes]
+        bad = np.append(wrong.fill_null(True).to_numpy(), True)[ids.codes]
 
         def fault(row: int) -> str:
             code = int(ids.codes[row])

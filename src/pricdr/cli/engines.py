@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
 import typer
 
 from pricdr.cli.console import progress_bar, say
-from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
+from pricdr.cli.reading_options import ReadingOptions, named, warn_of_stars
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
+    from pricdr.data.reading.queries import Query
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
     from pricdr.engines.local.sizes import Need
@@ -45,15 +46,16 @@ TempDirOption: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RatingsInput:
     """The ratings that are to be published, and where they are kept meanwhile."""
 
-    path: Path
+    given: "Path | Query"
     reading: ReadingOptions
-    out: Path
     engine: EngineName | None
     temp_dir: Path | None
+    out: Path
+    """Where the release will be: rows are kept beside it, unless ``temp_dir`` names another place."""
     threshold: float | None
     values: bool
 
@@ -82,12 +84,12 @@ class RatingsInput:
             raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
         found: RatingsFile | DiskReading
         if engine is EngineName.MEMORY:
-            found = self.reading.read(self.path, self.threshold)
+            found = self.reading.read(self.given, self.threshold)
         else:
             keep_others = strategy.learns_from_unlisted
             found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
         if self.values and not found.has_values:
-            raise InputError(f"{self.path}: --values needs a rating column, and there is none")
+            raise InputError(f"{named(self.given)}: --values needs a rating column, and there is none")
         if not self.values:
             warn_of_stars(found)
         return found
@@ -100,7 +102,8 @@ class RatingsInput:
 
         if self.engine is not None:
             return self.engine
-        size, limit = find_inputs(self.path).size, memory_limit()
+        size = find_inputs(self.given).size if isinstance(self.given, Path) else None
+        limit = memory_limit()
         if size is None or size * EXPANSION <= limit:
             return EngineName.MEMORY
         say(
@@ -124,7 +127,7 @@ class RatingsInput:
         from pricdr.engines.local.workspace import Workspace
         from pricdr.memory import in_words
 
-        stream = self.reading.stream(self.path, need_rating=self.threshold is not None)
+        stream = self.reading.stream(self.given, need_rating=self.threshold is not None)
         beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # which may not exist yet
         folder = beside if self.temp_dir is None else self.temp_dir
         workspace = lifetime.enter_context(Workspace.opened(folder))
@@ -134,7 +137,7 @@ class RatingsInput:
                 f"engine local: ratings are kept in {workspace.folder} (in plaintext, for its owner alone, removed at "
                 f"the end) and sorted with {in_words(sort_buffer())} of memory"
             )
-        with progress_bar(f"reading {self.path}") as progress:
+        with progress_bar(f"reading {named(self.given)}") as progress:
             spilled = spill(
                 stream,
                 workspace,

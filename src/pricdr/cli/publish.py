@@ -43,6 +43,7 @@ from pricdr.cli.publish_options import (
     LedgerOption,
     LogOption,
     RatingBoundOption,
+    RatingsArgument,
     RatingStepOption,
     RefineOption,
     SignOption,
@@ -52,7 +53,14 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
+from pricdr.cli.reading_options import (
+    DEFAULT_READING,
+    FromOption,
+    QueryOption,
+    ReadingOptions,
+    chosen_input,
+    reads_ratings,
+)
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
@@ -76,12 +84,12 @@ if TYPE_CHECKING:
 
 @reads_ratings
 def publish(
-    ratings: Annotated[
-        Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
-    ],
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
+    ratings: RatingsArgument = None,
+    database: FromOption = None,
+    query: QueryOption = None,
     strategy: StrategyOption = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: GuideOption = None,
@@ -125,8 +133,9 @@ def publish(
 
     heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
+    given = chosen_input(ratings, database, query, "RATINGS")
     with EventLog.opened(log) as events:
-        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
+        events.record("began", dry_run=dry_run, ratings=str(given), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
         parsed = parse_strategy(strategy, dim, density, guarantee)
         _require_paper(calibration, parsed)
@@ -153,11 +162,9 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        given = RatingsInput(
-            path=ratings, reading=reading, out=out, engine=engine, temp_dir=temp_dir, threshold=threshold, values=values
-        )
+        source = RatingsInput(given, reading, engine, temp_dir, out, threshold=threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
-        (task.rehearse if dry_run else task.publish)(given, users, items)
+        (task.rehearse if dry_run else task.publish)(source, users, items)
 
 
 @dataclass(frozen=True)

@@ -137,9 +137,8 @@ def _rows_as_series(file: Path, column: TextRows | Numbers) -> pl.Series:
         text = column.joined.decode()
     except UnicodeDecodeError as error:
         raise refusal(file, "cannot be read as Parquet: its text is not UTF-8") from error
-    if column.joined.count(b"\n") == len(column.lengths) - 1:
-        values = pl.Series([text]).str.split("\n").explode()
-    else:  # some value holds a line feed itself: cut by their lengths
+    values = pl.Series([text]).str.split("\n").explode()
+    if len(values) != len(column.lengths):  # some value holds a line feed itself: cut by their lengths
         ends = (np.cumsum(column.lengths) + np.arange(len(column.lengths))).tolist()
         pieces = (column.joined[end - size : end] for end, size in zip(ends, column.lengths.tolist(), strict=True))
         values = pl.Series([piece.decode("utf-8", "replace") for piece in pieces], dtype=pl.String)

@@ -7,13 +7,15 @@ what counts against a limit) and resident (with pages of files, which the system
     make bench-scale                                     1 M and 10 M ratings
     python -m benchmarks.scale --ratings 1e6,1e7,1e8     100 M takes about 10 GB of disk
 
-One JSON line per run goes to a file; the tables are printed from it.
+One JSON line per run goes to a file; the tables are printed from it. Other work on the machine makes seconds longer;
+processor seconds, of all cores together, change little.
 """
 
 import argparse
 import importlib.util
 import json
 import math
+import resource
 import shutil
 import subprocess
 import sys
@@ -131,16 +133,25 @@ def run_engine(folder: Path, engine: str, strategy: str) -> dict[str, Any]:
     out = folder / f"{engine}.release"
     command = [sys.executable, "-m", "pricdr", "publish", str(folder / "parts"), "--epsilon", "4", "--delta", "1e-6"]
     command += ["--strategy", strategy, "--dim", str(DIM), "--engine", engine, "--out", str(out)]
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        watch = Watch(process.pid)
-        _, complaints = process.communicate()
-        seconds = time.perf_counter() - start
-        watch.stop()
-    if process.returncode:
-        return {"skipped": complaints.strip().splitlines()[-1]}
+    with tempfile.TemporaryFile("w+") as complaints:
+        start, before = time.perf_counter(), processor_seconds()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=complaints) as process:
+            watch = Watch(process.pid)
+            process.wait()
+            seconds, busy = time.perf_counter() - start, processor_seconds() - before
+            watch.stop()
+        if process.returncode:
+            complaints.seek(0)
+            return {"skipped": complaints.read().strip().splitlines()[-1]}
     shutil.rmtree(out)
-    return {"seconds": seconds, "anonymous_mb": watch.anonymous / 1e6, "resident_mb": watch.resident / 1e6}
+    memory = {"anonymous_mb": watch.anonymous / 1e6, "resident_mb": watch.resident / 1e6}
+    return {"seconds": seconds, "processor_seconds": busy, **memory}
+
+
+def processor_seconds() -> float:
+    """Seconds of all cores in processes that have ended: what else the machine does changes them least."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Watch:
@@ -179,7 +190,7 @@ class Watch:
 def print_tables(results: list[dict[str, Any]]) -> None:
     """Print every run, and how time and memory grow."""
     print(f"{'ratings':>14}{'users':>12}  {'engine':10}{'seconds':>9}{'x product':>11}{'ratings/s/core':>16}", end="")
-    print(f"{'anonymous MB':>14}{'resident MB':>13}")
+    print(f"{'processor s':>13}{'anonymous MB':>14}{'resident MB':>13}")
     for one in results:
         print(row(one))
     for grows in ("ratings", "users"):
@@ -187,10 +198,10 @@ def print_tables(results: list[dict[str, Any]]) -> None:
             runs = [one for one in results if (one["grows"], one["engine"]) == (grows, engine) and "seconds" in one]
             if len(runs) < 2:
                 continue
-            for what, unit in (("seconds", "time"), ("anonymous_mb", "anonymous memory")):
+            for what in ("seconds", "processor_seconds", "anonymous_mb"):
                 power = exponent([one[grows] for one in runs], [one[what] for one in runs])
-                kept = "" if unit != "time" else "kept" if power <= MOST_EXPONENT else "MISSED"
-                print(f"{engine}: {unit} grows like {grows}^{power:.2f} {kept}".rstrip())
+                verdict = "" if what != "seconds" else " kept" if power <= MOST_EXPONENT else " MISSED"
+                print(f"{engine}: {what.replace('_', ' ')} grow like {grows}^{power:.2f}{verdict}")
 
 
 def row(one: dict[str, Any]) -> str:
@@ -203,7 +214,8 @@ def row(one: dict[str, Any]) -> str:
         return f"{line}{1.0:10.1f}x{one['ratings'] / one['seconds']:16,.0f}"
     speed = one["ratings"] / one["seconds"] / one["cores"]
     ratio = one["seconds"] / one["product"]
-    return f"{line}{ratio:10.1f}x{speed:16,.0f}{one['anonymous_mb']:14,.0f}{one['resident_mb']:13,.0f}"
+    memory = f"{one['anonymous_mb']:14,.0f}{one['resident_mb']:13,.0f}"
+    return f"{line}{ratio:10.1f}x{speed:16,.0f}{one['processor_seconds']:13.1f}{memory}"
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:

@@ -53,6 +53,14 @@ def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, optio
     assert memory.err == local.err
 
 
+def test_the_screen_counts_the_same_repeats_and_dropped_rows(many, publish):
+    memory = publish(many, *SEEDED, "--threshold", 3, out="memory").out.splitlines()
+    local = publish(many, *SEEDED, "--threshold", 3, "--engine", "local", out="local").out.splitlines()
+    assert any("rows repeat a (user, item) pair; the largest value counts" in line for line in memory)
+    assert any("rated below 3" in line for line in memory)
+    assert memory[:-1] == [line for line in local if not line.startswith("engine local")][:-1]
+
+
 def test_a_stream_of_several_files_is_sorted_as_one(here, many, publish):
     lines = many.read_text().splitlines()
     (here / "parts").mkdir()

@@ -5,7 +5,9 @@ A times E alone, with A in memory already. Memory is what the process and its ch
 what counts against a limit) and resident (with pages of files, which the system takes back when it needs them).
 
     make bench-scale                                     1 M and 10 M ratings
-    python -m benchmarks.scale --ratings 1e6,1e7,1e8     100 M takes about 10 GB of disk
+    python -m benchmarks.scale --ratings 1e6,1e7,1e8     100 M takes 5 GB of disk
+        --same 1e5                                       the same users throughout, too: does memory grow with ratings?
+        --users 1e5,4e5,16e5                             4 M ratings of more and more users, too
 
 One JSON line per run goes to a file; the tables are printed from it. Other work on the machine makes seconds longer;
 processor seconds, of all cores together, change little.
@@ -46,6 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ratings", default="1e6,1e7", help="how many, separated by commas")
     parser.add_argument("--items", type=float, default=1e5, help="items, of which a Zipf law prefers the first")
+    parser.add_argument("--same", type=float, default=0, help="again with so many users at every number of ratings")
     parser.add_argument("--users", default="", help="at so many users (separated by commas) and --at ratings, too")
     parser.add_argument("--at", type=float, default=4e6, help="ratings while users grow")
     parser.add_argument("--engines", default=",".join(ENGINES))
@@ -56,6 +59,7 @@ def main() -> None:
     items, engines = int(asked.items), asked.engines.split(",")
     by_ratings = [int(float(one)) for one in asked.ratings.split(",") if one]
     cases = [("ratings", count, max(1, count // RATINGS_PER_USER)) for count in by_ratings]
+    cases += [("ratings of the same users", count, int(asked.same)) for count in by_ratings if asked.same]
     cases += [("users", int(asked.at), int(float(users))) for users in asked.users.split(",") if users]
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     results = []
@@ -193,15 +197,15 @@ def print_tables(results: list[dict[str, Any]]) -> None:
     print(f"{'processor s':>13}{'anonymous MB':>14}{'resident MB':>13}")
     for one in results:
         print(row(one))
-    for grows in ("ratings", "users"):
+    for grows in ("ratings", "ratings of the same users", "users"):
         for engine in ENGINES:
             runs = [one for one in results if (one["grows"], one["engine"]) == (grows, engine) and "seconds" in one]
             if len(runs) < 2:
                 continue
             for what in ("seconds", "processor_seconds", "anonymous_mb"):
-                power = exponent([one[grows] for one in runs], [one[what] for one in runs])
+                power = exponent([one[grows.split()[0]] for one in runs], [one[what] for one in runs])
                 verdict = "" if what != "seconds" else " kept" if power <= MOST_EXPONENT else " MISSED"
-                print(f"{engine}: {what.replace('_', ' ')} grow like {grows}^{power:.2f}{verdict}")
+                print(f"{engine}: {what.replace('_', ' ')} grow like ({grows})^{power:.2f}{verdict}")
 
 
 def row(one: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -81,7 +81,7 @@ class Sorter:
     buffer_bytes: int
     threshold: float | None
     keep_values: bool
-    _number: int = field(default=0)
+    _number: int = 0
 
     @property
     def buffer_rows(self) -> int:

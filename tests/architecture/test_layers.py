@@ -134,6 +134,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "PairedDifference",
         "PriCDRError",
         "Progress",
+        "Query",
         "Ratings",
         "Release",
         "RepeatedComparison",

@@ -44,16 +44,8 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.reading_options import (
-    DEFAULT_READING,
-    FromOption,
-    QueryOption,
-    ReadingOptions,
-    chosen_input,
-    named,
-    reads_ratings,
-    warn_of_stars,
-)
+from pricdr.cli.ratings_input import RatingsInput, shown, takes_query
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
@@ -65,7 +57,6 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pricdr.data.ratings import Ids
-    from pricdr.data.reading.queries import Query
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
@@ -73,20 +64,13 @@ if TYPE_CHECKING:
     from pricdr.release.certificate import Certificate
 
 
+@takes_query("ratings", "The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): files, a folder, or -.")
 @reads_ratings
 def publish(
+    ratings: RatingsInput,
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
-    ratings: Annotated[
-        Path | None,
-        typer.Argument(
-            help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too. A file, a folder or a pattern "
-            "of them, or - for standard input."
-        ),
-    ] = None,
-    database: FromOption = None,
-    query: QueryOption = None,
     strategy: StrategyOption = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: GuideOption = None,
@@ -128,9 +112,8 @@ def publish(
 
     heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
-    given = chosen_input(ratings, database, query, "RATINGS")
     with EventLog.opened(log) as events:
-        events.record("began", dry_run=dry_run, ratings=str(given), release=str(out))
+        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
         parsed = parse_strategy(strategy, dim, density, guarantee)
         _require_paper(calibration, parsed)
@@ -157,7 +140,7 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        read = partial(_read_ratings, reading, given, threshold, values=values)
+        read = partial(_read_ratings, reading, ratings, threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
         if dry_run:
             task.rehearse(read, users, items)
@@ -287,11 +270,11 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
 
 
 def _read_ratings(
-    reading: ReadingOptions, path: "Path | Query", threshold: float | None, *, values: bool
+    reading: ReadingOptions, path: RatingsInput, threshold: float | None, *, values: bool
 ) -> "RatingsFile":
     file = reading.read(path, threshold)
     if values and not file.has_values:
-        raise InputError(f"{named(path)}: --values needs a rating column, and there is none")
+        raise InputError(f"{shown(path)}: --values needs a rating column, and there is none")
     if not values:
         warn_of_stars(file)
     return file

@@ -4,7 +4,7 @@ import io
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -103,8 +103,8 @@ def read_parquet(
     """
     layout = ParquetLayout.of(file, columns, need_rating=need_rating, beside=beside)
     read: tuple[Decoded, ...] = ()
-    if layout.rows:
-        with opened(file, layout.spooled) as parquet:
+    with layout.spooled or nullcontext(), opened(file, layout.spooled) as parquet:
+        if layout.rows:
             read = parquet.read(*layout.wanted.values(), rows=layout.rows).decoded
     loaders = {role: _loader(role, column) for role, column in zip(layout.wanted, read, strict=bool(layout.rows))}
     return layout.raw_ratings(layout.rows, loaders, bad_rows)
@@ -112,10 +112,8 @@ def read_parquet(
 
 def stream_parquet(layout: ParquetLayout, rows: int, bad_rows: BadRows | None = None) -> Iterator[RawRatings]:
     """Yield what :func:`read_parquet` returns, at most so many rows at a time."""
-    if not layout.rows:
-        return
     before = 0
-    with opened(layout.file, layout.spooled) as parquet:
+    with layout.spooled or nullcontext(), opened(layout.file, layout.spooled) as parquet:
         for part in parquet.slices(*layout.wanted.values(), rows=rows):
             loaders = {
                 role: in_memory(_rows_as_series(layout.file, column))

@@ -135,6 +135,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "PairedDifference",
         "PriCDRError",
         "Progress",
+        "Query",
         "Ratings",
         "RatingsSource",
         "Release",

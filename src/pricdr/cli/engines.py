@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
 import typer
 
 from pricdr.cli.console import progress_bar, say
-from pricdr.cli.reading_options import ReadingOptions, named, warn_of_stars
+from pricdr.cli.ratings_input import RatingsInput, shown
+from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
-    from pricdr.data.reading.queries import Query
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
     from pricdr.engines.local.sizes import Need
@@ -47,10 +47,10 @@ TempDirOption: TypeAlias = Annotated[
 
 
 @dataclass(frozen=True)
-class RatingsInput:
+class EngineInput:
     """The ratings that are to be published, and where they are kept meanwhile."""
 
-    given: "Path | Query"
+    given: RatingsInput
     reading: ReadingOptions
     engine: EngineName | None
     temp_dir: Path | None
@@ -89,7 +89,7 @@ class RatingsInput:
             keep_others = strategy.learns_from_unlisted
             found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
         if self.values and not found.has_values:
-            raise InputError(f"{named(self.given)}: --values needs a rating column, and there is none")
+            raise InputError(f"{shown(self.given)}: --values needs a rating column, and there is none")
         if not self.values:
             warn_of_stars(found)
         return found
@@ -137,7 +137,7 @@ class RatingsInput:
                 f"engine local: ratings are kept in {workspace.folder} (in plaintext, for its owner alone, removed at "
                 f"the end) and sorted with {in_words(sort_buffer())} of memory"
             )
-        with progress_bar(f"reading {named(self.given)}") as progress:
+        with progress_bar(f"reading {shown(self.given)}") as progress:
             spilled = spill(
                 stream,
                 workspace,

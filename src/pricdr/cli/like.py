@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from pricdr.cli.console import warn
+from pricdr.cli.ratings_input import RatingsInput
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.reading.queries import Query
     from pricdr.models.base import Method
     from pricdr.models.chosen import Chosen
     from pricdr.models.fitted import Origin
@@ -40,7 +40,7 @@ def warn_of_another_release(measured: Measured | None, release: "Release | None"
         warn(f"this is not the release that {measured.folder} was measured with: its trust is carried over anyway")
 
 
-def is_split(data: "Path | Query") -> bool:
+def is_split(data: RatingsInput) -> bool:
     """Return whether what is to be trained on is a split, and not a folder of ratings, which has no split.json."""
     return isinstance(data, Path) and (data / "split.json").is_file()
 

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, say, working
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, require_one_stream
+from pricdr.cli.ratings_input import require_one_stream
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 

@@ -12,8 +12,8 @@ import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar
 from pricdr.cli.engines import (
+    EngineInput,
     EngineOption,
-    RatingsInput,
     TempDirOption,
     is_on_disk,
     needed_memory,
@@ -43,7 +43,6 @@ from pricdr.cli.publish_options import (
     LedgerOption,
     LogOption,
     RatingBoundOption,
-    RatingsArgument,
     RatingStepOption,
     RefineOption,
     SignOption,
@@ -53,14 +52,8 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.reading_options import (
-    DEFAULT_READING,
-    FromOption,
-    QueryOption,
-    ReadingOptions,
-    chosen_input,
-    reads_ratings,
-)
+from pricdr.cli.ratings_input import RatingsInput, takes_query
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
@@ -82,14 +75,13 @@ if TYPE_CHECKING:
     from pricdr.release.certificate import Certificate
 
 
+@takes_query("ratings", "The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): files, a folder, or -.")
 @reads_ratings
 def publish(
+    ratings: RatingsInput,
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
-    ratings: RatingsArgument = None,
-    database: FromOption = None,
-    query: QueryOption = None,
     strategy: StrategyOption = DEFAULT_STRATEGY,
     dim: DimOption = None,
     guide: GuideOption = None,
@@ -133,9 +125,8 @@ def publish(
 
     heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
-    given = chosen_input(ratings, database, query, "RATINGS")
     with EventLog.opened(log) as events:
-        events.record("began", dry_run=dry_run, ratings=str(given), release=str(out))
+        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
         parsed = parse_strategy(strategy, dim, density, guarantee)
         _require_paper(calibration, parsed)
@@ -162,7 +153,7 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        source = RatingsInput(given, reading, engine, temp_dir, out, threshold=threshold, values=values)
+        source = EngineInput(ratings, reading, engine, temp_dir, out, threshold=threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 
@@ -179,7 +170,7 @@ class _Task:
     events: EventLog
     json_output: JsonOutput | None
 
-    def rehearse(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
+    def rehearse(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Say what the release would be. Rows on disk are counted for it, not written."""
         require_absent(self.out)
         started = monotonic()
@@ -195,7 +186,7 @@ class _Task:
         if self.json_output is not None:
             self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
 
-    def publish(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
+    def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
         # The folder first: an unwritable output must be known before the budget is spent.
         with new_folder(self.out) as staging:
@@ -207,7 +198,7 @@ class _Task:
             self.json_output.write(content)
 
     def _make(
-        self, staging: Path, given: RatingsInput, users: Path | None, items: Path | None
+        self, staging: Path, given: EngineInput, users: Path | None, items: Path | None
     ) -> tuple["Release", bytes]:
         """Write the release into ``staging`` and return it with its certificate's file."""
         from pricdr._publish import publish as publish_ratings
@@ -233,7 +224,7 @@ class _Task:
 
     def _read(
         self,
-        given: RatingsInput,
+        given: EngineInput,
         users: Path | None,
         items: Path | None,
         lifetime: ExitStack,

@@ -22,13 +22,6 @@ class CalibrationName(StrEnum):
     PAPER = "paper"
 
 
-RatingsArgument: TypeAlias = Annotated[
-    Path | None,
-    typer.Argument(
-        help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too. A file, a folder or a pattern "
-        "of them, or - for standard input."
-    ),
-]
 StrategyOption: TypeAlias = Annotated[
     str,
     typer.Option(

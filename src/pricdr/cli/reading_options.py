@@ -5,33 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
 from pricdr.cli.console import say, warn
+from pricdr.cli.ratings_input import RatingsInput, shown
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
     from pricdr.data.reading.batches import RatingsStream
-    from pricdr.data.reading.queries import Query
     from pricdr.data.reading.readers import RatingsFile
 
 Result = TypeVar("Result")
-FromOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        help="Instead of a file: a database, postgresql://user:password@host/name, or env:NAME for a variable with it.",
-    ),
-]
-QueryOption: TypeAlias = Annotated[
-    str | None, typer.Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
-]
 _PARAMETER = "reading"
-STANDARD_INPUT: Final = Path("-")
 
 
 class FormatName(StrEnum):
@@ -82,13 +70,13 @@ class ReadingOptions:
         values = ((one.name, getattr(self, one.name) != one.default) for one in fields(self))
         return [f"--{name.replace('_', '-')}" for name, differs in values if differs]
 
-    def read(self, path: "Path | Query", threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
+    def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
         """Read files of ratings, or what a query selects, with a sign of life while that takes."""
         from pricdr.cli.console import working
         from pricdr.data.reading import readers
 
         chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "format", "most_bad_rows")}
-        with working(f"reading {named(path)}"):
+        with working(f"reading {shown(path)}"):
             return readers.read_ratings_file(
                 path,
                 columns=self.columns,
@@ -98,7 +86,7 @@ class ReadingOptions:
                 **{name: value for name, value in chosen.items() if value is not None},
             )
 
-    def stream(self, path: "Path | Query", *, need_rating: bool) -> "RatingsStream":
+    def stream(self, path: RatingsInput, *, need_rating: bool) -> "RatingsStream":
         """Open ratings to be read in bounded memory."""
         from pricdr.data.reading.batches import open_stream
 
@@ -111,14 +99,14 @@ class ReadingOptions:
             **{name: value for name, value in chosen.items() if value is not None},
         )
 
-    def read_some(self, path: "Path | Query", threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
+    def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
         """Read ratings that will count as likes, and refuse the file if none is left; say what was read.
 
         Not for publishing: a refusal gives away what was rated.
         """
         reading = self.read(path, threshold, with_times=with_times)
         if threshold is not None and not len(reading.ratings):
-            raise InputError(f"{named(path)}: no rating is at least {threshold:g}")
+            raise InputError(f"{shown(path)}: no rating is at least {threshold:g}")
         say(*reading.summary().split("\n"))
         warn_of_stars(reading)
         return reading
@@ -126,32 +114,6 @@ class ReadingOptions:
 
 DEFAULT_READING = ReadingOptions()
 """Files that their names describe: the default of the parameter that :func:`reads_ratings` fills in."""
-
-
-def named(ratings: "Path | Query") -> str:
-    """Return what messages call ratings; a query is never shown with its address."""
-    return "standard input" if ratings == STANDARD_INPUT else str(ratings)
-
-
-def chosen_input(ratings: Path | None, source: str | None, query: str | None, what: str) -> "Path | Query":
-    """Return where ratings are read from: the argument ``what``, or the query of --from and --query."""
-    if (source is None) != (query is None):
-        raise ParameterError("--from and --query belong together: a database, and what to read from it")
-    if source is not None and query is not None:
-        from pricdr.data.reading.queries import Query
-
-        if ratings is not None:
-            raise ParameterError(f"give {what} or --from, not both: got {ratings} as well")
-        return Query.of(source, query)
-    if ratings is None:
-        raise ParameterError(f"give {what}, or --from and --query")
-    return ratings
-
-
-def require_one_stream(*paths: Path | None) -> None:
-    """Refuse standard input for more than one of these: it can be read only once."""
-    if paths.count(STANDARD_INPUT) > 1:
-        raise ParameterError("standard input (-) can be read only once: give a file for the other")
 
 
 class Rated(Protocol):

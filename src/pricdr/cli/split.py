@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.reading_options import (
-    DEFAULT_READING,
-    FromOption,
-    QueryOption,
-    ReadingOptions,
-    chosen_input,
-    reads_ratings,
-    require_one_stream,
-)
+from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.hold_out_rules import Float64Array
-    from pricdr.data.reading.queries import Query
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.data.splits import Split
 
@@ -33,14 +25,11 @@ class OrderName(StrEnum):
     TIME = "time"
 
 
+@takes_query("target", "The target's ratings: a file, a folder or a pattern of them, or -.", required=False)
 @reads_ratings
 def split(
     out: Annotated[Path, typer.Option(help="The split folder to create.")],
-    target: Annotated[
-        Path | None, typer.Argument(help="The target's ratings: a file, a folder or a pattern of them, or -.")
-    ] = None,
-    database: FromOption = None,
-    query: QueryOption = None,
+    target: RatingsInput | None = None,
     seed: Annotated[int | None, typer.Option(help="Another seed, another split.  [default: 0]")] = None,
     threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
     by: Annotated[
@@ -76,21 +65,19 @@ def split(
 
     parts = {"--train": train, "--test": test, "--validation": validation}
     rules = {"--by": by, "--test-items": test_items, "--ratio": ratio}
-    asked = target is not None or database is not None or query is not None
-    whole = chosen_input(target, database, query, "TARGET") if asked else None
-    _require_one_way(whole, parts, official, {**rules, "--cold": cold, "--seed": seed})
+    _require_one_way(target, parts, official, {**rules, "--cold": cold, "--seed": seed})
     require_one_stream(*parts.values())
     each = 1 if test_items is None else test_items
     with new_folder(out, private=True) as staging:
-        if whole is None:
+        if target is None:
             given = [path for path in parts.values() if path is not None]
             made = _divided([reading.read_some(path, threshold) for path in given], cold or 0.0, seed or 0)
             reason = "without a test rating"
         elif official is not None:
-            made = read_official(official, reading.read_some(whole, threshold).ratings.positives().rated())
+            made = read_official(official, reading.read_some(target, threshold).ratings.positives().rated())
             reason = "whom the official split does not name"
         else:
-            file = reading.read_some(whole, threshold, with_times=by is OrderName.TIME)
+            file = reading.read_some(target, threshold, with_times=by is OrderName.TIME)
             made = split_ratings(
                 file.ratings,
                 cold=cold or 0.0,
@@ -106,7 +93,7 @@ def split(
 
 
 def _require_one_way(
-    target: "Path | Query | None",
+    target: RatingsInput | None,
     parts: Mapping[str, Path | None],
     official: Path | None,
     options: Mapping[str, object],

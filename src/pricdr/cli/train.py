@@ -10,15 +10,8 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
-from pricdr.cli.reading_options import (
-    DEFAULT_READING,
-    FromOption,
-    QueryOption,
-    ReadingOptions,
-    chosen_input,
-    reads_ratings,
-    require_one_stream,
-)
+from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
@@ -28,7 +21,6 @@ from pricdr.models.catalogue import METHODS, configure, method_class, with_prese
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
-    from pricdr.data.reading.queries import Query
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
     from pricdr.models.chosen import Chosen
@@ -59,15 +51,11 @@ AllowNotPrivateOption: TypeAlias = Annotated[
 ]
 
 
+@takes_query("data", "A split folder (to measure), or the target's ratings (to recommend): files, a folder, or -.")
 @reads_ratings
 def train(
+    data: RatingsInput,
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
-    data: Annotated[
-        Path | None,
-        typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend): files, or -."),
-    ] = None,
-    database: FromOption = None,
-    query: QueryOption = None,
     release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
     source: Annotated[
         Path | None, typer.Option(help="EXPERIMENTS ONLY: the source's ratings in plaintext, instead of a release.")
@@ -116,10 +104,8 @@ def train(
     from pricdr.training.run_log import RunLog
 
     given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
-    whole = chosen_input(data, database, query, "DATA")
-    measured = None if like is None else read_measured(like, is_split(whole), given, release, source, public_key)
-    _require_file(whole, source, threshold, reading)
-    require_one_stream(data, source)
+    measured = None if like is None else read_measured(like, is_split(data), given, release, source, public_key)
+    _require_file(data, source, threshold, reading)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     own = _configured(method, preset, config, release, source) if measured is None else measured.method
     configured = _with_flags(own, flags)
@@ -129,7 +115,7 @@ def train(
     received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
     warn_of_another_release(measured, received)
-    ratings, validation = _data(whole, reading, threshold)
+    ratings, validation = _data(data, reading, threshold)
     plaintext = None if source is None else _source(source, reading, threshold)
     if received is not None:
         _say_coverage(ratings, received)
@@ -205,7 +191,8 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
         raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in taken)}")
 
 
-def _require_file(data: "Path | Query", source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
+def _require_file(data: RatingsInput, source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
+    require_one_stream(data, source)
     if is_split(data) and source is None:
         if threshold is not None:
             raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
@@ -262,7 +249,7 @@ def _say_coverage(ratings: "Ratings", release: "Release") -> None:
         warn(f"that is few: {coverage.examples()}")
 
 
-def _data(path: "Path | Query", reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
+def _data(path: RatingsInput, reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
     """Return what to train on: a split with its validation items, or all ratings."""
     from pricdr.data.split_files import load_split
 

@@ -6,7 +6,8 @@ from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.formats import Form, Format
 from pricdr.data.reading.inputs import Inputs, without_rows
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
-from pricdr.data.reading.queries import Query, stream_query
+from pricdr.data.reading.queries import stream_query
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import CheckedRows, check, joined
 from pricdr.data.reading.text_files import named
 

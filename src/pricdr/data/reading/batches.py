@@ -11,10 +11,11 @@ import polars as pl
 
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import Columns
-from pricdr.data.reading.formats import BATCH_ROWS, Form, Format, OpenFile
+from pricdr.data.reading.formats import BATCH_ROWS, Form, OpenFile
 from pricdr.data.reading.inputs import AnyPath, find_inputs
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
-from pricdr.data.reading.queries import Query, stream_query
+from pricdr.data.reading.queries import stream_query
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, RawRatings, check
 from pricdr.data.reading.text_files import named, refusal
 from pricdr.data.reading.times import to_seconds
@@ -79,7 +80,7 @@ def open_stream(
     need_rating: bool = False,
     delimiter: str | None = None,
     encoding: str = "utf-8",
-    format: Format | str | None = None,
+    format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     batch_rows: int = BATCH_ROWS,

@@ -13,7 +13,7 @@ from pricdr.data.reading.dialects import CSV, INTER, MOVIELENS, TSV, Dialect, pa
 from pricdr.data.reading.inputs import InputFile
 from pricdr.data.reading.jsonlines import read_json_lines, stream_json_lines
 from pricdr.data.reading.parquet import ParquetLayout, read_parquet, stream_parquet
-from pricdr.data.reading.queries import Query
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Beside, RawRatings
 from pricdr.data.reading.text_files import (
     STANDARD_INPUT,
@@ -68,7 +68,7 @@ class Form:
         columns: Columns | str | None,
         delimiter: str | None,
         encoding: str,
-        format: Format | str | None,
+        format: str | None,
         *,
         skip_bad_rows: bool,
         need_rating: bool,

@@ -11,10 +11,10 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.reading.all_rows import read_all, read_query
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.formats import Form, Format
+from pricdr.data.reading.formats import Form
 from pricdr.data.reading.inputs import AnyPath, find_inputs
 from pricdr.data.reading.parquet import write_ratings
-from pricdr.data.reading.queries import Query
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.summaries import Summary, stars_of
@@ -138,7 +138,7 @@ def read_ratings_file(
     threshold: float | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
-    format: Format | str | None = None,
+    format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     with_times: bool = False,
@@ -153,7 +153,7 @@ def read_ratings_file(
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
             ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder stands for
             all files in it and in its folders (``country=de``), a pattern (``ratings/*.parquet``) for those that match,
-            and ``-`` for standard input. Or a :class:`~pricdr.data.reading.queries.Query`.
+            and ``-`` for standard input. Or a :class:`~pricdr.Query`.
         columns: Which columns to read; found by name when not given.
         threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
             is all of them. The rating column is then required.
@@ -216,7 +216,7 @@ def read_ratings(
     threshold: float | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
-    format: Format | str | None = None,
+    format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     progress: Progress | bool = False,

@@ -105,7 +105,7 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
             with suppress(OSError):
                 if visible:
                     path.rename(staging)
-            _discard(staging, missing)
+            discard(staging, missing)
             raise
 
 
@@ -167,7 +167,7 @@ def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
             yield staging
             sync(path.parent)
         finally:
-            _discard(staging)
+            discard(staging)
 
 
 @contextmanager
@@ -227,8 +227,8 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _discard(staging: Path, parents: Sequence[Path] = ()) -> None:
-    """Remove what was staged and the folders made for it; an interrupt meanwhile waits until that is done."""
+def discard(staging: Path, parents: Sequence[Path] = ()) -> None:
+    """Remove a file or folder of ours and the folders made for it; an interrupt meanwhile waits until that is done."""
     interrupt = None
     while True:
         try:

@@ -13,6 +13,7 @@ SRC = Path(pricdr.__file__).parent
 BASE = {
     "errors",
     "extensions",
+    "extras",
     "randomness",
     "progress",
     "notebook",
@@ -34,6 +35,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "notebook": set(),
     "errors": set(),
     "extensions": set(),
+    "extras": set(),
     "randomness": set(),
     "progress": set(),
     "parallel": set(),

@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -41,6 +41,7 @@ from pricdr.cli.publish_options import (
     ItemsOption,
     LearnFromOption,
     LedgerOption,
+    LogJsonOption,
     LogOption,
     RatingBoundOption,
     RatingStepOption,
@@ -56,6 +57,7 @@ from pricdr.cli.ratings_input import RatingsInput, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
+from pricdr.cli.run_lock import only_spender, only_writer
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError
@@ -73,6 +75,13 @@ if TYPE_CHECKING:
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
+
+
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input, usage or disk; 75 another run has the ledger or the "
+    "output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and above, ledger show says "
+    "what was spent."
+)
 
 
 @takes_query("ratings", "The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): files, a folder, or -.")
@@ -114,6 +123,7 @@ def publish(
     dry_run: DryRunOption = False,
     json_output: JsonOption = None,
     log: LogOption = None,
+    log_json: LogJsonOption = False,
 ) -> None:
     """Publish ratings under differential privacy: one release folder to hand over.
 
@@ -188,9 +198,12 @@ class _Task:
 
     def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
+        ledger = self.asked["ledger"]
         # The folder first: an unwritable output must be known before the budget is spent.
-        with new_folder(self.out) as staging:
-            release, certificate = self._make(staging, given, users, items)
+        with ExitStack() as until_it_is_there, new_folder(self.out) as staging:
+            until_it_is_there.enter_context(only_writer(staging, self.out))
+            with nullcontext() if ledger is None else only_spender(ledger.path):
+                release, certificate = self._make(staging, given, users, items)
         say_result(release, self.out, learnt=self.asked["strategy"].learns)
         self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         if self.json_output is not None:

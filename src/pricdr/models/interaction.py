@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pricdr.data.ratings import IntArray
 from pricdr.errors import InputError
+from pricdr.extras import TRAIN
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,6 +77,7 @@ class _DeviceNetwork:
     """
 
     def __init__(self, item_parts: Float32Array, layers: Sequence[Layer]) -> None:
+        TRAIN.require()
         import torch
 
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

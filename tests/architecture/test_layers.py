@@ -266,9 +266,9 @@ def test_noise_never_comes_from_a_statistical_generator(path):
     assert "numpy.random" not in path.read_text()
 
 
-MODEL_FILES = {"folder.py", "fitted.py", "recommendations.py"}
+MODEL_FILES = {"folder.py", "fitted.py", "recommendations.py", "recommendation_files.py"}
 """``folder`` reads and writes model folders, and ``FittedModel.save`` and ``load`` call it; recommendations become data
-frames. No method does any of that."""
+frames and files. No method does any of that."""
 
 
 @pytest.mark.parametrize(

@@ -146,11 +146,11 @@ def _rows_as_series(file: Path, column: TextRows | Numbers) -> pl.Series:
     return values.set(pl.Series(column.missing), None) if column.missing.any() else values
 
 
-def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Read text columns of a file that this software wrote, by name."""
+def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
+    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
     with opened(file) as parquet:
         decoded = parquet.read(*((name, As.TEXT) for name in columns)).decoded
-    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, decoded, strict=True)})
+    return [column for column in decoded if isinstance(column, Text)]
 
 
 def to_series(column: Decoded) -> pl.Series:

@@ -11,7 +11,7 @@ FUZZ_CASES ?= 10000
 # Tests differ in length by a factor of ten thousand: whoever is done takes over what the other has not begun.
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: system system-packages extras setup demo test test-all fuzz lint format schema results docs bench clean
+.PHONY: system system-packages extras setup demo test test-all fuzz lint format schema results docs bench bench-scale clean
 
 # What some tests need beside Python, and the engines and sources that not everybody has. A machine that cannot have it
 # builds all the same: those tests say why they skip.
@@ -97,6 +97,9 @@ docs: setup
 bench: setup
 	$(BIN)/python -m benchmarks.publish
 	$(BIN)/python -m benchmarks.training
+
+bench-scale: setup
+	$(BIN)/python -m benchmarks.scale
 
 clean:
 	rm -rf $(VENV) demo build dist

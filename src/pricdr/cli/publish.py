@@ -2,10 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -13,6 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar
+from pricdr.cli.engines import (
+    EngineInput,
+    EngineOption,
+    TempDirOption,
+    is_on_disk,
+    needed_memory,
+    require_memory,
+    sort,
+)
 from pricdr.cli.event_log import EventLog
 from pricdr.cli.json_output import JsonOption, JsonOutput
 from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitOption
@@ -46,20 +53,23 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
+from pricdr.cli.ratings_input import RatingsInput, takes_query
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.run_lock import only_spender, only_writer
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
-from pricdr.errors import InputError, OutputError, ParameterError
+from pricdr.errors import OutputError, ParameterError
 from pricdr.files import new_folder, require_absent
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from pricdr._publish import Rehearsal
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
+    from pricdr.engines.local.reading import DiskReading
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
@@ -74,11 +84,10 @@ EXIT_CODES: Final = (
 )
 
 
+@takes_query("ratings", "The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): files, a folder, or -.")
 @reads_ratings
 def publish(
-    ratings: Annotated[
-        Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
-    ],
+    ratings: RatingsInput,
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
@@ -103,6 +112,8 @@ def publish(
     users: UsersOption = None,
     items: ItemsOption = None,
     reading: ReadingOptions = DEFAULT_READING,
+    engine: EngineOption = None,
+    temp_dir: TempDirOption = None,
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
@@ -152,12 +163,9 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        read = partial(_read_ratings, reading, ratings, threshold, values=values)
+        source = EngineInput(ratings, reading, engine, temp_dir, out, threshold=threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
-        if dry_run:
-            task.rehearse(read, users, items)
-        else:
-            task.publish(read, users, items)
+        (task.rehearse if dry_run else task.publish)(source, users, items)
 
 
 @dataclass(frozen=True)
@@ -172,29 +180,30 @@ class _Task:
     events: EventLog
     json_output: JsonOutput | None
 
-    def rehearse(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
-        """Say what the release would be."""
-        from pricdr._publish import rehearse
-
+    def rehearse(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
+        """Say what the release would be. Rows on disk are counted for it, not written."""
         require_absent(self.out)
         started = monotonic()
-        reading, listed, universe = self._read(read, users, items)
-        seconds = monotonic() - started
-        rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+        with ExitStack() as lifetime:
+            reading, listed, universe = self._read(given, users, items, lifetime, count_only=True)
+            seconds = monotonic() - started
+            self._say_input(reading, listed, universe)
+            rehearsal = self._rehearsed(reading, listed, universe)
+            need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
         ledger = self.asked["ledger"]
-        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds)
+        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
-            self.json_output.write(rehearsed(rehearsal, self.out, seconds))
+            self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
 
-    def publish(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
+    def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
         ledger = self.asked["ledger"]
         # The folder first: an unwritable output must be known before the budget is spent.
         with ExitStack() as until_it_is_there, new_folder(self.out) as staging:
             until_it_is_there.enter_context(only_writer(staging, self.out))
             with nullcontext() if ledger is None else only_spender(ledger.path):
-                release, certificate = self._make(staging, read, users, items)
+                release, certificate = self._make(staging, given, users, items)
         say_result(release, self.out, learnt=self.asked["strategy"].learns)
         self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         if self.json_output is not None:
@@ -202,36 +211,58 @@ class _Task:
             self.json_output.write(content)
 
     def _make(
-        self,
-        staging: Path,
-        read: Callable[[], "RatingsFile"],
-        users: Path | None,
-        items: Path | None,
+        self, staging: Path, given: EngineInput, users: Path | None, items: Path | None
     ) -> tuple["Release", bytes]:
         """Write the release into ``staging`` and return it with its certificate's file."""
         from pricdr._publish import publish as publish_ratings
         from pricdr.release.folder import CERTIFICATE
 
-        reading, listed, universe = self._read(read, users, items)
-        _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
-        with progress_bar() as progress:
-            release = publish_ratings(
-                reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
-            )
-        # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
-        self.events.record("made", **_disclosed(release.certificate))
-        release.write_into(staging, signing_key=self.key)
+        with ExitStack() as lifetime:
+            reading, listed, universe = self._read(given, users, items, lifetime)
+            if is_on_disk(reading):
+                # Sorting may take hours: what would be refused afterwards is refused before.
+                require_memory(reading, self._rehearsed(reading, listed, universe).work)
+                reading = sort(reading)
+                reading.selected.require_space(self.asked["strategy"].dim)
+            self._say_input(reading, listed, universe)
+            _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
+            with progress_bar() as progress:
+                release = publish_ratings(
+                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
+                )
+            # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
+            self.events.record("made", **_disclosed(release.certificate))
+            release.write_into(staging, signing_key=self.key)
         return release, (staging / CERTIFICATE).read_bytes()
 
     def _read(
-        self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None
-    ) -> tuple["RatingsFile", "Ids | None", "Ids | None"]:
-        """Read the lists and the ratings, and say what was read."""
+        self,
+        given: EngineInput,
+        users: Path | None,
+        items: Path | None,
+        lifetime: ExitStack,
+        *,
+        count_only: bool = False,
+    ) -> tuple["RatingsFile | DiskReading", "Ids | None", "Ids | None"]:
+        """Read the lists and the ratings."""
         listed, universe = _read_lists(users, items)
-        reading = read()
+        strategy = self.asked["strategy"]
+        counting = strategy.catalogue if universe is None else universe
+        return given.read(listed, counting, strategy, lifetime, count_only=count_only), listed, universe
+
+    def _rehearsed(
+        self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None"
+    ) -> "Rehearsal":
+        from pricdr._publish import rehearse
+
+        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+
+    def _say_input(self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None") -> None:
         say_input(reading, listed, universe, self.asked["strategy"])
-        warn_of_clamping(reading, self.asked["bounds"])
-        return reading, listed, universe
+        if not is_on_disk(reading):
+            warn_of_clamping(reading.ratings, self.asked["bounds"])
+        elif reading.counts is not None:  # sorted, so that there are values to look at
+            warn_of_clamping(reading.selected, self.asked["bounds"])
 
 
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:
@@ -292,15 +323,6 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
     from pricdr.data.reading.readers import read_ids
 
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
-
-
-def _read_ratings(reading: ReadingOptions, path: Path, threshold: float | None, *, values: bool) -> "RatingsFile":
-    file = reading.read(path, threshold)
-    if values and not file.has_values:
-        raise InputError(f"{path}: --values needs a rating column, and there is none")
-    if not values:
-        warn_of_stars(file)
-    return file
 
 
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:

@@ -67,7 +67,9 @@ def test_a_stream_of_several_files_is_sorted_as_one(here, many, publish):
     for at in range(3):
         (here / "parts" / f"{at}.csv").write_text("\n".join([lines[0], *lines[1 + at :: 3]]) + "\n")
     assert publish(many, *SEEDED, "--threshold", 3, out="whole").code == 0
-    assert publish("parts", *SEEDED, "--threshold", 3, "--engine", "local", out="parts.release").code == 0
+    outcome = publish("parts", *SEEDED, "--threshold", 3, "--engine", "local", out="parts.release")
+    assert outcome.code == 0
+    assert "\nparts: 3 files, 3,000 rows" in outcome.out
     assert files_of(here / "whole") == files_of(here / "parts.release")
 
 
@@ -85,11 +87,22 @@ def test_large_files_are_sorted_on_disk_unasked_and_it_says_why(many, publish, m
 def test_memory_is_stated_and_a_limit_below_it_is_refused_before_anything_is_spent(many, publish, ledger, monkeypatch):
     before = ledger.read_bytes()
     monkeypatch.setenv("PRICDR_MEMORY", "20MB")
-    outcome = publish(many, "--engine", "local", "--ledger", ledger)
-    assert outcome.code == 2
-    assert "publishing with --engine local needs about " in outcome.err
-    assert "the limit is 20.0 MB" in outcome.err
+    for options in ((), ("--dry-run",)):
+        outcome = publish(many, "--engine", "local", "--ledger", ledger, *options)
+        assert outcome.code == 2
+        assert "publishing with --engine local needs about " in outcome.err
+        assert "the limit is 20.0 MB" in outcome.err
     assert ledger.read_bytes() == before
+
+
+def test_the_parts_of_the_stated_memory_add_up():
+    need = sizes.Need(item_rows=30 * 10**6, user_rows=20 * 10**6, blocks=10 * 10**6, buffer=50 * 10**6, ids=10**6)
+    assert need.total == (150 + 1 + 60) * 10**6
+    assert need.sentence() == (
+        "needs about 211.0 MB of memory, however many ratings there are: the program 150.0 MB, ids 1.0 MB, and the "
+        "larger of 50.0 MB to sort and 60.0 MB to compute (item vectors 30.0 MB, users' rows 20.0 MB, blocks of users "
+        "10.0 MB)"
+    )
 
 
 def test_a_smaller_limit_gives_a_smaller_sort_buffer_down_to_a_floor(monkeypatch):
@@ -97,7 +110,7 @@ def test_a_smaller_limit_gives_a_smaller_sort_buffer_down_to_a_floor(monkeypatch
     for limit in ("1MB", "400MB", "800MB", "8TB"):
         monkeypatch.setenv("PRICDR_MEMORY", limit)
         found[limit] = sizes.sort_buffer()
-    assert found == {"1MB": 8 << 20, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 << 20}
+    assert found == {"1MB": 8 * 10**6, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 * 10**6}
 
 
 def test_a_full_disk_at_any_step_of_the_sort_is_one_line_and_nothing_is_spent(here, many, publish, ledger, monkeypatch):
@@ -157,12 +170,22 @@ def test_a_command_killed_after_the_spend_has_spent_and_the_next_one_pays_again(
     assert not list(here.glob(".*")), "what the killed process left is swept"
 
 
+def test_a_run_in_memory_removes_what_a_killed_one_on_disk_left_and_a_dry_run_does_not(here, many, publish):
+    left = here / ".pricdr-sort-left"
+    left.mkdir(mode=0o700)
+    (left / "rows-users").write_bytes(b"plaintext")
+    assert publish(many, "--dry-run").code == 0
+    assert left.exists()
+    assert publish(many).code == 0
+    assert not left.exists()
+
+
 def test_a_dry_run_counts_and_does_not_sort(here, many, publish):
     outcome = publish(many, "--engine", "local", "--dry-run", "--json", "-", out="not/there/yet")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["for_the_source_alone"]["memory_bytes"] > 10**8
     shown = publish(many, "--engine", "local", "--dry-run")
-    assert "many.csv: 3,000 rows, 60 users, 40 items, rows are not merged yet" in shown.out
+    assert "many.csv: 3,000 rows, 60 users, 40 items, repeated pairs not merged yet" in shown.out
     assert "engine local needs about" in shown.out
     assert sorted(path.name for path in here.iterdir()) == ["many.csv", "users.txt"]
 

@@ -111,7 +111,7 @@ def test_a_price_is_planned_for_by_the_week(ratings, ledger, pricdr, publish):
     assert plan["releases"] == 3
     assert date.fromisoformat(plan["last_of_weekly"]) - datetime.now(UTC).date() in (timedelta(13), timedelta(14))
     assert [publish(ratings, "--ledger", ledger, out=f"week{week}").code for week in range(4)] == [0, 0, 0, 1]
-    assert "at the price of the last one: 0 releases more" in pricdr("ledger", "show", ledger).out
+    assert "at the price of the last one: 0 more releases" in pricdr("ledger", "show", ledger).out
     assert pricdr("ledger", "plan", "--epsilon", 8, "--releases", 100_000).code == 0  # no calendar goes that far
 
 

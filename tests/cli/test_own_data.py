@@ -54,7 +54,7 @@ def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, o
             ("train", "split", "--out", "m", "--delimiter", ";"),
             "--delimiter is for files of ratings: a split has its own",
         ),
-        (("recommend", "m", "--out", "r.csv", "--encoding", "latin-1"), "--encoding are about --seen: give it too"),
+        (("recommend", "m", "--out", "r.csv", "--encoding", "latin-1"), "--encoding is about --seen: give it too"),
         (("split", "odd.csv", "--out", "s", "--most-bad-rows", 0.5), "--most-bad-rows belongs to --skip-bad-rows"),
         (("split", "odd.csv", "--out", "s", "--delimiter", '"'), "delimiter must be"),
         (("split", "odd.csv", "--out", "s", "--encoding", "zip"), "encoding must be"),

@@ -152,6 +152,7 @@ def test_a_changed_model_is_not_gone_on_with(here, model, pricdr, small_parts, m
     outcome = pricdr("recommend", "other", "--out", "r.parquet", *ARGUMENTS, "--resume")
     assert outcome.code == 2
     assert "was left by a run of another model" in outcome.err
+    assert "go on with --resume" not in outcome.err
     assert not (here / "r.parquet").exists()
     assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS, "--resume").code == 0
 

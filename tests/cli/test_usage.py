@@ -35,7 +35,7 @@ COMMANDS = [
         (("publish", *ARGUMENTS), "Missing argument 'RATINGS'"),
         (("publish",), "Missing option '--epsilon'"),
         (("publish", "r.csv", *ARGUMENTS, "--nonsense"), "--nonsense"),
-        (("publish", "r.csv", "extra", *ARGUMENTS), "extra"),
+        (("publish", "r.csv", "extra", "more", *ARGUMENTS), ("argument 'extra'; a pattern", "needs quotes")),
         (("publish", "r.csv", *ARGUMENTS, "--epsilon", "many"), ("--epsilon", "number", "got 'many'")),
         (("publish", "r.csv", *ARGUMENTS, "--epsilon=lots"), ("--epsilon", "number", "got 'lots'")),
         (("publish", "r.csv", *ARGUMENTS, "--delta", ""), ("--delta", "got ''")),

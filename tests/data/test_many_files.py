@@ -10,7 +10,7 @@ import pytest
 from pricdr.data.reading import formats
 from pricdr.data.reading.batches import open_stream
 from pricdr.data.reading.inputs import find_inputs
-from pricdr.data.reading.readers import read_ratings
+from pricdr.data.reading.readers import read_ids, read_ratings
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import ParameterError
 
@@ -320,6 +320,10 @@ def test_standard_input_is_csv_or_what_the_caller_says(way, piped, refused):
     message = piped(parquet.getvalue(), lambda: refused(lambda: way("-")))
     assert message.startswith("standard input: line 1 is not text: it is Parquet")
     assert piped(b"user,item\na,x\n", lambda: open_stream("-").size) is None
+
+
+def test_a_list_of_ids_does_not_come_from_standard_input(refused):
+    assert refused(lambda: read_ids("-")).startswith("standard input: a list of ids must be a file")
 
 
 def test_a_format_is_one_of_those_that_are_read(tmp_path, refused):

@@ -44,6 +44,8 @@ from pricdr.cli.processes import is_first, require_one_process, together
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
+_OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
+"""Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
 
 app = typer.Typer(
     name="pricdr",
@@ -144,6 +146,9 @@ def _run(arguments: Sequence[str]) -> int:
 def _usage(error: TyperException, arguments: Sequence[str]) -> str:
     """Return what typer says about wrong usage, and the value it leaves out."""
     message = error.format_message()
+    extra = re.match(r"Got unexpected extra argument\S* \((\S+?)[\s)]", message)
+    if extra is not None and arguments[0] in _OF_RATINGS:
+        return f'Got an unexpected extra argument {extra[1]!r}; a pattern of files needs quotes: "ratings/*.parquet"'
     option = re.match(r"Invalid value for '(--[\w-]+)'", message)
     if option is None:
         return message

@@ -77,6 +77,8 @@ class EngineInput:
             lifetime: how long files are kept.
             count_only: whether rows need only be counted.
         """
+        from pricdr.engines.local.workspace import sweep
+
         engine = self._chosen()
         if engine is EngineName.SPARK:
             raise ParameterError("--engine spark needs the extra spark: pip install 'pricdr[spark]'")
@@ -84,6 +86,8 @@ class EngineInput:
             raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
         found: RatingsFile | DiskReading
         if engine is EngineName.MEMORY:
+            if not count_only:
+                sweep(self.out.absolute().parent)  # a killed run of --engine local leaves ratings in plaintext
             found = self.reading.read(self.given, self.threshold)
         else:
             keep_others = strategy.learns_from_unlisted

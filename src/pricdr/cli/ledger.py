@@ -118,7 +118,7 @@ def show(
     left = balance.room_for(balance.spends[-1].mu) if balance.spends else None
     say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
     if left is not None:
-        say(f"at the price of the last one: {_releases(left)} more")
+        say(f"at the price of the last one: {left:,} more release{'' if left == 1 else 's'}")
     if json_output is not None:
         json_output.write(
             {

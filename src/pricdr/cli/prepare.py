@@ -6,16 +6,14 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, say, working
-from pricdr.cli.ratings_input import require_one_stream
+from pricdr.cli.ratings_input import FILES, require_one_stream
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 
 @reads_ratings
 def prepare(
-    source: Annotated[
-        Path, typer.Argument(help="Ratings of the source domain: a file, a folder or a pattern of them.")
-    ],
+    source: Annotated[Path, typer.Argument(help=f"Ratings of the source domain: {FILES}.")],
     target: Annotated[Path, typer.Argument(help="Ratings of the target domain, over the same user ids.")],
     out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",

@@ -53,7 +53,7 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.ratings_input import RatingsInput, takes_query
+from pricdr.cli.ratings_input import FILES, RatingsInput, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
@@ -84,7 +84,7 @@ EXIT_CODES: Final = (
 )
 
 
-@takes_query("ratings", "The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): files, a folder, or -.")
+@takes_query("ratings", f"The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): {FILES}.")
 @reads_ratings
 def publish(
     ratings: RatingsInput,
@@ -190,6 +190,8 @@ class _Task:
             self._say_input(reading, listed, universe)
             rehearsal = self._rehearsed(reading, listed, universe)
             need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
+            if need is not None:
+                need.require()
         ledger = self.asked["ledger"]
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)

@@ -9,11 +9,13 @@ from typing import Annotated, Any, Final, TypeAlias, TypeVar
 import typer
 
 from pricdr.data.reading.query import Query
+from pricdr.data.reading.text_files import STANDARD_INPUT, named
 from pricdr.errors import ParameterError
 
 Result = TypeVar("Result")
 RatingsInput: TypeAlias = Path | Query
-STANDARD_INPUT: Final = Path("-")
+FILES: Final = "a file, a folder, a quoted pattern, or -"
+"""What --help says that ratings may be."""
 _FIRST_READING_OPTION: Final = "columns"
 _FROM = typer.Option(
     "--from",
@@ -79,7 +81,7 @@ def _chosen(path: Path | None, source: str | None, query: str | None, what: str)
 
 def shown(ratings: RatingsInput) -> str:
     """Return what messages call ratings; a query is never shown with its address."""
-    return "standard input" if ratings == STANDARD_INPUT else str(ratings)
+    return named(ratings if isinstance(ratings, Path) else str(ratings))
 
 
 def require_one_stream(*paths: RatingsInput | None) -> None:

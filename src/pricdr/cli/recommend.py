@@ -8,7 +8,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
@@ -57,7 +57,8 @@ def recommend(
         )
     about_seen = [*(() if threshold is None else ("--threshold",)), *reading.given()]
     if seen is None and about_seen:
-        raise ParameterError(f"{' and '.join(about_seen)} are about --seen: give it too")
+        verb = "is" if len(about_seen) == 1 else "are"
+        raise ParameterError(f"{' and '.join(about_seen)} {verb} about --seen: give it too")
     # Before the model is loaded: that takes a while.
     for created in (out, export):
         if created is not None:
@@ -96,6 +97,8 @@ def _write(
     try:
         with progress_bar(f"recommending for {len(wanted):,} users") as progress:
             written = write_recommendations(out, recommender, resume=resume, progress=progress)
+    except InputError:  # the parts that are there are of no use to this run
+        raise
     except BaseException:
         if kept := kept_parts(out):
             warn(f"{kept:,} of {parts:,} parts are kept in {parts_folder(out)}: go on with --resume")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
+from pricdr.cli.ratings_input import FILES, RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import InputError, ParameterError
 
@@ -25,7 +25,7 @@ class OrderName(StrEnum):
     TIME = "time"
 
 
-@takes_query("target", "The target's ratings: a file, a folder or a pattern of them, or -.", required=False)
+@takes_query("target", f"The target's ratings: {FILES}.", required=False)
 @reads_ratings
 def split(
     out: Annotated[Path, typer.Option(help="The split folder to create.")],

@@ -12,7 +12,7 @@ from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
 from pricdr.cli.processes import idle_gpus, is_first, take_gpu
-from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
+from pricdr.cli.ratings_input import FILES, RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
@@ -54,7 +54,7 @@ AllowNotPrivateOption: TypeAlias = Annotated[
 ]
 
 
-@takes_query("data", "A split folder (to measure), or the target's ratings (to recommend): files, a folder, or -.")
+@takes_query("data", f"A split folder (to measure), or the target's ratings (to recommend): {FILES}.")
 @reads_ratings
 def train(
     data: RatingsInput,

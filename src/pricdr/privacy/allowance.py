@@ -60,7 +60,7 @@ def equal_allowance(balance: Balance, releases: int) -> Allowance:
     rounded = float(_DIGITS.create_decimal(Decimal(epsilon * (1 + 1e-10))))
     if not rounded:
         raise BudgetError(
-            f"of {balance.budget} nothing is left that {releases:,} more release{'' if releases == 1 else 's'} could "
+            f"nothing is left of {balance.budget} that {releases:,} more release{'' if releases == 1 else 's'} could "
             "claim"
         )
     return Allowance(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))
@@ -78,7 +78,7 @@ def allowance_at(balance: Balance, epsilon: float) -> Allowance:
     releases = min(MOST_RELEASES, balance.room_for(mu))
     if not releases:
         raise BudgetError(
-            f"of {balance.budget} too little is left for one more release of epsilon {epsilon:g}: room for one of "
-            f"{balance.room:.6g}"
+            f"too little is left for one more release of epsilon {epsilon:g}: the budget, {balance.budget}, has room "
+            f"for one of {balance.room:.6g}"
         )
     return Allowance(releases, mu, each)

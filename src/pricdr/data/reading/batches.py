@@ -12,7 +12,7 @@ import polars as pl
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import Columns
 from pricdr.data.reading.formats import BATCH_ROWS, Form, OpenFile
-from pricdr.data.reading.inputs import AnyPath, find_inputs
+from pricdr.data.reading.inputs import AnyPath, find_inputs, without_rows
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
 from pricdr.data.reading.queries import stream_query
 from pricdr.data.reading.query import Query
@@ -52,6 +52,8 @@ class RatingsStream:
     rows: int = 0
     """Good rows that were read so far."""
     blank_lines: int = 0
+    files: int = 1
+    """How many files are read together."""
     empty_files: int = 0
     """Parquet files with a schema and no rows."""
 
@@ -119,11 +121,9 @@ def open_stream(
             filtered.add(file.layout.file, file.layout.filtered_by)
     empty = sum(file.layout is not None and not file.layout.rows for file in files)
     if empty == len(files):
-        raise refusal(
-            inputs.path, "the files have columns and no rows" if inputs.several else "the file has columns and no rows"
-        )
+        raise without_rows(inputs)
     parts = _parts(files, schema, bad_rows, batch_rows)
-    return _stream(inputs.path, parts, filtered.text, inputs.size, bad_rows, empty)
+    return _stream(inputs.path, parts, filtered.text, inputs.size, bad_rows, len(files), empty)
 
 
 def _stream(
@@ -132,6 +132,7 @@ def _stream(
     filtered_by: str | None = None,
     size: int | None = None,
     bad_rows: BadRows | None = None,
+    files: int = 1,
     empty_files: int = 0,
 ) -> RatingsStream:
     """Return a stream whose columns are known from its first rows."""
@@ -144,6 +145,7 @@ def _stream(
         filtered_by=filtered_by,
         size=size,
         bad_rows=bad_rows,
+        files=files,
         empty_files=empty_files,
     )
 

@@ -46,7 +46,7 @@ class Query:
         parts = _ADDRESS.fullmatch(address)
         if parts is None or parts["scheme"] not in _SCHEMES:
             form = "postgresql://user:password@host:port/database"
-            rule = "with / ? # @ and blanks in it written as %2F, %3F, %23, %40, %20"
+            rule = "with / ? # @ and blanks in a name or password written as %2F, %3F, %23, %40, %20"
             raise ParameterError(f"{origin} must read {form}, {rule}; what it holds is not shown, for its password")
         if not sql.strip(" \t\r\n;"):
             raise ParameterError("--query is empty; it must select a user, an item and perhaps a rating and a time")

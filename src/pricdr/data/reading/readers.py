@@ -18,7 +18,7 @@ from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.summaries import Summary, stars_of
-from pricdr.data.reading.text_files import explaining_os_errors, named, read_text, refusal, shorten
+from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, named, read_text, refusal, shorten
 from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown
 
@@ -256,6 +256,8 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     ('007', ' bob')
     """
     file = Path(path)
+    if file == STANDARD_INPUT:
+        raise refusal(file, "a list of ids must be a file; only ratings are read from there")
     _require_room_for_ids(file)
     # An id may consist of blanks: ids are kept byte for byte.
     ids = read_text(file, blanks_count=True).rstrip(b"\r\n").decode().split("\n")

@@ -34,7 +34,7 @@ class Summary:
 
     def __str__(self) -> str:
         """Return the lines."""
-        merged = "rows are not merged yet" if self.ratings is None else f"{self.ratings:,} ratings{self.counted}"
+        merged = "repeated pairs not merged yet" if self.ratings is None else f"{self.ratings:,} ratings{self.counted}"
         counts = f"{self.rows:,} rows, {self.users:,} users, {self.items:,} items, {merged}"
         files = f"{self.files:,} files, " if self.files > 1 else ""
         lines = [f"{named(self.file)}: {files}{counts}"]

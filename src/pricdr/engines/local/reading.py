@@ -75,6 +75,7 @@ class DiskReading:
             rating_range=self.spilled.rating_range,
             has_values=log.layout.values,
             bad_rows=stream.bad_rows,
+            files=stream.files,
             empty_files=stream.empty_files,
         )
         return str(summary)

@@ -11,11 +11,11 @@ from pricdr.privacy.estimate import Estimate
 EXPANSION: Final = 25
 """Bytes that publishing takes in memory for every byte of the files. For Parquet, the densest of them, 18 were measured
 (``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
-LARGEST_BUFFER: Final = 256 << 20
-SMALLEST_BUFFER: Final = 8 << 20
+LARGEST_BUFFER: Final = 256 * 10**6
+SMALLEST_BUFFER: Final = 8 * 10**6
 BYTES_PER_ID: Final = 250
 """For an id as text, its code, its position and its count, beside two copies of its letters."""
-_PROGRAM: Final = 150 << 20
+_PROGRAM: Final = 150 * 10**6
 """The program itself and its libraries."""
 
 
@@ -55,19 +55,22 @@ class Need:
     @property
     def total(self) -> int:
         """Bytes in all. Sorting is over when the first block is read, so the larger of the two counts."""
-        return _PROGRAM + self.ids + max(self.buffer, self.item_rows + self.user_rows + self.blocks)
+        return _PROGRAM + self.ids + max(self.buffer, self._computing)
+
+    @property
+    def _computing(self) -> int:
+        """Bytes of the steps of the strategy, once the rows are sorted."""
+        return self.item_rows + self.user_rows + self.blocks
 
     def sentence(self) -> str:
         """Return it for people."""
-        parts = {
-            "item vectors": self.item_rows,
-            "users' rows": self.user_rows,
-            "blocks of users": self.blocks,
-            "sort buffer": self.buffer,
-            "ids": self.ids,
-        }
+        parts = {"item vectors": self.item_rows, "users' rows": self.user_rows, "blocks of users": self.blocks}
         shown = ", ".join(f"{what} {in_words(size)}" for what, size in parts.items())
-        return f"needs about {in_words(self.total)} of memory, however many ratings there are: {shown}"
+        return (
+            f"needs about {in_words(self.total)} of memory, however many ratings there are: the program "
+            f"{in_words(_PROGRAM)}, ids {in_words(self.ids)}, and the larger of {in_words(self.buffer)} to sort and "
+            f"{in_words(self._computing)} to compute ({shown})"
+        )
 
     def require(self) -> None:
         """Refuse it where that is more than the limit."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Ratings
-from pricdr.errors import InputError, OutputError, ParameterError
+from pricdr.errors import BusyError, InputError, OutputError, ParameterError
 from pricdr.models import recommending
 from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
 from pricdr.models.fitted import FittedModel
@@ -253,7 +253,7 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 
     def meanwhile(*_):
         for resume in (True, False):
-            with pytest.raises(OutputError, match="is being written by another process") as refused:
+            with pytest.raises(BusyError, match="is being written by another run") as refused:
                 model.recommend_to(path, resume=resume)
             refusals.append(refused)
 

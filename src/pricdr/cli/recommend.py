@@ -8,7 +8,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import BusyError, InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ratings import Ratings
@@ -97,7 +97,7 @@ def _write(
     try:
         with progress_bar(f"recommending for {len(wanted):,} users") as progress:
             written = write_recommendations(out, recommender, resume=resume, progress=progress)
-    except InputError:  # the parts that are there are of no use to this run
+    except (InputError, BusyError):  # the parts that are there are of no use to this run, or another's
         raise
     except BaseException:
         if kept := kept_parts(out):

@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 import pricdr
-from pricdr.errors import InputError, OutputError, ParameterError, PriCDRError
+from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
 from pricdr.files import new_file, require_absent
 from pricdr.memory import require_memory
 from pricdr.models.recommendations import WrittenRecommendations
@@ -146,7 +146,7 @@ def _claimed(folder: Path, path: Path, identity: Mapping[str, object], *, resume
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the file is closed
             except BlockingIOError as error:
-                raise OutputError(f"{path} is being written by another process") from error
+                raise BusyError(f"{path} is being written by another run: try again when it has ended") from error
             left = file.read(_LONGEST_RUN)
             if resume and left:
                 _require_same(folder, left, identity)

@@ -17,7 +17,7 @@ BLOCK_ENTRIES: Final = 1 << 20
 """Entries of a block, if it has more than one user."""
 BYTES_PER_ENTRY: Final = 64
 """Memory that an entry of a block takes while a work runs on it: index, value, units, and copies of them."""
-LARGE: Final = 256 << 20
+LARGE: Final = 256 * 10**6
 """Bytes of an array of rows above which a file backs it."""
 
 

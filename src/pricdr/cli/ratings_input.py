@@ -1,7 +1,7 @@
 """Where ratings come from: the files that an argument names, or a query (``--from``, ``--query``)."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
@@ -53,16 +53,21 @@ def takes_query(
         for one in signature.parameters.values():
             # In --help they stand with the options that say how ratings are read.
             parameters += options if one.name == _FIRST_READING_OPTION else []
-            own = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-            parameters.append(argument if one.name == parameter else own)
-        # typer reads both: the signature for the parameters, the annotations for their types.
-        vars(with_input).update(
-            __signature__=signature.replace(parameters=parameters),
-            __annotations__={one.name: one.annotation for one in parameters},
-        )
+            parameters.append(argument if one.name == parameter else one)
+        give_parameters(with_input, parameters)
         return with_input
 
     return decorate
+
+
+def give_parameters(command: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> None:
+    """Give a command these parameters, by keyword alone, for typer to make its options of."""
+    keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    # typer reads both: the signature for the parameters, the annotations for their types.
+    vars(command).update(
+        __signature__=inspect.signature(command).replace(parameters=keyword_only),
+        __annotations__={one.name: one.annotation for one in keyword_only},
+    )
 
 
 def _parameter(name: str, hint: object) -> inspect.Parameter:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 import typer
 
 from pricdr.cli.console import say, warn
-from pricdr.cli.ratings_input import RatingsInput, shown
+from pricdr.cli.ratings_input import RatingsInput, give_parameters, shown
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -67,37 +67,26 @@ class ReadingOptions:
 
     def given(self) -> list[str]:
         """Return the options that were given, as the command line writes them."""
-        values = ((one.name, getattr(self, one.name) != one.default) for one in fields(self))
-        return [f"--{name.replace('_', '-')}" for name, differs in values if differs]
+        return [f"--{name.replace('_', '-')}" for name in self._arguments()]
+
+    def _arguments(self) -> dict[str, Any]:
+        """Return what was given, as arguments of the readers: they have the same names there."""
+        values = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        return {name: value for name, (value, default) in values.items() if value != default}
 
     def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
         """Read files of ratings, or what a query selects, with a sign of life while that takes."""
         from pricdr.cli.console import working
         from pricdr.data.reading import readers
 
-        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "format", "most_bad_rows")}
         with working(f"reading {shown(path)}"):
-            return readers.read_ratings_file(
-                path,
-                columns=self.columns,
-                threshold=threshold,
-                with_times=with_times,
-                skip_bad_rows=self.skip_bad_rows,
-                **{name: value for name, value in chosen.items() if value is not None},
-            )
+            return readers.read_ratings_file(path, threshold=threshold, with_times=with_times, **self._arguments())
 
     def stream(self, path: RatingsInput, *, need_rating: bool) -> "RatingsStream":
         """Open ratings to be read in bounded memory."""
         from pricdr.data.reading.batches import open_stream
 
-        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "format", "most_bad_rows")}
-        return open_stream(
-            path,
-            columns=self.columns,
-            need_rating=need_rating,
-            skip_bad_rows=self.skip_bad_rows,
-            **{name: value for name, value in chosen.items() if value is not None},
-        )
+        return open_stream(path, need_rating=need_rating, **self._arguments())
 
     def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
         """Read ratings that will count as likes, and refuse the file if none is left; say what was read.
@@ -154,10 +143,5 @@ def reads_ratings(command: Callable[..., Result]) -> Callable[..., Result]:
     parameters: list[inspect.Parameter] = []
     for parameter in signature.parameters.values():
         parameters += options if parameter.name == _PARAMETER else [parameter]
-    keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-    # typer reads both: the signature for the parameters, the annotations for their types.
-    vars(with_options).update(
-        __signature__=signature.replace(parameters=keyword_only),
-        __annotations__={one.name: one.annotation for one in keyword_only},
-    )
+    give_parameters(with_options, parameters)
     return with_options

@@ -1,0 +1,211 @@
+"""The Spark session that a release is made in: made here with safe settings, or somebody else's, which is checked."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pricdr.data.reading.text_files import shorten
+from pricdr.engines.spark.failures import explained
+from pricdr.errors import InputError, ParameterError
+from pricdr.parallel import cores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER: Final = "spark.master"
+BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+"""Rows that a function on an executor gets at a time."""
+CACHED_BATCH: Final = "spark.sql.inMemoryColumnarStorage.batchSize"
+"""Rows that are persisted in one piece."""
+_DEFAULT_MASTER: Final = "local[*]"
+_ALWAYS: Final = {
+    "spark.app.name": "pricdr publish",
+    # What Spark writes to local disks (shuffles, spilled blocks, broadcasts) is as secret as the ratings.
+    "spark.io.encryption.enabled": "true",
+    "spark.io.encryption.keySizeBits": "256",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+}
+_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+_CLUSTER: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+_SQL: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    BATCH: str(1 << 16),
+    # Many small partitions are right here, and Spark must not merge them into a few.
+    "spark.sql.adaptive.coalescePartitions.enabled": "false",
+}
+
+
+def require_spark() -> None:
+    """Refuse, in one line, where pyspark or Java is missing; nothing is imported."""
+    for module in ("pyspark", "pyarrow", "pandas"):  # pyspark's own Arrow functions ask for pandas
+        if find_spec(module) is None:
+            raise InputError(f"--engine spark needs {module}, which is not installed: pip install 'pricdr[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").is_file()):
+        raise InputError(
+            "--engine spark needs Java 17 or later, and there is none: install one (default-jre-headless on Debian), "
+            "or point JAVA_HOME at it"
+        )
+
+
+@contextmanager
+def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
+    """Yield a session with its own SQL settings; a context that is made here is stopped on the way out.
+
+    Args:
+        settings: Spark's own settings, such as ``spark.master``; they replace those that are made here.
+        given: somebody's session, whose context is used and left running.
+    """
+    require_spark()
+    if given is not None:
+        if settings:
+            raise ParameterError("settings of Spark belong to a session that is made here, not to one that is given")
+        _require_private(given)
+        yield _with_own_settings(given)
+        return
+    session = _made(settings)
+    try:
+        _require_private(session)
+        yield _with_own_settings(session)
+    finally:
+        gateway = session.sparkContext._gateway
+        session.stop()
+        _leave(gateway)
+
+
+def parse_settings(given: list[str] | None) -> dict[str, str]:
+    """Return the settings that the command line names as KEY=VALUE.
+
+    >>> parse_settings(["spark.master=local[2]"])
+    {'spark.master': 'local[2]'}
+    """
+    settings: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"spark\.[A-Za-z0-9_.-]{1,200}", name):
+            raise ParameterError(f"--spark-conf must read spark.NAME=VALUE, got {shorten(text)}")
+        settings[name] = value
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """Return whether driver and executors are on this machine.
+
+    >>> is_local("local[2,4]"), is_local("local-cluster[2,1,1024]"), is_local("yarn")
+    (True, True, False)
+    """
+    return re.match(r"local($|\[|-cluster\[)", master) is not None
+
+
+def n_cores(session: "SparkSession") -> int:
+    """Return how many tasks run at a time, as far as Spark knows."""
+    return max(1, session.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
+    """Change one of the session's SQL settings for a while."""
+    before = session.conf.get(name)
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)
+
+
+@contextmanager
+def as_pandas_2() -> Iterator[None]:
+    """Silence what pyspark says about versions of pandas, which is not used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet fully support pandas")
+        yield
+
+
+def _made(settings: Mapping[str, str]) -> "SparkSession":
+    with as_pandas_2():
+        from pyspark import SparkConf, SparkContext
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise ParameterError("a Spark context is running in this process already: give its session")
+    # Python on executors of this machine must be the one that runs here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf()
+    master = settings.get(MASTER) or conf.get(MASTER, _DEFAULT_MASTER) or _DEFAULT_MASTER
+    own = {**_ALWAYS, **(_LOCAL if is_local(master) else _CLUSTER), MASTER: master}
+    if master == _DEFAULT_MASTER:
+        own[MASTER] = f"local[{cores()},4]"  # a worker process that dies is run again, as on a cluster
+    for name, value in own.items():
+        # What spark-defaults.conf says stays, but not less privacy than here: that is checked below.
+        if name == MASTER or not conf.contains(name):
+            conf.set(name, value)
+    for name, value in settings.items():
+        conf.set(name, own[MASTER] if name == MASTER else value)
+    with explained("start"):
+        # Java's complaints would fill the screen; what matters of them comes back as an exception.
+        quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
+        gateway = launch_gateway(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
+        try:
+            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+        except BaseException:
+            _leave(gateway)
+            raise
+
+
+def _leave(gateway: object) -> None:
+    """End the Java process that was started here: pyspark itself leaves it to the end of the program."""
+    from pyspark import SparkContext
+
+    gateway.shutdown()  # type: ignore[attr-defined]
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _require_private(session: "SparkSession") -> None:
+    """Refuse a session whose disks or network would show ratings and keys."""
+    conf = session.sparkContext.getConf()
+
+    def on(name: str) -> bool:
+        return (conf.get(name, "false") or "").lower() == "true"
+
+    if not on("spark.io.encryption.enabled"):
+        raise ParameterError(
+            "Spark would write ratings to local disks in the clear: set spark.io.encryption.enabled to true"
+        )
+    master = conf.get(MASTER, "") or ""
+    if is_local(master):
+        return
+    if not (on("spark.authenticate") and (on("spark.network.crypto.enabled") or on("spark.ssl.rpc.enabled"))):
+        raise ParameterError(
+            f"Spark at {shorten(master)} would send ratings and keys over the network in the clear: set "
+            "spark.authenticate and spark.network.crypto.enabled to true"
+        )
+
+
+def _with_own_settings(session: "SparkSession") -> "SparkSession":
+    """Return a session of the same context and catalogue whose SQL settings nobody else sees."""
+    own = session.newSession()
+    for name, value in _SQL.items():
+        own.conf.set(name, value)
+    return own

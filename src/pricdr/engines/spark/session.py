@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MASTER: Final = "spark.master"
 BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 """Rows that a function on an executor gets at a time."""
+SHUFFLES: Final = "spark.sql.shuffle.partitions"
 CACHED_BATCH: Final = "spark.sql.inMemoryColumnarStorage.batchSize"
 """Rows that are persisted in one piece."""
 _DEFAULT_MASTER: Final = "local[*]"
@@ -47,8 +48,6 @@ _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     BATCH: str(1 << 16),
-    # Many small partitions are right here, and Spark must not merge them into a few.
-    "spark.sql.adaptive.coalescePartitions.enabled": "false",
 }
 
 
@@ -206,6 +205,6 @@ def _require_private(session: "SparkSession") -> None:
 def _with_own_settings(session: "SparkSession") -> "SparkSession":
     """Return a session of the same context and catalogue whose SQL settings nobody else sees."""
     own = session.newSession()
-    for name, value in _SQL.items():
+    for name, value in {**_SQL, SHUFFLES: str(2 * n_cores(session))}.items():
         own.conf.set(name, value)
     return own

@@ -17,7 +17,7 @@ from pricdr.data.reading.parquet import FILTERED
 from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.data.reading.times import to_seconds
 from pricdr.engines.spark.failures import explained
-from pricdr.engines.spark.session import MASTER, as_pandas_2, is_local
+from pricdr.engines.spark.session import MASTER, SHUFFLES, as_pandas_2, is_local, n_cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,6 +90,7 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
         if not row.rows:
             raise refusal(location, "it has columns and no rows")
         filtered_by = _filter_of(frame, location)
+        session.conf.set(SHUFFLES, str(max(2 * n_cores(session), row.rows >> 20)))
     except BaseException:
         checked.unpersist()
         raise

@@ -163,8 +163,8 @@ def publish(
     plan, chosen = ready.plan, None
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
+        entries = ready.entries()  # before it too: ratings on disk are sorted here, and the disk may be full
         balance = None if ledger is None else ledger.spend(**_cost(plan))
-        entries = ready.entries()
         randomness: Randomness
         # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)

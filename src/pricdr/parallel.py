@@ -1,7 +1,7 @@
 """Row blocks on a thread pool. numpy, scipy and AES release the interpreter lock, so threads use every core."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from pricdr.progress import Progress, silent
@@ -18,6 +18,13 @@ def each_block(
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     slices = [slice(start, min(start + size, total)) for start in range(0, total, size)]
+    each_slice(slices, work, what=what, progress=progress)
+
+
+def each_slice(
+    slices: Sequence[slice], work: Callable[[slice], None], *, what: str = "", progress: Progress = silent
+) -> None:
+    """Run ``work`` on each of these slices, in any order."""
     with ThreadPoolExecutor(cores()) as pool:
         running = [pool.submit(work, part) for part in slices]
         done = 0

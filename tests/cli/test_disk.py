@@ -134,7 +134,7 @@ def test_an_error_of_polars_itself_is_one_line_too(here, ratings, publish, monke
         raise pl.exceptions.ComputeError("parquet: a bad day\nin two lines")
 
     before = tree()
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", broken)
+    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", broken)
     (here / "users.txt").write_text("alice\n")
     outcome = publish(ratings, "--users", "users.txt", "--threshold", 1)
     assert outcome.code == 2

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pricdr.data.reading import delimited, field_counts
+from pricdr.data.reading import delimited_rows, field_counts
 from pricdr.data.reading.readers import Columns
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError
@@ -39,7 +39,7 @@ def test_the_fast_path_agrees_with_the_csv_module(tmp_path_factory, pieces, bloc
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(field_counts, "_BLOCK", block)
         fast = outcome(path)
-        patch.setattr(delimited, "count_fields", lambda *args, **kwargs: None)
+        patch.setattr(delimited_rows, "count_fields", lambda *args, **kwargs: None)
         slow = outcome(path)
     assert fast == slow
 
@@ -48,7 +48,7 @@ def test_well_formed_files_take_the_fast_path(write, monkeypatch):
     def fail(*args):
         raise AssertionError("the slow path was taken")
 
-    monkeypatch.setattr(delimited._Parser, "_parse_slowly", fail)
+    monkeypatch.setattr(delimited_rows.Parser, "_parse_slowly", fail)
     text = 'user,item,text\r\n"a","b,c","1"\r\n\r\nd,"e""f","x\ny"\r\n,,\r\n\r\n'.replace(",,\r\n", "g,h,\r\n")
     reading = read(write("r.csv", text))
     assert reading.ratings.items == ("b,c", 'e"f', "h")

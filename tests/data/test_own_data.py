@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import read_ratings
-from pricdr.data.reading import delimited
+from pricdr.data.reading import delimited_rows
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 
@@ -231,7 +231,7 @@ def test_rows_that_are_cut_out_and_rows_that_are_parsed_one_by_one_agree(tmp_pat
     for slow in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if slow:
-                patch.setattr(delimited, "count_fields", lambda *args, **kwargs: None)
+                patch.setattr(delimited_rows, "count_fields", lambda *args, **kwargs: None)
             reading = read(path, skip_bad_rows=True, most_bad_rows=0.99)
         shown = (reading.bad_rows.count, reading.bad_rows.first, reading.rows, reading.dropped)
         outcomes.append((reading.ratings.to_polars().rows(), shown))

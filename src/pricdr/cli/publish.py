@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar
+from pricdr.cli.engines import (
+    EngineOption,
+    RatingsInput,
+    TempDirOption,
+    is_on_disk,
+    needed_memory,
+    require_memory,
+    sort,
+)
 from pricdr.cli.event_log import EventLog
 from pricdr.cli.json_output import JsonOption, JsonOutput
 from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitOption
@@ -44,12 +52,12 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
-from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings, warn_of_stars
+from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
-from pricdr.errors import InputError, OutputError, ParameterError
+from pricdr.errors import OutputError, ParameterError
 from pricdr.files import new_folder, require_absent
 
 if TYPE_CHECKING:
@@ -57,6 +65,7 @@ if TYPE_CHECKING:
 
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
+    from pricdr.engines.local.reading import DiskReading
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
@@ -92,6 +101,8 @@ def publish(
     users: UsersOption = None,
     items: ItemsOption = None,
     reading: ReadingOptions = DEFAULT_READING,
+    engine: EngineOption = None,
+    temp_dir: TempDirOption = None,
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
@@ -140,12 +151,14 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        read = partial(_read_ratings, reading, ratings, threshold, values=values)
+        given = RatingsInput(
+            path=ratings, reading=reading, out=out, engine=engine, temp_dir=temp_dir, threshold=threshold, values=values
+        )
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
         if dry_run:
-            task.rehearse(read, users, items)
+            task.rehearse(given, users, items)
         else:
-            task.publish(read, users, items)
+            task.publish(given, users, items)
 
 
 @dataclass(frozen=True)
@@ -160,30 +173,45 @@ class _Task:
     events: EventLog
     json_output: JsonOutput | None
 
-    def rehearse(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
-        """Say what the release would be."""
+    def rehearse(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
+        """Say what the release would be. Ratings on disk are counted for it, and not sorted."""
         from pricdr._publish import rehearse
 
         require_absent(self.out)
         started = monotonic()
-        reading, listed, universe = self._read(read, users, items)
-        seconds = monotonic() - started
-        rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+        with ExitStack() as lifetime:
+            listed, universe = _read_lists(users, items)
+            reading = given.read(listed, self._universe(universe), self.asked["strategy"], lifetime, count_only=True)
+            seconds = monotonic() - started
+            rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+            self._say_input(reading, listed, universe)
+            need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
         ledger = self.asked["ledger"]
-        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds)
+        say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
-            self.json_output.write(rehearsed(rehearsal, self.out, seconds))
+            self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
 
-    def publish(self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None) -> None:
+    def publish(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
         from pricdr._publish import publish as publish_ratings
+        from pricdr._publish import rehearse
         from pricdr.release.folder import CERTIFICATE
 
         plan = self.asked["strategy"]
-        with new_folder(self.out) as staging:  # first: an unwritable output must be known before the budget is spent
-            reading, listed, universe = self._read(read, users, items)
+        # The folder first: an unwritable output must be known before the budget is spent.
+        with new_folder(self.out) as staging, ExitStack() as lifetime:
+            listed, universe = _read_lists(users, items)
+            reading = given.read(listed, self._universe(universe), plan, lifetime)
+            if is_on_disk(reading):
+                # Sorting may take hours: whatever would be refused afterwards is refused before.
+                rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+                require_memory(reading, rehearsal.work)
+                reading = sort(reading)
+            self._say_input(reading, listed, universe)
             _require_space(staging, len(listed or reading.ratings.users), plan.dim)
+            if is_on_disk(reading):
+                reading.selected.require_space(plan.dim)
             with progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
@@ -198,15 +226,17 @@ class _Task:
             content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
             self.json_output.write(content)
 
-    def _read(
-        self, read: Callable[[], "RatingsFile"], users: Path | None, items: Path | None
-    ) -> tuple["RatingsFile", "Ids | None", "Ids | None"]:
-        """Read the lists and the ratings, and say what was read."""
-        listed, universe = _read_lists(users, items)
-        reading = read()
+    def _universe(self, universe: "Ids | None") -> "Ids | None":
+        """Return the items that will count, where they are known before the ratings are read."""
+        catalogue: Ids | None = self.asked["strategy"].catalogue
+        return catalogue if universe is None else universe
+
+    def _say_input(self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None") -> None:
         say_input(reading, listed, universe, self.asked["strategy"])
-        warn_of_clamping(reading, self.asked["bounds"])
-        return reading, listed, universe
+        if not is_on_disk(reading):
+            warn_of_clamping(reading.ratings, self.asked["bounds"])
+        elif reading.counts is not None:  # sorted, so that there are values to look at
+            warn_of_clamping(reading.selected, self.asked["bounds"])
 
 
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:
@@ -267,15 +297,6 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
     from pricdr.data.reading.readers import read_ids
 
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
-
-
-def _read_ratings(reading: ReadingOptions, path: Path, threshold: float | None, *, values: bool) -> "RatingsFile":
-    file = reading.read(path, threshold)
-    if values and not file.has_values:
-        raise InputError(f"{path}: --values needs a rating column, and there is none")
-    if not values:
-        warn_of_stars(file)
-    return file
 
 
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from pricdr.cli.console import say, warn
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
+    from pricdr.data.blocks import RatingsSource
+    from pricdr.data.reading.batches import RatingsStream
     from pricdr.data.reading.readers import RatingsFile
 
 Result = TypeVar("Result")
@@ -68,6 +70,19 @@ class ReadingOptions:
                 **{name: value for name, value in chosen.items() if value is not None},
             )
 
+    def stream(self, path: Path, *, need_rating: bool) -> "RatingsStream":
+        """Open ratings to be read in bounded memory."""
+        from pricdr.data.reading.batches import open_stream
+
+        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "most_bad_rows")}
+        return open_stream(
+            path,
+            columns=self.columns,
+            need_rating=need_rating,
+            skip_bad_rows=self.skip_bad_rows,
+            **{name: value for name, value in chosen.items() if value is not None},
+        )
+
     def read_some(self, path: Path, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
         """Read ratings that will count as likes, and refuse the file if none is left; say what was read.
 
@@ -85,7 +100,21 @@ DEFAULT_READING = ReadingOptions()
 """Files that their names describe: the default of the parameter that :func:`reads_ratings` fills in."""
 
 
-def warn_of_stars(reading: "RatingsFile") -> None:
+class Rated(Protocol):
+    """Ratings that were read, and whether they look like stars."""
+
+    @property
+    def ratings(self) -> "RatingsSource":
+        """The ratings."""
+        ...
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """The fewest and the most stars; None where they look like none."""
+        ...
+
+
+def warn_of_stars(reading: Rated) -> None:
     """Warn where ratings look like stars and all of them count as likes, since no threshold was given.
 
     Not where ``prepare`` filtered them: their threshold was chosen there.

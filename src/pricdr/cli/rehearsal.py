@@ -13,20 +13,37 @@ from pricdr.memory import in_words, memory_limit
 
 if TYPE_CHECKING:
     from pricdr._publish import Rehearsal
+    from pricdr.engines.local.sizes import Need
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Balance
     from pricdr.release.certificate import Certificate
 
 
-def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path | None, reading_seconds: float) -> None:
-    """Say noise, cost, what is left, memory and time, and then what the certificate will say."""
+def say_rehearsal(
+    rehearsal: "Rehearsal",
+    guarantee: "Guarantee",
+    ledger: Path | None,
+    reading_seconds: float,
+    on_disk: "Need | None" = None,
+) -> None:
+    """Say noise, cost, what is left, memory and time, and then what the certificate will say.
+
+    Args:
+        rehearsal: what the release would be.
+        guarantee: what was asked for.
+        ledger: where it would be counted.
+        reading_seconds: what reading took.
+        on_disk: the memory it takes, where ratings are kept on disk.
+    """
     noise = f"sigma {rehearsal.sigma:.6g} in the published numbers" if rehearsal.mu is not None else "none"
     say(f"noise: {noise}" + ("" if rehearsal.mu is None else f"; mu {rehearsal.mu:.6g} in all"))
     say(f"cost: {guarantee}" if rehearsal.mu is not None else "cost: it is NOT PRIVATE, and no ledger counts it")
     say_nominal(rehearsal.certificate)
     if rehearsal.balance is not None:
         _say_balance(rehearsal.balance, ledger)
-    need, limit = _memory(rehearsal), memory_limit()
+    need, limit = _memory(rehearsal, on_disk), memory_limit()
+    if on_disk is not None:
+        say(f"engine local {on_disk.sentence()}")
     seconds = rehearsal.work.seconds + reading_seconds
     say(
         f"memory: about {in_words(need)}; time: about {_time(seconds)}, reading included "
@@ -42,7 +59,9 @@ def say_rehearsal(rehearsal: "Rehearsal", guarantee: "Guarantee", ledger: Path |
     say("dry run: nothing was spent or drawn, and no release was written")
 
 
-def rehearsed(rehearsal: "Rehearsal", out: Path, reading_seconds: float) -> dict[str, Any]:
+def rehearsed(
+    rehearsal: "Rehearsal", out: Path, reading_seconds: float, on_disk: "Need | None" = None
+) -> dict[str, Any]:
     """Return the same for programs. What goes by the size of the data stands apart: it is for the source alone."""
     balance = rehearsal.balance
     return {
@@ -60,7 +79,7 @@ def rehearsed(rehearsal: "Rehearsal", out: Path, reading_seconds: float) -> dict
         },
         "certificate": None if rehearsal.certificate is None else _foreseen(rehearsal.certificate),
         "for_the_source_alone": {
-            "memory_bytes": _memory(rehearsal),
+            "memory_bytes": _memory(rehearsal, on_disk),
             "seconds": rehearsal.work.seconds + reading_seconds,
         },
     }
@@ -91,8 +110,10 @@ def _say_certificate(certificate: "Certificate") -> None:
         say("")
 
 
-def _memory(rehearsal: "Rehearsal") -> int:
+def _memory(rehearsal: "Rehearsal", on_disk: "Need | None") -> int:
     """Return bytes: the most that this process has held, the ratings among it, and what the release takes on top."""
+    if on_disk is not None:
+        return on_disk.total
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return held * (1 if sys.platform == "darwin" else 1024) + rehearsal.work.memory
 

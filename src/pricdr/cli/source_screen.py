@@ -5,74 +5,99 @@ Some of it is read off the ratings. It goes to the screen alone: not into the re
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pricdr.cli.console import say, warn
 
 if TYPE_CHECKING:
-    from pricdr.data.ratings import Ids, Ratings
-    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.data.blocks import RatingsSource
+    from pricdr.data.ids import Ids
     from pricdr.privacy.bounds import Bounds
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
     from pricdr.release.certificate import Certificate
 
 
-def say_input(reading: "RatingsFile", listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
+class Reading(Protocol):
+    """Ratings that were read into memory or onto a disk, and what their owner is told of them."""
+
+    @property
+    def ratings(self) -> "RatingsSource":
+        """The ratings."""
+        ...
+
+    @property
+    def raters(self) -> "Ids":
+        """Everybody who occurs in them."""
+        ...
+
+    @property
+    def all_below(self) -> bool:
+        """Whether there were ratings, and the threshold leaves none."""
+        ...
+
+    def counted(self, listed: "Ids | None", universe: "Ids | None") -> int | None:
+        """Return how many ratings of these users and items there are; None where that is not known."""
+        ...
+
+    def summary(self) -> str:
+        """Return a few lines for people."""
+        ...
+
+
+def say_input(reading: Reading, listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
     """Say what was read, and who and what of it counts."""
-    ratings = reading.ratings
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
-    others = 0 if listed is None else len(set(ratings.users) - set(listed))
+    raters, items = set(reading.raters), set(reading.ratings.items)
+    others = 0 if listed is None else len(raters.difference(listed))
     if not others and strategy.learns_from_unlisted:
         warn("--learn-from all: every user is listed, so there is nobody else to learn from")
     if listed is not None:
-        absent = len(set(listed) - set(ratings.users))
+        absent = len(listed) - len(raters.intersection(listed))
         say(
             f"listed users: {len(listed):,}, of them {absent:,} without ratings; "
             f"{others:,} users of the ratings are not listed and {_others(strategy) if others else 'left out'}"
         )
     if universe is None and strategy.catalogue is not None:
         universe = strategy.catalogue
-        say(f"items with features: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
+        say(f"items with features: {len(universe):,}; {len(items.difference(universe)):,} others are left out")
     elif universe is not None:
-        say(f"listed items: {len(universe):,}; {len(set(ratings.items) - set(universe)):,} others are left out")
-    _warn_of_noise_alone(ratings, listed, universe)
-    if strategy.dim is not None and strategy.dim > len(universe or ratings.items):
+        say(f"listed items: {len(universe):,}; {len(items.difference(universe)):,} others are left out")
+    _warn_of_noise_alone(reading, listed, universe, raters, items)
+    if strategy.dim is not None and strategy.dim > len(universe or items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
 
 
-def _warn_of_noise_alone(ratings: "Ratings", listed: "Ids | None", universe: "Ids | None") -> None:
+def _warn_of_noise_alone(
+    reading: Reading, listed: "Ids | None", universe: "Ids | None", raters: set[str], items: set[str]
+) -> None:
     """Tell the source alone that no rating counts: a refusal would also tell whoever waits for the release."""
-    import numpy as np
-
-    if listed is not None and not set(listed) & set(ratings.users):
+    if listed is not None and raters.isdisjoint(listed):
         why = (
             f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
             "or is it another list?)"
         )
-    elif universe is not None and not set(universe) & set(ratings.items):
+    elif universe is not None and items.isdisjoint(universe):
         why = f"none of the {len(universe):,} listed items occurs in the ratings (is it another list?)"
-    elif not len(ratings):
-        why = f"no rating is at least {ratings.threshold:g}"
-    else:
-        users, items = (
-            np.fromiter((one in named for one in ids), dtype=bool, count=len(ids))
-            for ids, named in (
-                (ratings.users, set(ratings.users if listed is None else listed)),
-                (ratings.items, set(ratings.items if universe is None else universe)),
-            )
-        )
-        if (np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]).any():
-            return
+    elif reading.all_below:
+        why = f"no rating is at least {reading.ratings.threshold:g}"
+    elif reading.counted(listed, universe) == 0:
         why = "no listed user rated a listed item"
+    else:
+        return
     warn(f"{why}: no rating counts, and what is published is noise alone")
 
 
-def warn_of_clamping(reading: "RatingsFile", bounds: "Bounds") -> None:
+def warn_of_clamping(ratings: "RatingsSource", bounds: "Bounds") -> None:
     """Tell the source alone how many ratings are not what was declared of them."""
-    clamped, rounded = bounds.forced(reading.ratings)
-    bound, step, of_all = bounds.largest, bounds.rating_step, f"of {len(reading.ratings):,} ratings"
+    import numpy as np
+
+    if bounds.rating_bound is None:
+        return
+    as_they_are = ratings.units(lambda block: block)
+    clamped, rounded = as_they_are.total(lambda block, start: np.array(bounds.forced(block))).tolist()
+    bound, step, of_all = bounds.largest, bounds.rating_step, f"of {len(ratings):,} ratings"
     if clamped:
         warn(f"--values: {clamped:,} {of_all} lie outside [0, {bound:g}] and count as 0 or {bound:g}")
     if rounded:

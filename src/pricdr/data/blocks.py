@@ -64,6 +64,10 @@ class Matrix(Protocol):
         """Return the matrix of the converted blocks, which have ``n_columns`` columns."""
         ...
 
+    def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
+        """Return an array of a row per user, to be filled: in memory, or wherever there is room for it."""
+        ...
+
 
 @runtime_checkable
 class RatingsSource(Protocol):
@@ -135,19 +139,22 @@ class InMemory:
     def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
         """Return the sum of what ``work`` gives for every block: one for each core, since each makes a whole sum."""
         total = Total()
-        block_rows = max(1, -(-self.shape[0] // cores()))
-        each_block(
-            self.shape[0],
-            block_rows,
-            lambda part: total.add(work(self.matrix[part], part.start)),
-            what=what,
-            progress=progress,
-        )
+
+        def add(part: slice) -> None:
+            total.add(work(self.matrix[part], part.start))
+
+        each_block(self.shape[0], max(1, -(-self.shape[0] // cores())), add, what=what, progress=progress)
+        if not self.shape[0]:  # nobody: the sum of nothing
+            add(slice(0, 0))
         return total.sum
 
     def converted(self, convert: Convert, n_columns: int) -> "InMemory":
         """Return the converted matrix."""
         return InMemory(convert(self.matrix))
+
+    def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
+        """Return an array of a row per user, in memory."""
+        return np.empty((self.shape[0], columns), dtype=dtype)
 
     def __repr__(self) -> str:
         """Sizes only: ratings are private."""

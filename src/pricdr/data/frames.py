@@ -47,7 +47,7 @@ def ratings_and_times(frame: object, time: str) -> tuple[Ratings, Float64Array]:
     """
     raw = _raw(_columns(frame, Named(time=time)), time_asked=True)
     encoded = encode(raw, need_times=True)
-    ratings, times = to_ratings(encoded, raw), encoded.times_in_order()
+    ratings, times = to_ratings(encoded, _FRAME), encoded.times_in_order()
     assert times is not None  # a column that is named is there, and so is every time in it, or it is refused
     return ratings, times
 
@@ -164,7 +164,7 @@ def _collected(frame: pl.LazyFrame, named: Named) -> pl.DataFrame:
 
 def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
     raw = _raw(columns, time_asked=time_asked)
-    return to_ratings(encode(raw), raw)
+    return to_ratings(encode(raw), _FRAME)
 
 
 def _raw(columns: dict[str, pl.Series], *, time_asked: bool) -> RawRatings:

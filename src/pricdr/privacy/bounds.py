@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, Ratings
+from pricdr.data.ratings import CSR
 from pricdr.errors import ParameterError, require_scale
 from pricdr.privacy.guarantee import Unit
 
@@ -85,17 +85,17 @@ class Bounds:
             steps = np.fmax(np.fmin(rounded, self.levels), 0).astype(np.int32)
         return sp.csr_array((steps, matrix.indices, matrix.indptr), shape=matrix.shape)
 
-    def forced(self, ratings: Ratings) -> tuple[int, int]:
+    def forced(self, matrix: CSR) -> tuple[int, int]:
         """Return how many ratings :meth:`steps` clamps, and how many others it rounds.
 
         Read off the ratings: for the screen of their owner, never for a release.
 
-        >>> Bounds(rating_bound=5).forced(Ratings.from_triples([*"abcd"], [*"wxyz"], [5, 7, -1, 2.4]))
+        >>> Bounds(rating_bound=5).forced(sp.csr_array(np.array([[5, 7, -1, 2.4]])))
         (2, 1)
         """
         if self.rating_bound is None:
             return 0, 0
-        values = ratings.matrix.data
+        values = matrix.data
         outside = (values < 0) | (values > self.rating_bound)
         steps = values / self.rating_step
         between = ~outside & (np.abs(steps - np.rint(steps)) > 1e-9 * np.maximum(1.0, np.abs(steps)))

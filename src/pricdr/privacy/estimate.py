@@ -41,6 +41,12 @@ class Estimate:
     processor_seconds: float
     memory: int
     """Bytes, on top of the ratings themselves."""
+    item_rows: int
+    """Bytes of what is computed for items, in the step where that is most."""
+    user_rows: int
+    """Bytes of what is computed for users, likewise."""
+    learns: bool
+    """Whether any step learns from the ratings: users' rows are then needed again, not only written."""
 
     @property
     def seconds(self) -> float:
@@ -50,13 +56,15 @@ class Estimate:
 
 def estimate(settled: Iterable[Settled], *, ratings: int, items: int) -> Estimate:
     """Return what these steps take for so many ratings of so many items."""
-    seconds, memory = _START, 0
+    seconds, memory, item_rows, user_rows, learns = _START, 0, 0, 0, False
     for one in settled:
         step = one.step
         price = _GIVEN if step.kind is Kind.GIVEN else _LEARNT
+        learns |= step.kind is not Kind.GIVEN
         columns = step.numbers
         seconds += columns * (price.number * step.rows + price.product * ratings + price.item * items)
         # Steps follow one another, and each gives its memory back.
-        need = columns * (price.number_bytes * step.rows + price.item_bytes * items) + price.rating_bytes * ratings
-        memory = max(memory, need)
-    return Estimate(seconds, memory + _BLOCKS)
+        of_items, of_users = columns * price.item_bytes * items, columns * price.number_bytes * step.rows
+        memory = max(memory, of_items + of_users + price.rating_bytes * ratings)
+        item_rows, user_rows = max(item_rows, of_items), max(user_rows, of_users)
+    return Estimate(seconds, memory + _BLOCKS, item_rows, user_rows, learns)

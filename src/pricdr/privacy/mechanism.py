@@ -129,7 +129,7 @@ def release_rows(
     """
     matrix = as_matrix(entries)
     assert not isinstance(matrix, Transposed), "rows are users'"
-    (n_users, n_items), dim = matrix.shape, item_rows.shape[1]
+    n_items, dim = matrix.shape[1], item_rows.shape[1]
     wide = _accumulator(n_items, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
     work = ReleasedRows(
         item_rows=item_rows.astype(wide, copy=False),
@@ -137,7 +137,7 @@ def release_rows(
         step=grid.step,
         noise=noise,
     )
-    published = np.empty((n_users, dim), dtype=np.float32)
+    published = matrix.array(dim, np.float32)
     matrix.rows(work, published, block_rows=max(1, cells_per_block // dim), what="user rows", progress=progress)
     return published
 

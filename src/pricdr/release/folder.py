@@ -8,6 +8,7 @@ import hashlib
 import io
 import os
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 README: Final = "README.md"
 _LONGEST_README: Final = 1 << 18
+_GROUP_ROWS: Final = 122_880
+"""Rows of a row group, about: those of polars itself, so that a release has the bytes it always had."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +120,7 @@ class Release:
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
             update={
-                "files": {name: hashlib.sha256((staging / name).read_bytes()).hexdigest() for name in (MATRIX, README)},
+                "files": {name: _sha256(staging / name) for name in (MATRIX, README)},
                 "signed_by": None if key is None else public_text(key.public_key()),
             }
         )
@@ -195,6 +198,11 @@ def require_outside_releases(path: Path) -> None:
             raise OutputError(f"{path} is a release folder or inside one, and would spoil it: put it beside releases")
 
 
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()  # in pieces: a release may be larger than memory
+
+
 def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:
     return Folder.opened(Path(folder), "a release folder", error=VerificationError)
 
@@ -265,9 +273,35 @@ def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) 
 
 
 def _write_matrix(file: IO[bytes], matrix: Float32Array, users: Ids) -> None:
+    """Write the rows group by group: no more than a few groups are in memory, where a file backs the matrix."""
     import polars as pl
+    from polars.io.plugins import register_io_source
 
-    frame = pl.DataFrame({"user": pl.Series(users, dtype=pl.String), "vector": pl.Series(matrix)})
+    schema = {"user": pl.String(), "vector": pl.Array(pl.Float32, matrix.shape[1])}
+
+    def groups(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        for part in _row_groups(len(users)):
+            vectors = pl.Series(matrix[part], dtype=schema["vector"])
+            yield pl.DataFrame({"user": pl.Series(users[part], dtype=schema["user"]), "vector": vectors})
+
     # A file, not a name: polars reads names as patterns and wants them in UTF-8. No compression and no statistics: the
     # size must depend on nothing but the ids and the shape.
-    frame.write_parquet(file, compression="uncompressed", statistics=False)
+    register_io_source(groups, schema=schema).sink_parquet(file, compression="uncompressed", statistics=False)
+
+
+def _row_groups(rows: int) -> Iterator[slice]:
+    """Yield the rows of each row group, as polars cuts a whole frame: even pieces of about 122,880 rows.
+
+    >>> list(_row_groups(3))
+    [slice(0, 3, None)]
+    """
+    fewer = max(1, rows // _GROUP_ROWS)
+    pieces = min((fewer, fewer + 1), key=lambda pieces: abs(rows / pieces - _GROUP_ROWS))
+    size, longer = divmod(rows, pieces)
+    start = 0
+    for piece in range(pieces):
+        stop = start + size + (piece < longer)
+        yield slice(start, stop)
+        start = stop

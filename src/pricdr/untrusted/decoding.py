@@ -30,16 +30,18 @@ class RefusedError(Exception):
     """Why a file is not decoded, in words for the user."""
 
 
-class _Open:
+class Open:
     """A :class:`Source` over an open file."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
 
     def size(self) -> int:
+        """Return how many bytes it has."""
         return os.fstat(self._descriptor).st_size
 
     def bytes_at(self, start: int, length: int) -> bytes:
+        """Return up to ``length`` bytes from ``start``."""
         return os.pread(self._descriptor, length, start)
 
 
@@ -56,42 +58,43 @@ class _Held:
         return self._content[start : start + length]
 
 
-def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]) -> Iterator[tuple[Report, Arrays]]:
+def decode(
+    descriptor: int, request: Report, limit_memory: Callable[[int, int], None]
+) -> Iterator[tuple[Report, Arrays]]:
     """Yield three messages: the hash, what the footer states, and what polars makes of the columns asked for.
 
     ``request`` has the arguments of :meth:`pricdr.untrusted.parquet.Parquet.read`, the ``size`` of the file and the
     ``memory`` that decoding is allowed.
     """
+    if "slice_rows" in request:
+        from pricdr.untrusted.slices import decode_slices
+
+        yield from decode_slices(descriptor, request, limit_memory)
+        return
     whole = bool(request["whole"])
     if whole and 2 * int(request["size"]) > int(request["memory"]):  # a sparse file costs its sender nothing
         raise RefusedError(f"it has {request['size']:,} bytes, which takes more memory than is allowed")
     content = read_all(descriptor, int(request["size"]) + 1) if whole else b""
     yield {"sha256": hashlib.sha256(content).hexdigest() if whole else None}, {}
     try:
-        footer = read_footer(_Held(content) if whole else _Open(descriptor))
+        footer = read_footer(_Held(content) if whole else Open(descriptor))
         if request["rows"] not in (None, footer.rows):
             raise LayoutError(f"it holds {footer.rows:,} rows, the certificate states {request['rows']:,}")
         weights = account(content, footer) if whole else []
     except LayoutError as error:
         raise RefusedError(str(error)) from error
     size = len(content) if whole else os.fstat(descriptor).st_size
-    limit_memory(_need(footer, size, int(request["memory"])))
-    metadata = [[_readable(key), _readable(value)] for key, value in footer.metadata]
-    yield {"rows": footer.rows, "metadata": metadata}, {}
+    limit_memory(_need(footer, size, int(request["memory"])), 0)
+    yield {"rows": footer.rows, "metadata": readable_metadata(footer)}, {}
     source: Any = io.BytesIO(content) if whole else os.fdopen(os.dup(descriptor), "rb")
     schema = pl.read_parquet_schema(source)
-    report: Report = {"columns": [[name, str(kind), _kind(kind)] for name, kind in schema.items()]}
+    report: Report = {"columns": columns_of(schema)}
     arrays: Arrays = {}
     names = list(schema)
     if whole and len(weights) != len(names):
         raise RefusedError("it has nested columns")
     for number, (wanted, purpose) in enumerate(request["columns"]):
-        position = names.index(wanted) if isinstance(wanted, str) and wanted in names else wanted
-        if isinstance(position, str) or not 0 <= position < len(names):
-            raise RefusedError(f"there is no column {wanted!r:.60}")
-        if _kind(schema[names[position]]) not in _TAKEN[purpose]:
-            name, needed = names[position], " or ".join(_TAKEN[purpose])
-            raise RefusedError(f"column {name!r:.60} holds {schema[name]!s:.60}; it must hold {needed}")
+        position = taken_position(schema, wanted, purpose)
         source.seek(0)
         # By position and without its name: polars would take ^user$ for a pattern.
         column = pl.read_parquet(source, columns=[position]).to_series().alias("")
@@ -106,14 +109,46 @@ def decode(descriptor: int, request: Report, limit_memory: Callable[[int], None]
 
 def _need(footer: Footer, size: int, most: int) -> int:
     """Return how much memory decoding is allowed; refuse a file that needs more than ``most``, or that is a bomb."""
+    need = 4 * require_no_bomb(footer, size) + footer.rows * _PER_ROW
+    if need > most:
+        raise RefusedError(too_much_memory(f"{footer.rows:,} rows", need, most))
+    return need + (128 << 20)
+
+
+def require_no_bomb(footer: Footer, size: int) -> int:
+    """Return what a file of ``size`` bytes unpacks to, if that is in proportion."""
     unpacked = max(footer.unpacked, footer.rows * 8)
     if unpacked > EXPANSION_FROM and unpacked > LARGEST_EXPANSION * size:
         raise RefusedError(f"it unpacks to more than {LARGEST_EXPANSION} times its size: a compression bomb")
-    need = 4 * unpacked + footer.rows * _PER_ROW
-    if need > most:
-        limit = f"the limit is {most / 1e9:,.1f} GB (PRICDR_MEMORY raises it)"
-        raise RefusedError(f"decoding {footer.rows:,} rows may take {need / 1e9:,.1f} GB of memory, {limit}")
-    return need + (128 << 20)
+    return unpacked
+
+
+def too_much_memory(what: str, need: int, most: int) -> str:
+    """Return why ``what`` is not decoded, in words for the user."""
+    limit = f"the limit is {most / 1e9:,.1f} GB (PRICDR_MEMORY raises it)"
+    return f"decoding {what} may take {need / 1e9:,.1f} GB of memory, {limit}"
+
+
+def readable_metadata(footer: Footer) -> list[list[str]]:
+    """Return the key-value metadata of a file as text."""
+    return [[_readable(key), _readable(value)] for key, value in footer.metadata]
+
+
+def columns_of(schema: pl.Schema) -> list[list[str]]:
+    """Return the name, the type and the kind of every column."""
+    return [[name, str(kind), _kind(kind)] for name, kind in schema.items()]
+
+
+def taken_position(schema: pl.Schema, wanted: str | int, purpose: str) -> int:
+    """Return where a column stands that is wanted by name or position; refuse it if it does not serve its purpose."""
+    names = list(schema)
+    position = names.index(wanted) if isinstance(wanted, str) and wanted in names else wanted
+    if isinstance(position, str) or not 0 <= position < len(names):
+        raise RefusedError(f"there is no column {wanted!r:.60}")
+    if _kind(schema[names[position]]) not in _TAKEN[purpose]:
+        name, needed = names[position], " or ".join(_TAKEN[purpose])
+        raise RefusedError(f"column {name!r:.60} holds {schema[name]!s:.60}; it must hold {needed}")
+    return position
 
 
 def _kind(dtype: pl.DataType) -> str:
@@ -139,7 +174,7 @@ def _vectors(column: pl.Series) -> tuple[Arrays, int]:
     return {"vectors": np.ascontiguousarray(vectors, dtype=np.float32)}, vectors.size * 4
 
 
-def _numbers(column: pl.Series) -> tuple[Arrays, int]:
+def numbers_of(column: pl.Series) -> tuple[Arrays, int]:
     """Return the numbers and where they are missing, and their bytes when stored plainly."""
     column = column.to_physical() if column.dtype.is_temporal() else column
     values = column.cast(pl.Float64, strict=False).fill_null(np.nan).to_numpy()
@@ -172,6 +207,6 @@ def _readable(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
-_PURPOSES: Final = {"text": _text, "numbers": _numbers, "vectors": _vectors}
+_PURPOSES: Final = {"text": _text, "numbers": numbers_of, "vectors": _vectors}
 _TAKEN: Final = {"text": ("text", "integers"), "numbers": ("numbers", "integers", "times"), "vectors": ("vectors",)}
 """Kinds of columns that each purpose accepts."""

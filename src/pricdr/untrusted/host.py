@@ -19,7 +19,7 @@ LENGTH = 8
 
 def main() -> None:
     """Serve requests from standard input, a socket, until its other end is closed."""
-    from pricdr.untrusted import decoding  # noqa: F401 - loaded here, so that no child has to
+    from pricdr.untrusted import decoding, slices  # noqa: F401 - loaded here, so that no child has to
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no child is waited for: its pipe shows how it ended
     link = socket.socket(fileno=os.dup(0))
@@ -83,14 +83,18 @@ def _limit_time(seconds: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds * 4, seconds * 4))
 
 
-def _limit_memory(more: int) -> None:
-    """Allow ``more`` bytes beyond what the process has now. Only Linux has this limit; elsewhere time alone is."""
+def _limit_memory(more: int, mapped: int = 0) -> None:
+    """Allow ``more`` bytes beyond what the process has now. Only Linux has this limit; elsewhere time alone is.
+
+    A file of ``mapped`` bytes may be mapped beside them: it takes addresses, not memory.
+    """
     with suppress(OSError, ValueError):
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
             now = int(file.read().split()[0]) * resource.getpagesize()
         # Threads reserve address space that they never use.
         most = now + more + (512 << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (most + mapped, most + mapped))
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 if __name__ == "__main__":

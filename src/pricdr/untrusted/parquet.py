@@ -82,6 +82,23 @@ class Read:
     """The columns that were asked for."""
 
 
+class TextRows(NamedTuple):
+    """Some rows of a column of text, one after another with line feeds between them; not yet known to be UTF-8."""
+
+    joined: bytes
+    lengths: npt.NDArray[np.int64]
+    """The bytes of each."""
+    missing: npt.NDArray[np.bool_]
+
+
+class Slice(NamedTuple):
+    """Some rows of a file."""
+
+    rows: int
+    decoded: "tuple[TextRows | Numbers, ...]"
+    """The columns that were asked for."""
+
+
 class Parquet:
     """An open Parquet file. It is never parsed in this process."""
 
@@ -127,12 +144,41 @@ class Parquet:
             "memory": memory_limit(),
         }
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        answers = ask(request, self._descriptor, seconds=self._seconds + self.size // _BYTES_A_SECOND)
-        try:
+        with self._answers(request) as answers:
             actual = next(answers).report["sha256"]
             if sha256 is not None and actual != sha256:
                 raise self._refuse("it was changed: its SHA-256 is not the one in the certificate")
             return _checked(next(answers), next(answers), [purpose for _, purpose in columns])
+
+    def slices(self, *columns: tuple[int, As], rows: int) -> Iterator[Slice]:
+        """Yield the ``columns`` asked for, up to ``rows`` rows at a time, decoded by one process as they are taken.
+
+        Args:
+            columns: Which ones, by position, and what each is decoded as: text or numbers.
+            rows: The most rows of one slice. A row group is decoded as a whole, and must fit into the memory.
+        """
+        request = {"columns": columns, "slice_rows": rows, "memory": memory_limit()}
+        with self._answers(request, each=True) as answers:
+            left = int(next(answers).report["rows"])
+            next(answers)
+            while left:
+                answer = next(answers)
+                count = int(answer.report["slice"])
+                if not 0 < count <= min(left, rows):
+                    raise ValueError
+                left -= count
+                yield Slice(
+                    count,
+                    tuple(_SLICED[purpose](_getter(answer, at), count) for at, (_, purpose) in enumerate(columns)),
+                )
+
+    @contextmanager
+    def _answers(self, request: dict[str, Any], *, each: bool = False) -> Iterator[Iterator[Answer]]:
+        """Yield what a child answers, and refuse the file if the child refuses it or its answers are impossible."""
+        seconds = self._seconds + self.size // _BYTES_A_SECOND
+        answers = ask(request, self._descriptor, seconds=seconds, each=each)
+        try:
+            yield answers
         except SandboxError as error:
             raise self._refuse(f"cannot be read as Parquet: {error}") from error
         except (ValueError, KeyError, TypeError) as error:
@@ -150,11 +196,12 @@ def _checked(shown: Answer, decoded: Answer, purposes: list[As]) -> Read:
         rows=rows,
         columns=tuple(Column(str(name), str(dtype), str(kind)) for name, dtype, kind in decoded.report["columns"]),
         metadata=dict(shown.report["metadata"]),
-        decoded=tuple(
-            _CHECKS[purpose](lambda name, at=at: decoded.arrays[f"{at}/{name}"], rows)  # type: ignore[misc]
-            for at, purpose in enumerate(purposes)
-        ),
+        decoded=tuple(_CHECKS[purpose](_getter(decoded, at), rows) for at, purpose in enumerate(purposes)),
     )
+
+
+def _getter(answer: Answer, at: int) -> Get:
+    return lambda name: answer.arrays[f"{at}/{name}"]
 
 
 def _vectors(array: Get, rows: int) -> Float32Array:
@@ -186,4 +233,16 @@ def _text(array: Get, rows: int) -> Text:
     return Text(codes, values)
 
 
+def _text_rows(array: Get, rows: int) -> TextRows:
+    text, lengths, missing = array("text"), array("lengths"), array("missing")
+    if [text.dtype, lengths.dtype, missing.dtype] != ["uint8", "int64", "bool"] or text.ndim != 1:
+        raise ValueError
+    if not lengths.shape == missing.shape == (rows,) or lengths.min(initial=0) < 0:
+        raise ValueError
+    if int(lengths.sum()) + rows - 1 != text.size:
+        raise ValueError
+    return TextRows(text.tobytes(), lengths, missing)
+
+
 _CHECKS: Final = {As.TEXT: _text, As.NUMBERS: _numbers, As.VECTORS: _vectors}
+_SLICED: Final = {As.TEXT: _text_rows, As.NUMBERS: _numbers}

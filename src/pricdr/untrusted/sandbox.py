@@ -89,11 +89,11 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answer, None, None]:
+def ask(request: dict[str, Any], source: int, *, seconds: int, each: bool = False) -> Generator[Answer, None, None]:
     """Yield what a child process answers about the open file ``source``, message by message.
 
     :class:`SandboxError` where it refuses, dies, runs out of time or gives an impossible answer. ``request["memory"]``
-    bounds what it may use, and what it may send.
+    bounds what it may use, and what it may send. It has ``seconds`` for all messages together, or for ``each``.
     """
     reading, writing = os.pipe()
     try:
@@ -102,6 +102,8 @@ def ask(request: dict[str, Any], source: int, *, seconds: int) -> Generator[Answ
         writing = -1
         pipe = _Pipe(reading, time.monotonic() + seconds + GRACE)
         while True:
+            if each:  # counted from here, since the caller may have been busy with the last one
+                pipe.deadline = time.monotonic() + seconds + GRACE
             yield _answer(pipe, int(request["memory"]))
     except TimeoutError as error:
         stop()
@@ -157,7 +159,7 @@ class _Pipe:
 
     def __init__(self, descriptor: int, deadline: float) -> None:
         self._descriptor = descriptor
-        self._deadline = deadline
+        self.deadline = deadline
         self._ready = select.poll()  # select() takes no descriptor above 1,023
         self._ready.register(descriptor, select.POLLIN)
 
@@ -165,7 +167,7 @@ class _Pipe:
         """Fill all of ``buffer``."""
         at = 0
         while at < len(buffer):
-            left = self._deadline - time.monotonic()
+            left = self.deadline - time.monotonic()
             if left <= 0 or not self._ready.poll(left * 1000):
                 raise TimeoutError
             count = os.readv(self._descriptor, [buffer[at:]])

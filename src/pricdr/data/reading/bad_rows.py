@@ -30,6 +30,15 @@ class BadRows:
     def add(self, row: int, fault: str) -> None:
         """Skip a row, counted from 0; ``fault`` names its place and says what is wrong with it."""
         self.count += 1
+        self._note(row, fault)
+
+    def absorb(self, other: "BadRows", *, before: int, file: str | None = None) -> None:
+        """Add the rows of one of several files, ``before`` which so many rows were read; ``file`` then names it."""
+        self.count += other.count
+        for number, fault in other._first:
+            self._note(before - number, fault if file is None else f"{file}: {fault}")
+
+    def _note(self, row: int, fault: str) -> None:
         entry = (-row, fault)
         if len(self._first) < _SHOWN:
             heapq.heappush(self._first, entry)
@@ -57,7 +66,8 @@ class BadRows:
         ...
         pricdr.errors.InputError: r.csv: 1 of 9 rows is bad, more than 10% (--most-bad-rows); the first: row 8 ...
         """
-        if self.count > self.most * rows:
+        # Where all may be bad, the rows may also be those of a part alone, and the count that of the parts before it.
+        if self.most < 1 and self.count > self.most * rows:
             are = "is" if self.count == 1 else "are"
             count = f"at least {self.count:,} of about {rows:,}" if so_far else f"{self.count:,} of {rows:,}"
             limit = f"more than {100 * self.most:.3g}% (--most-bad-rows)"

@@ -77,6 +77,21 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
     return counts
 
 
+def last_record_end(content: bytes, separator: int) -> int | None:
+    r"""Return where the last whole record of a quoting dialect ends; ``None`` where quotes do not tell.
+
+    >>> last_record_end(b'a,"x,\ny"\nb,"z\n', ord(","))
+    9
+    """
+    data = np.frombuffer(content, dtype=np.uint8)
+    quotes = np.flatnonzero(data == _QUOTE)
+    if not _well_placed(data, quotes, 0, separator):
+        return None
+    newlines = np.flatnonzero(data == _NEWLINE)
+    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+    return int(outside[-1]) + 1 if len(outside) else 0
+
+
 @dataclass
 class _MarkReader:
     """Finds the separators and line ends that are not inside quotes, block by block."""
@@ -119,7 +134,7 @@ class _MarkReader:
 
 def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return which of these line ends follow another one at once, or after a carriage return only."""
-    before, twice = newlines - 1, newlines - 2
+    before, twice = np.maximum(newlines - 1, 0), np.maximum(newlines - 2, 0)
     starts = (newlines == 0) | (data[before] == _NEWLINE)
     returns = (data[before] == _RETURN) & ((newlines == 1) | (data[twice] == _NEWLINE))
     return np.asarray(starts | (returns & (newlines > 0)))

@@ -3,25 +3,34 @@
 import json
 from array import array
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.raw_ratings import RawRatings, in_memory, place
+from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside, RawRatings, constant, in_memory, place
 from pricdr.data.reading.text_files import refusal, shorten
 
 _CHUNK = 1 << 16
 _ABSENT = object()
 _ID_TYPES = {str: "text", int: "a number"}
+_IDS = ("user", "item")
 _Objects = Iterator[dict[str, Any]]
 
 
 def read_json_lines(
-    file: Path, text: Iterable[str], columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
+    file: Path,
+    text: Iterable[str],
+    columns: Columns | None,
+    *,
+    need_rating: bool,
+    bad_rows: BadRows | None = None,
+    beside: Beside = NOTHING_BESIDE,
 ) -> RawRatings:
     r"""Read the user, item, rating and time of every line; the names are looked up in the first object.
 
@@ -29,46 +38,103 @@ def read_json_lines(
     >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
     (['7'], ['x'])
     """
-    lines, numbers, blanks = array("q"), array("q"), array("q")
-    objects = _objects(file, text, lines, numbers, blanks, bad_rows)
+    parts = list(stream_json_lines(file, text, columns, need_rating=need_rating, bad_rows=bad_rows, beside=beside))
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(part.rows for part in parts)])
+    loaded = {role: pl.concat([_series(part, role) for part in parts]) for role in list(parts[0].columns)}
+
+    def within(row: int) -> tuple[RawRatings, int]:
+        at = int(np.searchsorted(starts, row, side="right")) - 1
+        return parts[at], row - int(starts[at])
+
+    def line(row: int) -> int | None:
+        part, own = within(row)
+        return part.line(own)
+
+    def number(row: int) -> int:
+        part, own = within(row)
+        return part.number(own)
+
+    return replace(
+        parts[0],
+        rows=int(starts[-1]),
+        columns={role: in_memory(column) for role, column in loaded.items()},
+        line=line,
+        number=number,
+        blank_lines=sum(part.blank_lines for part in parts),
+    )
+
+
+def _series(part: RawRatings, role: str) -> pl.Series:
+    column = part.columns.pop(role)()
+    assert isinstance(column, pl.Series)
+    return column
+
+
+def stream_json_lines(
+    file: Path,
+    text: Iterable[str],
+    columns: Columns | None,
+    *,
+    need_rating: bool,
+    bad_rows: BadRows | None = None,
+    beside: Beside = NOTHING_BESIDE,
+) -> Iterator[RawRatings]:
+    """Yield what :func:`read_json_lines` returns, some thousand rows at a time."""
+    seen = _Seen()
+    objects = _objects(file, text, seen, bad_rows)
     first = next(objects, None)
     if first is None:
         nothing = bad_rows is None or not bad_rows.count
         raise refusal(file, "the file is empty" if nothing else "no line of it holds a JSON object")
     header = list(first)
-    positions = find_named(file, header, columns, need_rating=need_rating)
-    names = {role: header[at] for role, at in positions._asdict().items() if at is not None}
-    parts: dict[str, list[pl.Series]] = {role: [] for role in names}
-    raw = RawRatings(file, 0, {}, lambda row: lines[row], lambda row: numbers[row], bad_rows=bad_rows)
-    raw.time_asked = columns is not None and columns.time is not None
+    positions = find_named(file, [*header, *beside], columns, need_rating=need_rating)
+    at = {role: position for role, position in positions._asdict().items() if position is not None}
+    names = {role: header[position] for role, position in at.items() if position < len(header)}
+    values = list(beside.values())
+    constants = {role: values[position - len(header)] for role, position in at.items() if position >= len(header)}
     objects = chain([first], objects)
     if bad_rows is not None:
-        objects = _sound_objects(raw, objects, names, lines, numbers)
+        objects = _sound_objects(objects, names, seen, bad_rows)
     kinds: dict[str, type] = {}
-    for chunk in _chunks(objects, names):
-        for role, values in chunk.items():
-            parts[role].append(_column(raw, role, values, kinds.setdefault(role, type(values[0]))))
-        raw.rows += len(chunk["user"])
-    if not raw.rows:
+    any_rows = False
+    for chunk, rows in _chunks(objects, names):
+        lines, numbers, blank_lines = seen.take()
+        raw = RawRatings(file, rows, {}, lines.__getitem__, numbers.__getitem__, blank_lines, bad_rows=bad_rows)
+        raw.time_asked = columns is not None and columns.time is not None
+        for role, objects_of in chunk.items():
+            column = _column(raw, role, objects_of, kinds.setdefault(role, type(objects_of[0])))
+            raw.columns[role] = in_memory(column)
+        raw.columns |= {role: constant(value, rows) for role, value in constants.items()}
+        raw.schema = tuple((names[role], _ID_TYPES[kinds[role]] if role in _IDS else "") for role in names)
+        any_rows = True
+        yield raw
+    if not any_rows:
         raise refusal(file, "no line of it can be used")
-    raw.columns = {role: in_memory(pl.concat(series)) for role, series in parts.items()}
-    raw.blank_lines = len(blanks)
-    return raw
 
 
-def _objects(
-    file: Path,
-    text: Iterable[str],
-    lines: "array[int]",
-    numbers: "array[int]",
-    blanks: "array[int]",
-    bad_rows: BadRows | None,
-) -> _Objects:
-    """Yield every object; lines and rows of objects, and lines that are blank, are appended to the arrays."""
+@dataclass
+class _Seen:
+    """Where the objects came from that are not yet in a chunk."""
+
+    lines: "array[int]" = field(default_factory=lambda: array("q"))
+    numbers: "array[int]" = field(default_factory=lambda: array("q"))
+    blank_lines: int = 0
+
+    def take(self) -> "tuple[array[int], array[int], int]":
+        """Return the lines and numbers of the objects, and the blank lines so far, and begin anew."""
+        taken = self.lines, self.numbers, self.blank_lines
+        self.lines, self.numbers, self.blank_lines = array("q"), array("q"), 0
+        return taken
+
+
+def _objects(file: Path, text: Iterable[str], seen: _Seen, bad_rows: BadRows | None) -> _Objects:
+    """Yield every object; where it came from is noted in ``seen``."""
     row = -1
     for number, line in enumerate(text, start=1):
         if not line.strip(" \t\r\n"):
-            blanks.append(number)
+            seen.blank_lines += 1
             continue
         row += 1
         try:
@@ -76,8 +142,8 @@ def _objects(
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
-            lines.append(number)
-            numbers.append(row)
+            seen.lines.append(number)
+            seen.numbers.append(row)
             yield value
             continue
         fault = f"{place(row, number)} is not a JSON object: {shorten(line.strip())}"
@@ -86,29 +152,27 @@ def _objects(
         bad_rows.add(row, fault)
 
 
-def _sound_objects(
-    raw: RawRatings, objects: _Objects, names: dict[str, str], lines: "array[int]", numbers: "array[int]"
-) -> _Objects:
+def _sound_objects(objects: _Objects, names: dict[str, str], seen: _Seen, bad_rows: BadRows) -> _Objects:
     """Yield the objects whose values have the right types, and skip the others; ids have the type of the first."""
     kinds: dict[str, type] = {}
-    assert raw.bad_rows is not None
     for one in objects:
-        at = len(lines) - 1  # of this object: those before it that were skipped are gone from the list
+        number, line = seen.numbers[-1], seen.lines[-1]  # of this object
         fault = None
         for role in (role for role in names if role != "time"):
             value = one.get(names[role], _ABSENT)
             allowed = {int, float} if role == "rating" else {kinds.get(role, type(value))} & _ID_TYPES.keys()
             if type(value) not in allowed or not _storable(role, value):
-                fault = _fault(raw.place(at), role, value, kinds.get(role, str))
+                fault = _fault(place(number, line), role, value, kinds.get(role, str))
                 break
         if fault is None:
-            for role in ("user", "item"):
-                kinds.setdefault(role, type(one[names[role]]))
+            for role in _IDS:
+                if role in names:
+                    kinds.setdefault(role, type(one[names[role]]))
             yield one
             continue
-        raw.bad_rows.add(numbers[at], fault)
-        lines.pop()
-        numbers.pop()
+        bad_rows.add(number, fault)
+        seen.lines.pop()
+        seen.numbers.pop()
 
 
 def _storable(role: str, value: Any) -> bool:  # noqa: ANN401
@@ -120,17 +184,10 @@ def _storable(role: str, value: Any) -> bool:  # noqa: ANN401
     return True
 
 
-def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[dict[str, list[Any]]]:
-    """Yield the values of some thousand objects at a time: Python values are large."""
-    chunk: dict[str, list[Any]] = {role: [] for role in names}
-    for one in objects:
-        for role, name in names.items():
-            chunk[role].append(one.get(name, _ABSENT))
-        if len(chunk["user"]) == _CHUNK:
-            yield chunk
-            chunk = {role: [] for role in names}
-    if chunk["user"]:
-        yield chunk
+def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[tuple[dict[str, list[Any]], int]]:
+    """Yield the values of some thousand objects at a time, and how many: Python values are large."""
+    while some := list(islice(objects, _CHUNK)):
+        yield {role: [one.get(name, _ABSENT) for one in some] for role, name in names.items()}, len(some)
 
 
 def _column(raw: RawRatings, role: str, values: list[Any], kind: type) -> pl.Series:
@@ -141,17 +198,17 @@ def _column(raw: RawRatings, role: str, values: list[Any], kind: type) -> pl.Ser
     allowed = {int, float} if role == "rating" else {kind} & _ID_TYPES.keys()
     if not set(map(type, values)) <= allowed:  # by type: True is an int to isinstance
         at = next(at for at, value in enumerate(values) if type(value) not in allowed)
-        raise refusal(raw.file, _fault(raw.place(raw.rows + at), role, values[at], kind))
+        raise refusal(raw.file, _fault(raw.place(at), role, values[at], kind))
     try:
         if role == "rating":
             return pl.Series(list(map(float, values)), dtype=pl.Float64)
         return pl.Series(list(map(str, values)), dtype=pl.String)
     except OverflowError as error:  # a whole number beyond every float
         at = next(at for at, value in enumerate(values) if abs(value) > 1e300)
-        raise refusal(raw.file, _fault(raw.place(raw.rows + at), role, values[at], kind)) from error
+        raise refusal(raw.file, _fault(raw.place(at), role, values[at], kind)) from error
     except UnicodeEncodeError as error:
         at = values.index(error.object)
-        raise refusal(raw.file, _fault(raw.place(raw.rows + at), role, values[at], kind)) from error
+        raise refusal(raw.file, _fault(raw.place(at), role, values[at], kind)) from error
 
 
 def _fault(place: str, role: str, value: object, kind: type) -> str:

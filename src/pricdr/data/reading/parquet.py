@@ -1,47 +1,149 @@
 """Parquet: what ``prepare`` writes and what any other tool wrote."""
 
 import io
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from operator import add
 from pathlib import Path
+from typing import BinaryIO
 
+import numpy as np
 import polars as pl
 
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.raw_ratings import CodedIds, ColumnLoader, RawRatings
-from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
+from pricdr.data.reading.raw_ratings import (
+    NOTHING_BESIDE,
+    Beside,
+    CodedIds,
+    ColumnLoader,
+    RawRatings,
+    Schema,
+    constant,
+    in_memory,
+)
+from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, refusal, shorten
 from pricdr.files import write_new
-from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text
+from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text, TextRows
 
 FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
 _TIME_KINDS = ("integers", "numbers", "times", "text")
 
 
-def read_parquet(
-    file: Path, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
-) -> RawRatings:
-    """Read the user, item, rating and time columns of a Parquet file; ids that are whole numbers become text."""
-    with opened(file) as parquet:
-        about = parquet.read()
-        positions = find_named(file, [column.name for column in about.columns], columns, need_rating=need_rating)
-        places = {role: at for role, at in positions._asdict().items() if at is not None}
-        # From the file's own description, before anything is decoded.
+@dataclass(frozen=True)
+class ParquetLayout:
+    """What one file states about itself, and which of its columns are read as what."""
+
+    file: Path
+    rows: int
+    schema: Schema
+    filtered_by: str | None
+    wanted: Mapping[str, tuple[int, As]]
+    """The columns to read by their roles."""
+    constants: Mapping[str, str | None]
+    """The roles that the file's folders fill."""
+    time_asked: bool
+    spooled: BinaryIO | None
+    """Standard input, written to a file without a name: Parquet begins at its end."""
+
+    @classmethod
+    def of(cls, file: Path, columns: Columns | None, *, need_rating: bool, beside: Beside) -> "ParquetLayout":
+        """Find the columns in the file's own description, before anything is decoded."""
+        spooled = _spool() if file == STANDARD_INPUT else None
+        with opened(file, spooled) as parquet:
+            if not parquet.size:
+                raise refusal(file, "the file is empty")
+            about = parquet.read()
+        header = [column.name for column in about.columns]
+        positions = find_named(file, [*header, *beside], columns, need_rating=need_rating)
+        found = {role: at for role, at in positions._asdict().items() if at is not None}
+        places = {role: at for role, at in found.items() if at < len(header)}
+        values = list(beside.values())
+        constants = {role: values[at - len(header)] for role, at in found.items() if at >= len(header)}
         asked = columns is not None and columns.time is not None
         if "time" in places and about.columns[places["time"]].kind not in _TIME_KINDS and not asked:
             del places["time"]
         for role, at in places.items():
             _require_kind(file, role, about.columns[at])
-        if about.rows == 0:
-            raise refusal(file, "the file has columns and no rows")
-        wanted = [(at, _purpose(role, about.columns[at])) for role, at in places.items()]
-        read = parquet.read(*wanted)
-    loaders = {role: _loader(role, column) for role, column in zip(places, read.decoded, strict=True)}
-    filtered_by = about.metadata.get(FILTERED)
-    return RawRatings(file, about.rows, loaders, filtered_by=filtered_by, time_asked=asked, bad_rows=bad_rows)
+        wanted = {role: (at, _purpose(role, about.columns[at])) for role, at in places.items()}
+        schema = tuple((column.name, column.dtype) for column in about.columns)
+        return cls(file, about.rows, schema, about.metadata.get(FILTERED), wanted, constants, asked, spooled)
+
+    def raw_ratings(self, rows: int, loaders: dict[str, ColumnLoader], bad_rows: BadRows | None) -> RawRatings:
+        """Return rows of the file whose columns are loaded so."""
+        loaders |= {role: constant(value, rows) for role, value in self.constants.items()}
+        return RawRatings(
+            self.file,
+            rows,
+            loaders,
+            schema=self.schema,
+            filtered_by=self.filtered_by,
+            time_asked=self.time_asked,
+            bad_rows=bad_rows,
+        )
+
+
+def read_parquet(
+    file: Path,
+    columns: Columns | None,
+    *,
+    need_rating: bool,
+    bad_rows: BadRows | None = None,
+    beside: Beside = NOTHING_BESIDE,
+) -> RawRatings:
+    """Read the user, item, rating and time columns of a Parquet file; ids that are whole numbers become text.
+
+    A file without rows gives none; it is for the caller to refuse.
+    """
+    layout = ParquetLayout.of(file, columns, need_rating=need_rating, beside=beside)
+    read: tuple[Decoded, ...] = ()
+    if layout.rows:
+        with opened(file, layout.spooled) as parquet:
+            read = parquet.read(*layout.wanted.values(), rows=layout.rows).decoded
+    loaders = {role: _loader(role, column) for role, column in zip(layout.wanted, read, strict=bool(layout.rows))}
+    return layout.raw_ratings(layout.rows, loaders, bad_rows)
+
+
+def stream_parquet(layout: ParquetLayout, rows: int, bad_rows: BadRows | None = None) -> Iterator[RawRatings]:
+    """Yield what :func:`read_parquet` returns, at most so many rows at a time."""
+    if not layout.rows:
+        return
+    before = 0
+    with opened(layout.file, layout.spooled) as parquet:
+        for part in parquet.slices(*layout.wanted.values(), rows=rows):
+            loaders = {
+                role: in_memory(_rows_as_series(layout.file, column))
+                for role, column in zip(layout.wanted, part.decoded, strict=True)
+            }
+            raw = layout.raw_ratings(part.rows, loaders, bad_rows)
+            raw.number = partial(add, before)
+            before += part.rows
+            yield raw
+    if before != layout.rows:
+        raise refusal(layout.file, f"it has {before:,} rows, and had {layout.rows:,} when it was opened")
+
+
+def _rows_as_series(file: Path, column: TextRows | Numbers) -> pl.Series:
+    """Return some rows of a column; nothing is believed of what the other process sent."""
+    if isinstance(column, Numbers):
+        return to_series(column)
+    try:
+        text = column.joined.decode()
+    except UnicodeDecodeError as error:
+        raise refusal(file, "cannot be read as Parquet: its text is not UTF-8") from error
+    if column.joined.count(b"\n") == len(column.lengths) - 1:
+        values = pl.Series([text]).str.split("\n").explode()
+    else:  # some value holds a line feed itself: cut by their lengths
+        ends = (np.cumsum(column.lengths) + np.arange(len(column.lengths))).tolist()
+        pieces = (column.joined[end - size : end] for end, size in zip(ends, column.lengths.tolist(), strict=True))
+        values = pl.Series([piece.decode("utf-8", "replace") for piece in pieces], dtype=pl.String)
+    return values.set(pl.Series(column.missing), None) if column.missing.any() else values
 
 
 def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
@@ -59,9 +161,21 @@ def to_series(column: Decoded) -> pl.Series:
     return pl.Series(column.values).set(pl.Series(column.missing), None)
 
 
+def _spool() -> BinaryIO:
+    """Return standard input as a file without a name, which is gone when it is closed."""
+    spooled = tempfile.TemporaryFile()  # noqa: SIM115 - read later, part by part
+    with explaining_os_errors(STANDARD_INPUT):
+        shutil.copyfileobj(io.FileIO(0, closefd=False), spooled)
+        spooled.flush()
+    return spooled
+
+
 @contextmanager
-def opened(file: Path) -> Iterator[Parquet]:
+def opened(file: Path, spooled: BinaryIO | None = None) -> Iterator[Parquet]:
     """Open a file that the user named, to be decoded in a child process; refusals name the file."""
+    if spooled is not None:
+        yield Parquet(spooled.fileno(), partial(refusal, file))
+        return
     with explaining_os_errors(file), Parquet.opened(file, partial(refusal, file)) as parquet:
         yield parquet
 

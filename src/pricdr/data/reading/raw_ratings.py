@@ -1,9 +1,10 @@
 """Columns of text and numbers on their way to being ``Ratings``: checked, encoded, merged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -37,16 +38,24 @@ class RawRatings:
     number: Callable[[int], int] = field(default=lambda row: row)
     """The number in the file, from 0, of a row counted from 0: they differ after rows that were skipped."""
     blank_lines: int = 0
+    schema: "Schema" = ()
+    """Every column of the file by its name and type, to tell whether two files are alike."""
     filtered_by: str | None = None
     time_asked: bool = False
     """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
     bad_rows: BadRows | None = None
     """Where bad rows are skipped to; without it the first one is refused."""
+    coded: bool = True
+    """Whether ids are encoded when they are loaded; in a stream they stay text."""
+    done: int = 0
+    """In a stream: the bytes of the files before this one."""
 
     def take_ids(self, role: str) -> "CodedIds":
         """Load a column of ids and forget it: the strings of one column at a time are memory enough."""
         column = self.columns.pop(role)()
-        return column if isinstance(column, CodedIds) else CodedIds.of(column)
+        if isinstance(column, CodedIds):
+            return column
+        return CodedIds.of(column) if self.coded else CodedIds.of_rows(column)
 
     def take(self, role: str) -> pl.Series | None:
         """Load the ratings or the times, and forget them likewise; None where there is no such column."""
@@ -65,9 +74,20 @@ def place(row: int, line: int | None) -> str:
     return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
+def constant(value: str | None, rows: int) -> "ColumnLoader":
+    """Return a loader of a column that has one value in every row."""
+    return lambda: pl.repeat(value, rows, dtype=pl.String, eager=True)
+
+
 def in_memory(series: pl.Series) -> "ColumnLoader":
     """Return a loader of a column that is in memory already."""
     return lambda: series
+
+
+Schema: TypeAlias = tuple[tuple[str, str], ...]
+Beside: TypeAlias = Mapping[str, str | None]
+"""Columns that stand beside those of a file, with the one value that each has: partitions that the caller asks for."""
+NOTHING_BESIDE: Final[Beside] = MappingProxyType({})
 
 
 class CodedIds(NamedTuple):
@@ -84,6 +104,11 @@ class CodedIds(NamedTuple):
         codes = column.cast(pl.Enum(names)).to_physical().cast(pl.Int64).fill_null(-1)
         return cls(codes.to_numpy().astype(np.int32), names)
 
+    @classmethod
+    def of_rows(cls, column: pl.Series) -> "CodedIds":
+        """Return a column as it is, every row with a value of its own: to be checked and passed on as text."""
+        return cls(np.where(column.is_null(), -1, np.arange(len(column))).astype(np.int32), column)
+
     def only(self, keep: BoolArray) -> "CodedIds":
         """Return the rows where ``keep`` is true, and the values that occur in them."""
         used, codes = np.unique(self.codes[keep], return_inverse=True)
@@ -91,6 +116,16 @@ class CodedIds(NamedTuple):
 
 
 ColumnLoader: TypeAlias = Callable[[], CodedIds | pl.Series]
+
+
+class CheckedRows(NamedTuple):
+    """Rows whose ids and values were checked one by one; pairs may repeat."""
+
+    users: CodedIds
+    items: CodedIds
+    values: Floats | None
+    times: pl.Series | None
+    """As they were read."""
 
 
 class EncodedRatings(NamedTuple):
@@ -124,6 +159,11 @@ def encode(raw: RawRatings, *, need_times: bool = False) -> EncodedRatings:
     >>> rows.tolist(), values.tolist(), users.to_list()
     ([1, 0], [1.0, 2.5], ['a', 'b'])
     """
+    return encode_rows(check(raw), raw.file, need_times=need_times)
+
+
+def check(raw: RawRatings) -> CheckedRows:
+    """Check every id and value of ``raw``; bad rows are refused or skipped, so that perhaps none is left."""
     faults = _Faults(raw)
     users, items = (faults.checked_ids(role) for role in ("user", "item"))
     values = faults.checked_ratings()
@@ -132,19 +172,56 @@ def encode(raw: RawRatings, *, need_times: bool = False) -> EncodedRatings:
         users, items = users.only(keep), items.only(keep)
         values = None if values is None else values[keep]
         times = None if times is None else times.filter(pl.Series(keep))
+    return CheckedRows(users, items, values, times)
+
+
+def joined(parts: Sequence[CheckedRows]) -> CheckedRows:
+    """Return the rows of several files, one after another, over the ids of all of them."""
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    return CheckedRows(
+        _joined_ids([part.users for part in parts]),
+        _joined_ids([part.items for part in parts]),
+        None if first.values is None else np.concatenate([part.values for part in parts if part.values is not None]),
+        None if first.times is None else pl.concat([part.times for part in parts if part.times is not None]),
+    )
+
+
+def _joined_ids(parts: Sequence[CodedIds]) -> CodedIds:
+    names = pl.concat([part.names for part in parts]).unique().sort()
+    kind = pl.Enum(names)
+    codes = [part.names.cast(kind).to_physical().to_numpy().astype(np.int32)[part.codes] for part in parts]
+    return CodedIds(np.concatenate(codes), names)
+
+
+def encode_rows(rows: CheckedRows, file: Path | str, *, need_times: bool = False) -> EncodedRatings:
+    """Merge repeated pairs of checked rows; refuse ``file`` if there are none."""
+    users, items, values, times = rows
+    if not len(users.codes):
+        raise refusal(file, "no row of it can be used")
     # Without ratings all rows of a pair are alike, and it does not matter which is the latest.
-    merged = merge(users.codes, items.codes, values, times, len(items.names))
+    pairs = merge(users.codes, items.codes, values, times, len(items.names))
     spread = None if values is None else (float(values.min()), float(values.max()))
     half_steps = values is not None and bool((np.rint(2 * values) == 2 * values).all())
     kept_times = None
     if need_times and times is not None:
-        kept_times = to_seconds(times.filter(pl.Series(merged.kept))).fill_null(np.nan).to_numpy()
-    pairs = (merged.rows, merged.columns, merged.values)
-    return EncodedRatings(*pairs, users.names, items.names, merged.repeats, spread, half_steps, kept_times)
+        kept_times = to_seconds(times.filter(pl.Series(pairs.kept))).fill_null(np.nan).to_numpy()
+    return EncodedRatings(
+        pairs.rows,
+        pairs.columns,
+        pairs.values,
+        users.names,
+        items.names,
+        pairs.repeats,
+        spread,
+        half_steps,
+        kept_times,
+    )
 
 
-def to_ratings(encoded: EncodedRatings, raw: RawRatings) -> Ratings:
-    """Return the ratings of checked rows, with the filter that their file discloses."""
+def to_ratings(encoded: EncodedRatings, file: Path | str, filtered_by: str | None = None) -> Ratings:
+    """Return the ratings of checked rows, with the filter that their ``file`` discloses."""
     values = np.ones(len(encoded.rows)) if encoded.values is None else encoded.values
     ratings = Ratings.from_codes(
         encoded.rows,
@@ -154,12 +231,12 @@ def to_ratings(encoded: EncodedRatings, raw: RawRatings) -> Ratings:
         tuple(encoded.items.to_list()),
         has_values=encoded.values is not None,
     )
-    if raw.filtered_by is None:
+    if filtered_by is None:
         return ratings
     try:
-        return ratings.disclosing(raw.filtered_by)
+        return ratings.disclosing(filtered_by)
     except InputError as error:
-        raise refusal(raw.file, str(error)) from error
+        raise refusal(file, str(error)) from error
 
 
 class _Faults:
@@ -218,8 +295,6 @@ class _Faults:
             fault = next(fault for mask, fault in self._found if mask[row])
             raw.bad_rows.add(raw.number(row), f"{raw.place(row)}: {fault(row)}")
         raw.bad_rows.require_few(raw.file, total)
-        if bad.all():
-            raise refusal(raw.file, "no row of it can be used")
         return ~bad if bad.any() else None
 
     def _add(self, bad: BoolArray, fault: Callable[[int], str]) -> None:

@@ -1,21 +1,24 @@
 """From files to ``Ratings``: every accepted format, one summary, one line for every refusal."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
-from pricdr.data.ids import id_fault
+import numpy as np
+
+from pricdr.data.ids import Ids, id_fault
 from pricdr.data.ratings import Ratings
+from pricdr.data.reading.all_rows import read_all
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.delimited import CSV, INTER, MOVIELENS, TSV, parse_delimiter, read_delimited
-from pricdr.data.reading.jsonlines import read_json_lines
-from pricdr.data.reading.parquet import read_parquet, write_ratings
-from pricdr.data.reading.raw_ratings import Floats, RawRatings, encode, to_ratings
+from pricdr.data.reading.formats import Form, Format
+from pricdr.data.reading.inputs import AnyPath, find_inputs
+from pricdr.data.reading.parquet import write_ratings
+from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.text_files import read_lines, read_text, refusal, require_encoding, shorten
-from pricdr.errors import ParameterError, printable
+from pricdr.data.reading.summaries import Summary, stars_of
+from pricdr.data.reading.text_files import explaining_os_errors, named, read_text, refusal, shorten
+from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown
 
 __all__ = [
@@ -29,10 +32,10 @@ __all__ = [
     "write_ratings",
 ]
 
-AnyPath: TypeAlias = str | os.PathLike[str]
-_DELIMITED = {".csv": CSV, ".tsv": TSV, ".inter": INTER, ".dat": MOVIELENS}
-_JSON = (".jsonl", ".ndjson", ".json")
-_MOST_STARS = 10
+_SAMPLE = 1 << 16
+"""Bytes of a list that its number of ids is estimated by."""
+_BYTES_PER_LISTED_ID = 220
+"""Memory that an id takes while a list is read and checked for repeats, beside three copies of its letters."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,10 @@ class RatingsFile:
     """Whether all ratings are whole or half numbers."""
     times: Floats | None = None
     """When each rating was made, in the order of ``ratings.matrix.data``, where that was asked for and is known."""
+    files: int = 1
+    """How many files were read together."""
+    empty_files: int = 0
+    """How many of them have a schema and no rows."""
 
     @property
     def has_values(self) -> bool:
@@ -67,16 +74,31 @@ class RatingsFile:
         return self.repeats.rows
 
     @property
-    def stars(self) -> tuple[float, float] | None:
-        """Return the fewest and the most stars where the ratings look like stars, of which the fewest are no like.
+    def raters(self) -> Ids:
+        """Return everybody who occurs in the ratings."""
+        return self.ratings.users
 
-        None where even the fewest are more than half of the most: somebody left out the others before.
-        """
-        if self.rating_range is None or not self.half_steps:
-            return None
-        fewest, most = self.rating_range
-        looks_like_stars = 0 <= fewest < most <= _MOST_STARS
-        return self.rating_range if looks_like_stars and fewest <= most / 2 else None
+    @property
+    def all_below(self) -> bool:
+        """Return whether the threshold leaves no rating."""
+        return not len(self.ratings)
+
+    def counted(self, listed: Ids | None, universe: Ids | None) -> int:
+        """Return how many ratings of these users and items there are; None stands for all of them."""
+        ratings = self.ratings
+        users, items = (
+            np.ones(len(ids), dtype=bool)
+            if wanted is None
+            else np.fromiter(map(set(wanted).__contains__, ids), dtype=bool, count=len(ids))
+            for ids, wanted in ((ratings.users, listed), (ratings.items, universe))
+        )
+        counts = np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]
+        return int(counts.sum())
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """Return the fewest and the most stars where the ratings look like stars, see :func:`stars_of`."""
+        return stars_of(self.rating_range, self.half_steps)
 
     def summary(self) -> str:
         """Return a few lines for people.
@@ -89,29 +111,22 @@ class RatingsFile:
           dropped: 1 rated below 3
           ratings range from 2 to 4
         """
-        counts = f"{self.rows:,} rows, {len(self.ratings.users):,} users, {len(self.ratings.items):,} items"
-        lines = [f"{printable(str(self.file))}: {counts}, {len(self.ratings):,} ratings"]
-        if self.bad_rows is not None and self.bad_rows.count:
-            lines.append(f"skipped: {self.bad_rows.count:,} bad rows; the first:")
-            lines += [f"  {printable(fault)}" for fault in self.bad_rows.first]
-        if self.duplicates:
-            lines.append(f"duplicates: {self.duplicates:,} rows repeat a (user, item) pair; {self._rule()}")
-        if self.dropped:
-            lines.append("dropped: " + ", ".join(f"{count:,} {reason}" for reason, count in self.dropped))
-        if self.rating_range is None:
-            lines.append("no rating column read: each row counts as 1")
-        else:
-            lines.append("ratings range from {:g} to {:g}".format(*self.rating_range))
-        return "\n  ".join(lines)
-
-    def _rule(self) -> str:
-        """Say which row of a repeated pair counts."""
-        if not self.has_values:
-            return "they count once"
-        if not self.repeats.by_time:
-            return "the largest value counts (there is no time column)"
-        untimed = f"; {self.repeats.untimed:,} without a readable time count as the earliest"
-        return "the latest counts, by the time column" + (untimed if self.repeats.untimed else "")
+        return str(
+            Summary(
+                file=self.file,
+                rows=self.rows,
+                users=len(self.ratings.users),
+                items=len(self.ratings.items),
+                ratings=len(self.ratings),
+                repeats=self.repeats,
+                dropped=self.dropped,
+                rating_range=self.rating_range,
+                has_values=self.has_values,
+                bad_rows=self.bad_rows,
+                files=self.files,
+                empty_files=self.empty_files,
+            )
+        )
 
 
 def read_ratings_file(
@@ -121,23 +136,28 @@ def read_ratings_file(
     threshold: float | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    format: Format | str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     with_times: bool = False,
 ) -> RatingsFile:
-    r"""Read one file of ratings, and count what was merged or left out; its name says its format.
+    r"""Read one or many files of ratings, and count what was merged or left out; their names say their format.
 
-    Of a (user, item) pair that occurs more than once, the latest row counts where there is a time column, and otherwise
-    the largest value.
+    Files that are read together have one schema, and give what one file with all their rows would give. Of a (user,
+    item) pair that occurs more than once, the latest row counts where there is a time column, and otherwise the largest
+    value.
 
     Args:
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
-            ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too.
+            ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder stands for
+            all files in it and in its folders (``country=de``), a pattern (``ratings/*.parquet``) for those that match,
+            and ``-`` for standard input.
         columns: Which columns to read; found by name when not given.
         threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
             is all of them. The rating column is then required.
         delimiter: What separates the fields of delimited text, where that is not what the name says.
         encoding: How a text file writes its characters.
+        format: What the files are, where their names do not say it; standard input is CSV otherwise.
         skip_bad_rows: Leave out rows that cannot be used (too short, an empty id, a rating that is no number) instead
             of refusing the file; they are counted.
         most_bad_rows: The share of the rows that may be bad; with more the file is refused all the same.
@@ -154,19 +174,12 @@ def read_ratings_file(
     >>> content.ratings.users, content.duplicates, content.dropped, content.rating_range
     (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
-    file = Path(path)
-    bad_rows = BadRows(most_bad_rows) if skip_bad_rows else None
-    form = _Form(
-        Columns.parse(columns) if isinstance(columns, str) else columns,
-        None if delimiter is None else parse_delimiter(delimiter),
-        require_encoding(encoding),
-        bad_rows,
-    )
-    raw = form.raw_ratings(file, need_rating=threshold is not None)
-    rows = raw.rows + (0 if bad_rows is None else bad_rows.count)
-    dropped = [("blank lines", raw.blank_lines)] if raw.blank_lines else []
-    encoded = encode(raw, need_times=with_times)
-    ratings, times = to_ratings(encoded, raw), encoded.times_in_order()
+    form = Form.of(columns, delimiter, encoding, format, skip_bad_rows=skip_bad_rows, need_rating=threshold is not None)
+    file, bad_rows = Path(path), BadRows(most_bad_rows) if skip_bad_rows else None
+    content = read_all(find_inputs(file), form, bad_rows)
+    dropped = [("blank lines", content.blank_lines)] if content.blank_lines else []
+    encoded = encode_rows(content.checked, file, need_times=with_times)
+    ratings, times = to_ratings(encoded, file, content.filtered_by), encoded.times_in_order()
     # After merging, so that of a pair one row decides, whatever the threshold is.
     if threshold is not None:
         everything = ratings
@@ -177,13 +190,15 @@ def read_ratings_file(
     return RatingsFile(
         ratings=ratings,
         file=file,
-        rows=rows,
+        rows=content.rows,
         repeats=encoded.repeats,
         dropped=tuple(dropped),
         rating_range=encoded.range,
         bad_rows=bad_rows,
         half_steps=encoded.half_steps,
         times=times,
+        files=content.files,
+        empty_files=content.empty_files,
     )
 
 
@@ -194,6 +209,7 @@ def read_ratings(
     threshold: float | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
+    format: Format | str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     progress: Progress | bool = False,
@@ -216,6 +232,7 @@ def read_ratings(
             threshold=threshold,
             delimiter=delimiter,
             encoding=encoding,
+            format=format,
             skip_bad_rows=skip_bad_rows,
             most_bad_rows=most_bad_rows,
         ).ratings
@@ -232,6 +249,7 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     ('007', ' bob')
     """
     file = Path(path)
+    _require_room_for_ids(file)
     # An id may consist of blanks: ids are kept byte for byte.
     ids = read_text(file, blanks_count=True).rstrip(b"\r\n").decode().split("\n")
     at: dict[str, int] = {}
@@ -246,41 +264,10 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     return tuple(at)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """What the caller says about how a file is written."""
-
-    columns: Columns | None
-    delimiter: str | None
-    encoding: str
-    bad_rows: BadRows | None
-
-    def raw_ratings(self, file: Path, *, need_rating: bool) -> RawRatings:
-        kinds = [suffix.lower() for suffix in file.suffixes[-2:]]
-        kind = kinds[-2] if len(kinds) == 2 and kinds[-1] == ".gz" else "".join(kinds[-1:])
-        if kind == ".parquet" and kinds[-1] == kind:
-            self._require_text_file(file, "Parquet")
-            return read_parquet(file, self.columns, need_rating=need_rating, bad_rows=self.bad_rows)
-        if kind in _JSON:
-            if self.delimiter is not None:
-                raise ParameterError(f"--delimiter is for delimited text, and {file.name!r} is JSON lines")
-            text = read_lines(file, encoding=self.encoding, substitute=self.bad_rows is not None)
-            return read_json_lines(file, text, self.columns, need_rating=need_rating, bad_rows=self.bad_rows)
-        if self.delimiter is not None:
-            dialect = replace(_DELIMITED.get(kind, CSV) if kind != ".dat" else CSV, separator=self.delimiter)
-        elif kind in _DELIMITED:
-            dialect = _DELIMITED[kind]
-        else:
-            accepted = ", ".join((*_DELIMITED, *_JSON))
-            rule = f"accepted are {accepted} (each also with .gz) and .parquet, or say --delimiter"
-            raise refusal(file, f"unknown kind of file; {rule}")
-        content = self._text(file)
-        return read_delimited(file, content, dialect, self.columns, need_rating=need_rating, bad_rows=self.bad_rows)
-
-    def _text(self, file: Path) -> bytes:
-        return read_text(file, encoding=self.encoding, substitute=self.bad_rows is not None)
-
-    def _require_text_file(self, file: Path, kind: str) -> None:
-        for option, given in (("--delimiter", self.delimiter is not None), ("--encoding", self.encoding != "utf-8")):
-            if given:
-                raise ParameterError(f"{option} is for text files, and {file.name!r} is {kind}")
+def _require_room_for_ids(file: Path) -> None:
+    """Refuse a list that would take more memory than the limit, by the size of the file and its first lines."""
+    with explaining_os_errors(file), file.open("rb") as opened:
+        size = os.fstat(opened.fileno()).st_size
+        start = opened.read(_SAMPLE)
+    ids = size * max(1, start.count(b"\n")) // max(1, len(start))
+    require_memory(_BYTES_PER_LISTED_ID * ids + 3 * size, f"{named(file)}: a list of about {ids:,} ids")

@@ -87,11 +87,15 @@ def decoded_lines(content: bytes) -> Iterator[str]:
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
 
 
-def wrong_width(fields: int, width: int, headers: int) -> str:
-    """Return what is wrong with a row of so many fields, to follow its place."""
+def wrong_width(fields: int, width: int, model: str) -> str:
+    """Return what is wrong with a row of so many fields where the ``model`` has ``width``, to follow its place."""
     fault = "too short" if fields < width else "too long"
-    model = "the header" if headers else "line 1"
     return f"is {fault}: {fields} fields, {model} has {width}"
+
+
+def at_end(error: csv.Error) -> bool:
+    """Return whether the text ended inside a quoted field, so that more of it may complete the row."""
+    return "unexpected end of data" in str(error)
 
 
 def reason_of(error: csv.Error) -> str:

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -19,10 +20,13 @@ LARGEST = 16 << 30
 UNREADABLE: Final = "\x1a"
 """What stands for a byte that is not text, where bad rows are skipped: SUB, a control character that no id holds."""
 
+STANDARD_INPUT: Final = Path("-")
+
 _BLOCK = 1 << 20
+_GZIP = b"\x1f\x8b"
 _PACKED_BLOCK = 1 << 10
 _MAGIC = {
-    b"\x1f\x8b": "it is gzip-compressed: name it with .gz at the end",
+    _GZIP: "it is gzip-compressed: name it with .gz at the end",
     b"PAR1": "it is Parquet: name it with .parquet at the end",
     b"PK\x03\x04": "it is a zip archive: unpack it first",
     b"\xff\xfe": "it looks like UTF-16: say --encoding utf-16",
@@ -42,7 +46,16 @@ def refusal(file: Path | str, rule: str) -> InputError:
     >>> refusal(Path("ratings.csv"), "is empty")
     InputError('ratings.csv: is empty')
     """
-    return InputError(f"{printable(str(file))}: {rule}")
+    return InputError(f"{named(file)}: {rule}")
+
+
+def named(file: Path | str) -> str:
+    """Return what messages call a file.
+
+    >>> named(Path("ratings.csv")), named(STANDARD_INPUT)
+    ('ratings.csv', 'standard input')
+    """
+    return "standard input" if file == STANDARD_INPUT else printable(str(file))
 
 
 def shorten(value: object, limit: int = 40) -> str:
@@ -84,13 +97,10 @@ def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8"
         substitute: Let :data:`UNREADABLE` stand for what is not text, so that only its row is lost; without it the file
             is refused.
     """
-    decoder = _Decoder(file, encoding, substitute)
     kept = io.BytesIO()
-    with explaining_os_errors(file):
-        for block in _blocks(file):
-            kept.write(decoder.to_utf8(block))
-    kept.write(decoder.to_utf8(b"", final=True))
-    content = kept.getvalue().removeprefix(codecs.BOM_UTF8)
+    for block in _utf8(file, encoding, substitute):
+        kept.write(block)
+    content = kept.getvalue()
     nothing = b"\r\n" if blanks_count else None  # None stands for every kind of white space
     if not content[:_BLOCK].strip(nothing) and not content.strip(nothing):
         raise refusal(file, "the file is empty")
@@ -103,22 +113,44 @@ def read_lines(file: Path, *, encoding: str = "utf-8", substitute: bool = False)
     Reviews come with their text, so that such a file may be larger than the memory. A file of blanks alone yields
     nothing but blanks: that is for the caller to refuse.
     """
-    decoder = _Decoder(file, encoding, substitute)
-    begun, first = [b""], True
-    with explaining_os_errors(file):
-        for block in _blocks(file):
-            content = decoder.to_utf8(block)
-            if first and content:
-                content, first = content.removeprefix(codecs.BOM_UTF8), False
-            head, *rest = content.split(b"\n")
-            begun.append(head)  # joined only at its end: a line may run over many blocks
-            if rest:
-                yield b"".join(begun).decode()
-                yield from (line.decode() for line in rest[:-1])
-                begun = [rest[-1]]
-    begun.append(decoder.to_utf8(b"", final=True))
+    begun = [b""]
+    for content in _utf8(file, encoding, substitute):
+        head, *rest = content.split(b"\n")
+        begun.append(head)  # joined only at its end: a line may run over many blocks
+        if rest:
+            yield b"".join(begun).decode()
+            yield from (line.decode() for line in rest[:-1])
+            begun = [rest[-1]]
     if last := b"".join(begun):
         yield last.decode()
+
+
+def read_blocks(file: Path, size: int, *, encoding: str = "utf-8", substitute: bool = False) -> Iterator[bytes]:
+    """Yield what :func:`read_text` returns, about ``size`` bytes at a time."""
+    begun, length, blank = [b""], 0, True
+    for content in _utf8(file, encoding, substitute):
+        begun.append(content)
+        length += len(content)
+        if length >= size:
+            block = b"".join(begun)
+            blank = blank and not block.strip()
+            begun, length = [], 0
+            yield block
+    last = b"".join(begun)
+    if blank and not last.strip():
+        raise refusal(file, "the file is empty")
+    yield last
+
+
+def _utf8(file: Path, encoding: str, substitute: bool) -> Iterator[bytes]:
+    """Yield a file as UTF-8 without a byte order mark, block by block."""
+    decoder, first = _Decoder(file, encoding, substitute), True
+    with explaining_os_errors(file):
+        for block in chain(_blocks(file), [b""]):
+            content = decoder.to_utf8(block, final=not block)
+            if first and content:
+                content, first = content.removeprefix(codecs.BOM_UTF8), False
+            yield content
 
 
 @contextmanager
@@ -141,8 +173,15 @@ def explaining_os_errors(file: Path) -> Iterator[None]:
 
 
 def _blocks(file: Path) -> Iterator[bytes]:
-    with file.open("rb") as raw:
-        if file.suffix.lower() != ".gz":
+    if file == STANDARD_INPUT:
+        # Not closed: others may read what follows. Its kind shows in its first bytes, since it has no name.
+        raw: BinaryIO = io.BufferedReader(io.FileIO(0, closefd=False))  # type: ignore[assignment]
+        packed_input = raw.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
+    else:
+        raw = file.open("rb")
+        packed_input = file.suffix.lower() == ".gz"
+    with raw:
+        if not packed_input:
             while block := raw.read(_BLOCK):
                 yield block
             return

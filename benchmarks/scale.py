@@ -1,0 +1,215 @@
+"""Out of core against memory against Spark against the bare product, as the number of ratings grows.
+
+Every run is the whole command in a process of its own, from Parquet parts to a release folder; the bare product is
+A times E alone, with A in memory already. Memory is what the process and its children hold: *anonymous* (RssAnon,
+what counts against a limit) and resident (with pages of files, which the system takes back when it needs them).
+
+    make bench-scale                                     1 M and 10 M ratings
+    python -m benchmarks.scale --ratings 1e6,1e7,1e8     100 M takes about 10 GB of disk
+
+One JSON line per run goes to a file; the tables are printed from it.
+"""
+
+import argparse
+import importlib.util
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+import psutil
+import scipy.sparse as sp
+
+from pricdr.engines.local.sizes import EXPANSION
+from pricdr.parallel import cores
+
+PART: Final = 1_000_000
+RATINGS_PER_USER: Final = 20
+MOST_EXPONENT: Final = 1.05
+DIM: Final = 8
+ENGINES: Final = ("memory", "local", "spark")
+
+
+def main() -> None:
+    """Measure what is asked for, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ratings", default="1e6,1e7", help="how many, separated by commas")
+    parser.add_argument("--items", type=float, default=1e5, help="items, of which a Zipf law prefers the first")
+    parser.add_argument("--users", default="", help="at so many users (separated by commas) and --at ratings, too")
+    parser.add_argument("--at", type=float, default=4e6, help="ratings while users grow")
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--strategy", default="spectral")
+    parser.add_argument("--folder", type=Path, help="where ratings and releases are kept meanwhile")
+    parser.add_argument("--out", type=Path, default=Path("build/bench-scale.jsonl"))
+    asked = parser.parse_args()
+    items, engines = int(asked.items), asked.engines.split(",")
+    by_ratings = [int(float(one)) for one in asked.ratings.split(",") if one]
+    cases = [("ratings", count, max(1, count // RATINGS_PER_USER)) for count in by_ratings]
+    cases += [("users", int(asked.at), int(float(users))) for users in asked.users.split(",") if users]
+    asked.out.parent.mkdir(parents=True, exist_ok=True)
+    results = []
+    for grows, count, users in cases:
+        with tempfile.TemporaryDirectory(dir=asked.folder) as folder, asked.out.open("a") as lines:
+            for one in measured(Path(folder), count, users, items, engines, asked.strategy):
+                results.append({"grows": grows, "ratings": count, "users": users, "items": items, **one})
+                lines.write(json.dumps(results[-1]) + "\n")
+                lines.flush()
+                print(row(results[-1]), flush=True)
+    print()
+    print_tables(results)
+
+
+def measured(
+    folder: Path, count: int, users: int, items: int, engines: list[str], strategy: str
+) -> Iterator[dict[str, Any]]:
+    """Yield one result after another for so many ratings."""
+    size = generate(folder / "parts", count, users, items)
+    product = bare_product(count, users, items)
+    yield {"engine": "product", "seconds": product, "cores": 1, "parquet_mb": size / 1e6}
+    for engine in engines:
+        if why := skipped(engine, size):
+            yield {"engine": engine, "skipped": why}
+            continue
+        found = run_engine(folder, engine, strategy)
+        yield {"engine": engine, "strategy": strategy, "product": product, "cores": cores(), **found}
+
+
+def skipped(engine: str, size: int) -> str | None:
+    """Why an engine is not measured here; None where it is."""
+    if engine == "spark" and importlib.util.find_spec("pyspark") is None:
+        return "the extra spark is not installed"
+    if engine == "memory" and size * EXPANSION > 0.8 * psutil.virtual_memory().total:
+        return "the ratings do not fit into memory"
+    return None
+
+
+def chunks(count: int, users: int, items: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield users and items of ratings, part by part; the same for the same arguments."""
+    rng = np.random.default_rng(0)
+    weights = np.cumsum(1 / np.arange(1, items + 1))
+    names = rng.permutation(items).astype(np.int32)
+    for start in range(0, count, PART):
+        size = min(PART, count - start)
+        drawn = np.searchsorted(weights, rng.random(size) * weights[-1])
+        yield rng.integers(0, users, size).astype(np.int32), names[np.minimum(drawn, items - 1)]
+
+
+def generate(folder: Path, count: int, users: int, items: int) -> int:
+    """Write the ratings as Parquet parts of a million rows, users in no order; return the bytes they take."""
+    folder.mkdir()
+    for number, (rows, columns) in enumerate(chunks(count, users, items)):
+        frame = pl.DataFrame({"user": rows, "item": columns}).select(
+            ("u" + pl.col("user").cast(pl.String).str.zfill(9)).alias("user"),
+            ("i" + pl.col("item").cast(pl.String).str.zfill(7)).alias("item"),
+        )
+        frame.write_parquet(folder / f"part-{number:05d}.parquet")
+    return sum(part.stat().st_size for part in folder.iterdir())
+
+
+def bare_product(count: int, users: int, items: int) -> float:
+    """Seconds of A times E, with A in memory, in one thread: the least that any engine must do once."""
+    pairs = list(chunks(count, users, items))
+    rows, columns = (np.concatenate([pair[at] for pair in pairs]) for at in (0, 1))
+    matrix = sp.coo_array((np.ones(count, dtype=np.int32), (rows, columns)), shape=(users, items)).tocsr()
+    vectors = np.random.default_rng(1).integers(-1000, 1000, (items, DIM)).astype(np.int32)
+    start = time.perf_counter()
+    _ = matrix @ vectors
+    return time.perf_counter() - start
+
+
+def run_engine(folder: Path, engine: str, strategy: str) -> dict[str, Any]:
+    """Run the command once; return its seconds and its peak memory in MB."""
+    out = folder / f"{engine}.release"
+    command = [sys.executable, "-m", "pricdr", "publish", str(folder / "parts"), "--epsilon", "4", "--delta", "1e-6"]
+    command += ["--strategy", strategy, "--dim", str(DIM), "--engine", engine, "--out", str(out)]
+    start = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        watch = Watch(process.pid)
+        _, complaints = process.communicate()
+        seconds = time.perf_counter() - start
+        watch.stop()
+    if process.returncode:
+        return {"skipped": complaints.strip().splitlines()[-1]}
+    shutil.rmtree(out)
+    return {"seconds": seconds, "anonymous_mb": watch.anonymous / 1e6, "resident_mb": watch.resident / 1e6}
+
+
+class Watch:
+    """The most memory that a process and its children hold, looked at a hundred times a second."""
+
+    def __init__(self, pid: int) -> None:
+        self.anonymous = self.resident = 0
+        self._pid, self._over = pid, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no further."""
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.01):
+            try:
+                family = [psutil.Process(self._pid)]
+                family += family[0].children(recursive=True)
+            except psutil.NoSuchProcess:
+                return
+            anonymous = resident = 0
+            for one in family:
+                status = Path(f"/proc/{one.pid}/status")
+                try:
+                    fields = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+                    anonymous += int(fields["RssAnon"].split()[0]) * 1024
+                    resident += int(fields["VmRSS"].split()[0]) * 1024
+                except (OSError, KeyError):
+                    continue
+            self.anonymous, self.resident = max(self.anonymous, anonymous), max(self.resident, resident)
+
+
+def print_tables(results: list[dict[str, Any]]) -> None:
+    """Print every run, and how time and memory grow."""
+    print(f"{'ratings':>14}{'users':>12}  {'engine':10}{'seconds':>9}{'x product':>11}{'ratings/s/core':>16}", end="")
+    print(f"{'anonymous MB':>14}{'resident MB':>13}")
+    for one in results:
+        print(row(one))
+    for grows in ("ratings", "users"):
+        for engine in ENGINES:
+            runs = [one for one in results if (one["grows"], one["engine"]) == (grows, engine) and "seconds" in one]
+            if len(runs) < 2:
+                continue
+            for what, unit in (("seconds", "time"), ("anonymous_mb", "anonymous memory")):
+                power = exponent([one[grows] for one in runs], [one[what] for one in runs])
+                kept = "" if unit != "time" else "kept" if power <= MOST_EXPONENT else "MISSED"
+                print(f"{engine}: {unit} grows like {grows}^{power:.2f} {kept}".rstrip())
+
+
+def row(one: dict[str, Any]) -> str:
+    """One run as a line of the table."""
+    start = f"{one['ratings']:>14,}{one['users']:>12,}  {one['engine']:10}"
+    if "skipped" in one:
+        return f"{start}  not run: {one['skipped']}"
+    line = f"{start}{one['seconds']:9.2f}"
+    if one["engine"] == "product":
+        return f"{line}{1.0:10.1f}x{one['ratings'] / one['seconds']:16,.0f}"
+    speed = one["ratings"] / one["seconds"] / one["cores"]
+    ratio = one["seconds"] / one["product"]
+    return f"{line}{ratio:10.1f}x{speed:16,.0f}{one['anonymous_mb']:14,.0f}{one['resident_mb']:13,.0f}"
+
+
+def exponent(sizes: list[int], values: list[float]) -> float:
+    """The power by which ``values`` grow with ``sizes``, by least squares on their logarithms."""
+    return float(np.polyfit([math.log(one) for one in sizes], [math.log(one) for one in values], 1)[0])
+
+
+if __name__ == "__main__":
+    main()

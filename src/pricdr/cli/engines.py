@@ -1,0 +1,178 @@
+"""Where ratings are kept while they are published: in memory, on disk, or on a cluster. Chosen, and said why."""
+
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
+
+import typer
+
+from pricdr.cli.console import progress_bar, say
+from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
+from pricdr.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    from pricdr.data.ids import Ids
+    from pricdr.data.reading.readers import RatingsFile
+    from pricdr.engines.local.reading import DiskReading
+    from pricdr.engines.local.sizes import Need
+    from pricdr.privacy.estimate import Estimate
+    from pricdr.privacy.strategies import Strategy
+
+
+class EngineName(StrEnum):
+    """Where ratings are kept while they are published."""
+
+    MEMORY = "memory"
+    LOCAL = "local"
+    SPARK = "spark"
+
+
+EngineOption: TypeAlias = Annotated[
+    EngineName | None,
+    typer.Option(
+        help="Where ratings are kept meanwhile: in memory, sorted on disk (local), or on a Spark cluster (extra "
+        "spark). The release is the same.  [default: memory, or local where the files are large]"
+    ),
+]
+TempDirOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        help="engine local: sort in this folder, which holds ratings in plaintext meanwhile.  [default: beside --out]"
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingsInput:
+    """The ratings that are to be published, and where they are kept meanwhile."""
+
+    path: Path
+    reading: ReadingOptions
+    out: Path
+    engine: EngineName | None
+    temp_dir: Path | None
+    threshold: float | None
+    values: bool
+
+    def read(
+        self,
+        listed: "Ids | None",
+        universe: "Ids | None",
+        strategy: "Strategy",
+        lifetime: ExitStack,
+        *,
+        count_only: bool = False,
+    ) -> "RatingsFile | DiskReading":
+        """Return the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
+
+        Args:
+            listed: the users who get a row, where there is a list.
+            universe: the items that count, where there is a list.
+            strategy: says whether rows of other users are needed too.
+            lifetime: how long files are kept.
+            count_only: whether rows need only be counted.
+        """
+        engine = self._chosen()
+        if engine is EngineName.SPARK:
+            raise ParameterError("--engine spark needs the extra spark: pip install 'pricdr[spark]'")
+        if self.temp_dir is not None and engine is not EngineName.LOCAL:
+            raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
+        found: RatingsFile | DiskReading
+        if engine is EngineName.MEMORY:
+            found = self.reading.read(self.path, self.threshold)
+        else:
+            keep_others = strategy.learns_from_unlisted
+            found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
+        if self.values and not found.has_values:
+            raise InputError(f"{self.path}: --values needs a rating column, and there is none")
+        if not self.values:
+            warn_of_stars(found)
+        return found
+
+    def _chosen(self) -> EngineName:
+        """Return the engine that was asked for, or the one that suits the size of the files, and say why."""
+        from pricdr.data.reading.inputs import find_inputs
+        from pricdr.engines.local.sizes import EXPANSION
+        from pricdr.memory import VARIABLE, in_words, memory_limit
+
+        if self.engine is not None:
+            return self.engine
+        size, limit = find_inputs(self.path).size, memory_limit()
+        if size is None or size * EXPANSION <= limit:
+            return EngineName.MEMORY
+        say(
+            f"engine local: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit "
+            f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory insists"
+        )
+        return EngineName.LOCAL
+
+    def _on_disk(
+        self,
+        listed: "Ids | None",
+        universe: "Ids | None",
+        lifetime: ExitStack,
+        *,
+        keep_others: bool,
+        count_only: bool,
+    ) -> "DiskReading":
+        from pricdr.engines.local.reading import DiskReading
+        from pricdr.engines.local.sizes import sort_buffer
+        from pricdr.engines.local.spilling import spill
+        from pricdr.engines.local.workspace import Workspace
+        from pricdr.memory import in_words
+
+        stream = self.reading.stream(self.path, need_rating=self.threshold is not None)
+        beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # which may not exist yet
+        folder = beside if self.temp_dir is None else self.temp_dir
+        workspace = lifetime.enter_context(Workspace.opened(folder))
+        if not count_only:
+            workspace.require_space(stream.size or 0, "sorting")  # more exactly once the rows are counted
+            say(
+                f"engine local: ratings are kept in {workspace.folder} (in plaintext, for its owner alone, removed at "
+                f"the end) and sorted with {in_words(sort_buffer())} of memory"
+            )
+        with progress_bar(f"reading {self.path}") as progress:
+            spilled = spill(
+                stream,
+                workspace,
+                buffer_bytes=sort_buffer(),
+                listed=listed,
+                keep_others=keep_others,
+                keep_values=self.values,
+                count_only=count_only,
+                threshold=self.threshold,
+                progress=progress,
+            )
+        return DiskReading(stream, spilled, spilled.ratings.select(listed, universe), None)
+
+
+def is_on_disk(reading: "RatingsFile | DiskReading") -> TypeGuard["DiskReading"]:
+    """Return whether the ratings are kept on disk."""
+    from pricdr.engines.local.reading import DiskReading
+
+    return isinstance(reading, DiskReading)
+
+
+def needed_memory(reading: "DiskReading", work: "Estimate") -> "Need":
+    """Return the memory that publishing takes, part by part."""
+    from pricdr.engines.local.sizes import Need
+
+    codes = reading.ratings.user_codes, reading.ratings.item_codes
+    return Need.of(work, ids=sum(map(len, codes)), letters=sum(one.letters() for one in codes))
+
+
+def require_memory(reading: "DiskReading", work: "Estimate") -> None:
+    """Say what memory publishing takes, and refuse it where that is more than the limit."""
+    need = needed_memory(reading, work)
+    say(f"engine local {need.sentence()}")
+    need.require()
+
+
+def sort(reading: "DiskReading") -> "DiskReading":
+    """Return the same ratings, sorted: whatever can fail on the disk fails here, before anything is spent."""
+    with progress_bar("sorting") as progress:
+        entries = reading.selected.sorted(progress)
+    return replace(reading, counts=entries.counts)

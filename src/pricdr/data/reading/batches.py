@@ -1,0 +1,154 @@
+"""A stream of ratings: checked rows of many files, some at a time, so that memory does not grow with their number."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
+from pricdr.data.reading.columns import Columns
+from pricdr.data.reading.formats import BATCH_ROWS, Form, Format, OpenFile
+from pricdr.data.reading.inputs import AnyPath, find_inputs
+from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
+from pricdr.data.reading.raw_ratings import Floats, RawRatings, check
+from pricdr.data.reading.text_files import named, refusal
+from pricdr.data.reading.times import to_seconds
+from pricdr.progress import Progress, silent
+
+
+class Batch(NamedTuple):
+    """Some rows whose ids and values were checked one by one; a (user, item) pair may repeat, here or in another."""
+
+    users: pl.Series
+    items: pl.Series
+    values: Floats | None
+    """None without a rating column."""
+    seconds: Floats | None
+    """When each row was written, minus infinity where that cannot be read; None without a time column."""
+
+
+@dataclass
+class RatingsStream:
+    """Ratings of one schema that can be read once, batch by batch."""
+
+    name: Path | str
+    """What messages call them."""
+    parts: Iterator[RawRatings]
+    has_values: bool
+    """Whether there is a rating column."""
+    has_times: bool
+    filtered_by: str | None = None
+    """What the files disclose about a filter on counts."""
+    size: int | None = None
+    """The bytes of all files; None where that is not known, as of standard input."""
+    bad_rows: BadRows | None = None
+    """The rows that were skipped so far, where that was allowed."""
+    rows: int = 0
+    """Good rows that were read so far."""
+    blank_lines: int = 0
+    empty_files: int = 0
+    """Parquet files with a schema and no rows."""
+
+    def batches(self, progress: Progress = silent) -> Iterator[Batch]:
+        """Yield every row once, in bounded memory.
+
+        Faults name the file and the row. That too many rows are bad, or that none is left, shows only at the end.
+        """
+        for part in self.parts:
+            batch = _batch(part)
+            self.rows += len(batch.users)
+            self.blank_lines += part.blank_lines
+            progress(f"reading {named(part.file)}", part.done, self.size or 0, f"{self.rows:,} rows")
+            if len(batch.users):
+                yield batch
+        if self.bad_rows is not None:
+            self.bad_rows.require_few(self.name, self.rows + self.bad_rows.count)
+        if not self.rows:
+            raise refusal(self.name, "no row of it can be used")
+
+
+def open_stream(
+    path: AnyPath,
+    *,
+    columns: Columns | str | None = None,
+    need_rating: bool = False,
+    delimiter: str | None = None,
+    encoding: str = "utf-8",
+    format: Format | str | None = None,
+    skip_bad_rows: bool = False,
+    most_bad_rows: float = MOST_BAD_ROWS,
+    batch_rows: int = BATCH_ROWS,
+) -> RatingsStream:
+    """Open ratings to be read in bounded memory.
+
+    The first rows are read at once, to know which columns there are, and so is what Parquet files state of themselves.
+
+    Args:
+        path: A file, a folder, a pattern or ``-``.
+        columns: As for ``read_ratings``, like the arguments that are not named here.
+        need_rating: Whether a rating column must be there.
+        delimiter: See ``read_ratings``.
+        encoding: See ``read_ratings``.
+        format: See ``read_ratings``.
+        skip_bad_rows: See ``read_ratings``.
+        most_bad_rows: See ``read_ratings``.
+        batch_rows: The most rows of one batch.
+
+    Raises:
+        InputError: A file cannot be used, or has another schema than the first.
+    """
+    form = Form.of(columns, delimiter, encoding, format, skip_bad_rows=skip_bad_rows, need_rating=need_rating)
+    bad_rows = BadRows(most_bad_rows) if skip_bad_rows else None
+    inputs = find_inputs(Path(path))
+    require_one_kind([(file.path, form.kind(file.path)) for file in inputs.files])
+    files = tuple(form.opened(file) for file in inputs.files)
+    schema, filtered = OneSchema(), OneFilter()
+    for file in files:
+        if file.layout is not None:
+            schema.require(file.layout.file, file.layout.schema)
+            filtered.add(file.layout.file, file.layout.filtered_by)
+    empty = sum(file.layout is not None and not file.layout.rows for file in files)
+    if empty == len(files):
+        raise refusal(
+            inputs.path, "the files have columns and no rows" if inputs.several else "the file has columns and no rows"
+        )
+    parts = _parts(files, schema, bad_rows, batch_rows)
+    first = next(parts)
+    return RatingsStream(
+        inputs.path,
+        chain([first], parts),
+        has_values="rating" in first.columns,
+        has_times="time" in first.columns,
+        filtered_by=filtered.text,
+        size=inputs.size,
+        bad_rows=bad_rows,
+        empty_files=empty,
+    )
+
+
+def _parts(
+    files: tuple[OpenFile, ...], schema: OneSchema, bad_rows: BadRows | None, batch_rows: int
+) -> Iterator[RawRatings]:
+    """Yield the rows of one file after another; bad rows of all files are counted together."""
+    rows = done = 0
+    for file in files:
+        bad = None if bad_rows is None else BadRows(1.0)
+        path, before = file.file.path, rows
+        for part in file.parts(bad, rows=batch_rows):
+            schema.require(path, part.schema)
+            rows += part.rows
+            part.done = done
+            yield part
+        if bad is not None and bad_rows is not None:
+            bad_rows.absorb(bad, before=before, file=named(path) if len(files) > 1 else None)
+        done += file.file.size or 0
+
+
+def _batch(part: RawRatings) -> Batch:
+    rows = check(part)
+    seconds = None if rows.times is None else to_seconds(rows.times).fill_null(-np.inf).to_numpy()
+    return Batch(rows.users.names, rows.items.names, rows.values, seconds)

@@ -1,0 +1,80 @@
+"""``DiskReading``: rows on disk and how they were read. What ``RatingsFile`` is for ratings in memory."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pricdr.data.ids import Ids
+from pricdr.data.reading.repeats import Repeats
+from pricdr.data.reading.summaries import Summary, stars_of
+from pricdr.engines.local.ratings import DiskRatings
+from pricdr.engines.local.sorting import Counts
+from pricdr.engines.local.spilling import Spilled
+
+if TYPE_CHECKING:
+    from pricdr.data.reading.batches import RatingsStream
+
+
+@dataclass(frozen=True)
+class DiskReading:
+    """The ratings that count, kept on disk: for the screen of their owner, never for a release."""
+
+    stream: "RatingsStream"
+    """Where they came from; it was read to its end."""
+    spilled: Spilled
+    selected: DiskRatings
+    """Those of the listed users and items."""
+    counts: Counts | None
+    """What became of their rows; None where they were only counted."""
+
+    @property
+    def ratings(self) -> DiskRatings:
+        """Return the ratings, to be published."""
+        return self.spilled.ratings
+
+    @property
+    def raters(self) -> Ids:
+        """Return everybody who occurs in the rows."""
+        return self.ratings.raters()
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether there was a rating column."""
+        return self.stream.has_values
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """Return the fewest and the most stars where the ratings look like stars, see :func:`stars_of`."""
+        return stars_of(self.spilled.rating_range, self.spilled.half_steps)
+
+    @property
+    def all_below(self) -> bool:
+        """Return whether there are pairs, and the threshold leaves none of them."""
+        return self.counts is not None and 0 < self.counts.pairs == self.counts.below
+
+    def counted(self, listed: Ids | None, universe: Ids | None) -> int | None:
+        """Return how many ratings count; None where rows were not sorted."""
+        return None if self.counts is None else len(self.selected)
+
+    def summary(self) -> str:
+        """Return a few lines for people."""
+        counts, stream, log = self.counts, self.stream, self.ratings.log
+        dropped = [("blank lines", stream.blank_lines)] if stream.blank_lines else []
+        if counts is not None and counts.below:
+            dropped.append((f"rated below {self.ratings.threshold:g}", counts.below))
+        repeated = 0 if counts is None else counts.rows - counts.pairs
+        everybody = self.selected is self.ratings and self.ratings.complete
+        summary = Summary(
+            file=stream.name,
+            rows=self.spilled.rows + (0 if stream.bad_rows is None else stream.bad_rows.count),
+            users=self.spilled.users,
+            items=len(self.ratings.items),
+            ratings=None if counts is None else len(self.selected),
+            counted="" if everybody else " of listed users and items",
+            repeats=Repeats(repeated, log.layout.seconds, 0 if counts is None else counts.untimed),
+            dropped=dropped,
+            rating_range=self.spilled.rating_range,
+            has_values=log.layout.values,
+            bad_rows=stream.bad_rows,
+            empty_files=stream.empty_files,
+        )
+        return str(summary)

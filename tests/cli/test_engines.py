@@ -1,0 +1,233 @@
+"""``publish --engine``: the same release from disk, refusals before anything is spent, and what a kill leaves."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pricdr import Ledger, verify
+from pricdr.data.reading import readers
+from pricdr.engines.local import sizes
+
+SEEDED = ("--insecure-seed", 3)
+
+
+@pytest.fixture
+def many(here, rng):
+    """A file of 3,000 rows with repeats, and a list of users."""
+    rows = zip(rng.integers(0, 60, 3000), rng.integers(0, 40, 3000), rng.integers(1, 6, 3000), strict=True)
+    text = "".join(f"u{user},i{item},{rating}\n" for user, item, rating in rows)
+    (here / "many.csv").write_text("user,item,rating\n" + text)
+    (here / "users.txt").write_text("".join(f"u{user}\n" for user in rng.permutation(80)[:50]))
+    return here / "many.csv"
+
+
+def files_of(folder):
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--users", "users.txt"),
+        ("--threshold", 3),
+        ("--values", "--rating-bound", 5, "--rating-step", 1, "--strategy", "jlt"),
+        ("--users", "users.txt", "--learn-from", "all", "--buckets", 64),
+        ("--users", "users.txt", "--unit", "user", "--clip", 4),
+    ],
+    ids=lambda options: " ".join(map(str, options)),
+)
+def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, options):
+    memory = publish(many, *SEEDED, *options, out="memory")
+    local = publish(many, *SEEDED, *options, "--engine", "local", out="local")
+    assert (memory.code, local.code) == (0, 0), local.err
+    assert files_of(here / "memory") == files_of(here / "local")
+    assert sorted(path.name for path in here.iterdir()) == ["local", "many.csv", "memory", "users.txt"]
+    for line in ("listed users: ", "published Release("):  # what the screen counts is the same too
+        assert [one for one in memory.out.splitlines() if one.startswith(line)] == [
+            one for one in local.out.splitlines() if one.startswith(line)
+        ]
+    assert memory.err == local.err
+
+
+def test_a_stream_of_several_files_is_sorted_as_one(here, many, publish):
+    lines = many.read_text().splitlines()
+    (here / "parts").mkdir()
+    for at in range(3):
+        (here / "parts" / f"{at}.csv").write_text("\n".join([lines[0], *lines[1 + at :: 3]]) + "\n")
+    assert publish(many, *SEEDED, "--threshold", 3, out="whole").code == 0
+    assert publish("parts", *SEEDED, "--threshold", 3, "--engine", "local", out="parts.release").code == 0
+    assert files_of(here / "whole") == files_of(here / "parts.release")
+
+
+def test_large_files_are_sorted_on_disk_unasked_and_it_says_why(many, publish, monkeypatch):
+    monkeypatch.setattr(sizes, "EXPANSION", 10**9)
+    outcome = publish(many)
+    assert outcome.code == 0
+    assert "engine local: 0.0 MB of files may take" in outcome.out
+    assert "--engine memory insists" in outcome.out
+    assert "engine local needs about" in outcome.out
+    assert "in plaintext" in outcome.out
+    assert "engine local" not in publish(many, "--engine", "memory", out="other").out
+
+
+def test_memory_is_stated_and_a_limit_below_it_is_refused_before_anything_is_spent(many, publish, ledger, monkeypatch):
+    before = ledger.read_bytes()
+    monkeypatch.setenv("PRICDR_MEMORY", "20MB")
+    outcome = publish(many, "--engine", "local", "--ledger", ledger)
+    assert outcome.code == 2
+    assert "publishing with --engine local needs about " in outcome.err
+    assert "the limit is 20.0 MB" in outcome.err
+    assert ledger.read_bytes() == before
+
+
+def test_a_smaller_limit_gives_a_smaller_sort_buffer_down_to_a_floor(monkeypatch):
+    found = {}
+    for limit in ("1MB", "400MB", "800MB", "8TB"):
+        monkeypatch.setenv("PRICDR_MEMORY", limit)
+        found[limit] = sizes.sort_buffer()
+    assert found == {"1MB": 8 << 20, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 << 20}
+
+
+def test_a_full_disk_at_any_step_of_the_sort_is_one_line_and_nothing_is_spent(here, many, publish, ledger, monkeypatch):
+    options = ("--engine", "local", "--ledger", ledger, "--threshold", 3)
+    write, done, limit = os.pwrite, 0, 10**9
+
+    def limited(descriptor, data, offset):
+        nonlocal done
+        done += 1
+        if done > limit:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, data, offset)
+
+    monkeypatch.setattr(os, "pwrite", limited)
+    before = ledger.read_bytes()
+    assert publish(many, *options, "--dry-run").code == 0
+    assert done == 0, "a dry run writes no rows"
+    assert publish(many, *options, "--epsilon", 0.1, out="whole").code == 0
+    steps, after = done, ledger.read_bytes()
+    assert after != before
+    assert steps > 6
+    for limit in range(steps):  # noqa: B007 - read by the function above
+        done = 0
+        outcome = publish(many, *options, out="release")
+        assert outcome.code == 2
+        assert outcome.err.splitlines()[-1].startswith(f"error: cannot sort in {here}: No space left on device")
+        assert outcome.err.count("error:") == 1
+        assert ledger.read_bytes() == after
+        assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "many.csv", "users.txt", "whole"]
+
+
+KILLED = """
+import os, runpy, signal, sys
+from pricdr.release.folder import Release
+def killed(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+Release.write_into = killed
+sys.argv = ["pricdr", *sys.argv[1:]]
+runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
+"""
+
+
+def test_a_command_killed_after_the_spend_has_spent_and_the_next_one_pays_again(here, many, publish, pricdr, ledger):
+    """Nothing was handed over, and nobody can know what a killed process had drawn: the spend stays."""
+    options = ["--engine", "local", "--ledger", str(ledger), "--epsilon", "1"]
+    arguments = ["publish", str(many), "--delta", "1e-6", "--out", "release", *options]
+    outcome = subprocess.run([sys.executable, "-c", KILLED, *arguments], cwd=here, capture_output=True, check=False)
+    assert outcome.returncode == -9
+    assert len(Ledger(ledger).read().spends) == 1
+    assert not (here / "release").exists()
+    assert len(list(here.glob(".pricdr-sort-*"))) == 1
+    assert "1 release" in pricdr("ledger", "show", ledger).out
+    again = publish(many, *options)
+    assert again.code == 0, again.err
+    assert len(Ledger(ledger).read().spends) == 2
+    assert verify(here / "release").certificate.ledger.releases == 2
+    assert not list(here.glob(".*")), "what the killed process left is swept"
+
+
+def test_a_dry_run_counts_and_does_not_sort(here, many, publish):
+    outcome = publish(many, "--engine", "local", "--dry-run", "--json", "-", out="not/there/yet")
+    assert outcome.code == 0, outcome.err
+    assert json.loads(outcome.out)["for_the_source_alone"]["memory_bytes"] > 10**8
+    shown = publish(many, "--engine", "local", "--dry-run")
+    assert "many.csv: 3,000 rows, 60 users, 40 items, rows are not merged yet" in shown.out
+    assert "engine local needs about" in shown.out
+    assert sorted(path.name for path in here.iterdir()) == ["many.csv", "users.txt"]
+
+
+def test_refusals_name_the_option(here, many, publish):
+    assert "--temp-dir belongs to --engine local" in publish(many, "--temp-dir", here).err
+    assert "the extra spark" in publish(many, "--engine", "spark").err
+    missing = publish(many, "--engine", "local", "--temp-dir", here / "nowhere")
+    assert missing.code == 2
+    assert "nowhere: No such file or directory" in missing.err
+    assert publish(many, "--engine", "local", "--temp-dir", here, out="one").code == 0
+
+
+def test_noise_alone_is_warned_of_with_ratings_on_disk_too(here, many, publish):
+    (here / "strangers.txt").write_text("nobody\n")
+    for options, warning in (
+        (("--users", "strangers.txt"), "none of the 1 listed users occurs in the ratings"),
+        (("--threshold", 9), "no rating is at least 9"),
+    ):
+        outcome = publish(many, "--engine", "local", *options, out=f"release{len(warning)}")
+        assert outcome.code == 0
+        assert warning in outcome.err
+
+
+def test_a_list_of_a_hundred_million_ids_is_refused_by_its_size(here, monkeypatch, publish, ratings):
+    monkeypatch.setenv("PRICDR_MEMORY", "8GB")
+    with (here / "users.txt").open("wb") as file:
+        file.write(b"".join(b"user%08d\n" % at for at in range(10_000)))
+        file.truncate(13 * 10**8)  # a hole: it takes no space, and no time to write
+    outcome = publish(ratings, "--users", "users.txt")
+    assert outcome.code == 2
+    assert "users.txt: a list of about 99,99" in outcome.err  # 65,536 bytes do not end where a line does
+    assert "of memory, the limit is 8.0 GB" in outcome.err
+
+
+def test_a_list_within_the_limit_is_read(here, monkeypatch):
+    (here / "users.txt").write_bytes(b"".join(b"user%08d\n" % at for at in range(10_000)))
+    monkeypatch.setenv("PRICDR_MEMORY", "3MB")
+    assert len(readers.read_ids(here / "users.txt")) == 10_000
+
+
+MEASURED = """
+import resource, sys, tempfile
+from pathlib import Path
+import numpy as np, polars as pl
+import pricdr
+from pricdr.data.reading.batches import Batch
+from pricdr.engines.local.spilling import spill
+from pricdr.engines.local.workspace import Workspace
+
+class Stream:
+    has_values, has_times, filtered_by = True, True, None
+    def batches(self, progress):
+        rng = np.random.default_rng(0)
+        names = pl.Series([f"name{n}" for n in range(50_000)])
+        for _ in range(int(sys.argv[1])):
+            users, items = names.gather(rng.integers(0, 50_000, 100_000)), names.gather(rng.integers(0, 9_000, 100_000))
+            yield Batch(users, items, rng.integers(1, 6, 100_000) * 1.0, rng.random(100_000))
+
+with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
+    ratings = spill(Stream(), workspace, buffer_bytes=32 << 20).ratings
+    pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=8))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_ratings():
+    """Four times the ratings of the same users and items: peak resident memory, pages of files included."""
+    peaks = [
+        int(subprocess.run([sys.executable, "-c", MEASURED, str(n)], capture_output=True, text=True, check=True).stdout)
+        for n in (16, 64)
+    ]
+    assert peaks[1] < 1.1 * peaks[0], f"{peaks[0] >> 10} MiB, then {peaks[1] >> 10} MiB"
+    assert np.min(peaks) > 0

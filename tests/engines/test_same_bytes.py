@@ -1,0 +1,217 @@
+"""Ratings on disk give the release that ratings in memory give, byte for byte."""
+
+import io
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import (
+    JLT,
+    SJLT,
+    Bounds,
+    Features,
+    Guarantee,
+    Guided,
+    ItemFeatures,
+    Ratings,
+    Spectral,
+    Unit,
+    publish,
+)
+from pricdr.engines.local.spilling import spill
+from pricdr.engines.local.workspace import Workspace
+from pricdr.release.folder import _write_matrix
+
+
+class Batch(NamedTuple):
+    users: pl.Series
+    items: pl.Series
+    values: np.ndarray | None
+    seconds: np.ndarray | None
+
+
+@dataclass
+class Stream:
+    frame: pl.DataFrame
+    rows: int = 7
+    filtered_by: str | None = None
+    size: int | None = None
+
+    @property
+    def has_values(self):
+        return "rating" in self.frame.columns
+
+    @property
+    def has_times(self):
+        return "time" in self.frame.columns
+
+    def batches(self, progress=None):
+        for part in self.frame.iter_slices(self.rows):
+            yield Batch(
+                part["user"],
+                part["item"],
+                part["rating"].to_numpy() if self.has_values else None,
+                part["time"].fill_null(-np.inf).to_numpy() if self.has_times else None,
+            )
+
+
+def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.DataFrame:
+    """Rows in no order, many of them repeated pairs; names that sort otherwise as numbers or by Unicode's order."""
+    names = [f"{kind}{n}" for n in range(max(users, items)) for kind in ("u", "Z", "é", "𐍈", "\uff5e")]
+    columns = {
+        "user": rng.choice(names[:users], rows),
+        "item": rng.choice(names[:items], rows),
+    }
+    if values:
+        columns["rating"] = rng.integers(-2, 13, rows) / 2
+    if times:
+        columns["time"] = pl.Series(rng.integers(0, 3, rows), dtype=pl.Float64).set(
+            pl.Series(rng.random(rows) < 0.1), None
+        )
+    return pl.DataFrame(columns)
+
+
+def in_memory(frame: pl.DataFrame, threshold: float | None) -> Ratings:
+    ratings = Ratings.from_polars(frame)
+    return ratings if threshold is None else ratings.at_least(threshold)
+
+
+def bytes_of(release) -> bytes:
+    file = io.BytesIO()
+    _write_matrix(file, release.matrix, release.users)
+    return file.getvalue()
+
+
+def named(names, rng, share=0.7, strangers=3):
+    """A list in no order: some of the names, and some that no row holds."""
+    chosen = [name for name in names if rng.random() < share] + [f"stranger{n}" for n in range(strangers)]
+    return tuple(rng.permutation(chosen).tolist())
+
+
+def strategy_named(name, users, items):
+    if name == "guided":
+        other = Ratings.from_triples(users, ["x"] * len(users))
+        guide = publish(other, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=3), users=users, insecure_seed=5)
+        return Guided(guide=guide, dim=2)
+    table = ItemFeatures(tuple(items), np.random.default_rng(0).standard_normal((len(items), 5)))
+    return {
+        "jlt": JLT(dim=5),
+        "jlt auto": JLT(dim=None),
+        "sjlt": SJLT(dim=6),
+        "features": Features(features=table, dim=3),
+        "spectral": Spectral(dim=2),
+        "spectral all": Spectral(dim=2, learn_from="all", buckets=64),
+    }[name]
+
+
+STRATEGIES = ("jlt", "jlt auto", "sjlt", "features", "spectral", "spectral all", "guided")
+
+
+def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):
+    """The bytes of release.parquet and the certificate, by either engine."""
+    asked = {
+        "strategy": strategy,
+        "bounds": bounds,
+        "users": users,
+        "items": items,
+        "insecure_seed": 3,
+        "allow_not_private_guide": True,
+    }
+    expected = publish(in_memory(frame, threshold), guarantee, **asked)
+    with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
+        spilled = spill(
+            Stream(frame, rows),
+            workspace,
+            buffer_bytes=buffer_bytes,
+            listed=users,
+            keep_others=strategy.learns_from_unlisted,
+            keep_values=bounds.rating_bound is not None,
+            threshold=threshold,
+        )
+        found = publish(spilled.ratings, guarantee, **asked)
+        return (bytes_of(expected), expected.certificate.to_bytes()), (bytes_of(found), found.certificate.to_bytes())
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("unit", [Unit.RATING, Unit.USER], ids=lambda unit: unit.value)
+@pytest.mark.parametrize("kind", ["presence", "threshold", "values"])
+@pytest.mark.parametrize("lists", ["read off", "lists"])
+def test_every_strategy_gives_the_same_bytes(name, unit, kind, lists, rng):
+    frame = table(rng)
+    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=unit)
+    clip = 3.0 if unit is Unit.USER else None
+    bounds = Bounds(rating_bound=5, rating_step=0.5, clip=clip) if kind == "values" else Bounds(clip=clip)
+    users = items = None
+    if lists == "lists" or name == "spectral all":
+        users = named(frame["user"].unique().sort(), rng)
+    if lists == "lists":
+        items = named(frame["item"].unique().sort(), rng)
+    known = items or tuple(frame["item"].unique().sort())
+    strategy = strategy_named(name, users or tuple(frame["user"].unique().sort()), known)
+    threshold = 2.5 if kind == "threshold" else None
+    expected, found = both(frame, strategy, guarantee, bounds, threshold=threshold, users=users, items=items)
+    assert expected == found
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
+    """Batches of one row, buffers of one row, one user with most of the rows, columns that are not there."""
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    frame = table(
+        rng,
+        rows=data.draw(st.integers(1, 60)),
+        users=data.draw(st.integers(1, 12)),
+        items=data.draw(st.integers(1, 12)),
+        values=data.draw(st.booleans()),
+        times=data.draw(st.booleans()),
+    )
+    if data.draw(st.booleans()):  # skew: nearly everything is of one user
+        frame = frame.with_columns(
+            pl.when(pl.Series(rng.random(len(frame)) < 0.9)).then(pl.lit("u0")).otherwise("user").alias("user")
+        )
+    threshold = data.draw(st.none() | st.integers(-3, 13).map(lambda t: t / 2)) if "rating" in frame.columns else None
+    expected = in_memory(frame, threshold)
+    users = data.draw(st.none() | st.just(named(expected.users, rng)))
+    items = data.draw(st.none() | st.just(named(expected.items, rng)))
+    keep_others = data.draw(st.booleans())
+    with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
+        spilled = spill(
+            Stream(frame, data.draw(st.integers(1, 70))),
+            workspace,
+            buffer_bytes=data.draw(st.sampled_from([1, 2_000, 100_000])),
+            listed=users,
+            keep_others=keep_others,
+            threshold=threshold,
+        )
+        matrix = spilled.ratings.select(users, items)
+        assert_same(matrix, expected.select(users, items))
+        assert spilled.rows == len(frame)
+        assert spilled.users == len(expected.users)
+        if users is not None and keep_others:
+            assert_same(spilled.ratings.outside(users, expected.items), expected.outside(users, expected.items))
+
+
+def assert_same(found, expected):
+    assert (found.users, found.items, found.has_values) == (expected.users, expected.items, expected.has_values)
+    rebuilt = np.zeros(expected.matrix.shape)
+    there = np.zeros(expected.matrix.shape, dtype=bool)
+
+    def fill(block, start):
+        rebuilt[start : start + block.shape[0]] = block.toarray()
+        there[start : start + block.shape[0]][block.nonzero() if block.data.all() else block.tocoo().coords] = True
+        return np.zeros((block.shape[0], 1))
+
+    found.units(lambda block: block).rows(fill, np.empty((len(found.users), 1)), block_rows=3)
+    np.testing.assert_array_equal(rebuilt, expected.matrix.toarray())
+    stored = np.zeros(expected.matrix.shape, dtype=bool)
+    stored[expected.matrix.tocoo().coords] = True
+    np.testing.assert_array_equal(there, stored)
+    assert len(found) == len(expected)

@@ -1,0 +1,104 @@
+"""The private folder of a sort: for its owner alone, gone at the end, swept after a kill, and honest about space."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from pricdr.engines.local.workspace import Workspace
+from pricdr.errors import OutputError
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from pricdr.engines.local.workspace import Workspace
+import numpy as np
+with Workspace.opened(Path(sys.argv[1])) as workspace:
+    workspace.column("rows", np.int32).append(np.arange(10, dtype=np.int32))
+    print(workspace.folder, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_only_its_owner_can_look_into_it_and_it_is_gone_at_the_end(tmp_path):
+    with Workspace.opened(tmp_path) as workspace:
+        workspace.column("rows", np.int32).append(np.arange(3))
+        assert stat.S_IMODE(workspace.folder.stat().st_mode) == 0o700
+        assert {stat.S_IMODE(file.stat().st_mode) for file in workspace.folder.iterdir()} == {0o600}
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ZeroDivisionError), Workspace.opened(tmp_path):
+        raise ZeroDivisionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_is_swept_and_what_a_living_one_holds_is_not(tmp_path):
+    held = [
+        subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    folders = [process.stdout.readline().strip() for process in held]
+    try:
+        held[0].send_signal(signal.SIGKILL)
+        held[0].wait()
+        assert os.path.exists(os.path.join(folders[0], "rows"))
+        with Workspace.opened(tmp_path):
+            assert not os.path.exists(folders[0])
+            assert os.path.exists(os.path.join(folders[1], "rows"))
+    finally:
+        for process in held:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def test_nothing_but_its_own_folders_is_swept(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    (tmp_path / ".pricdr-sort-link").symlink_to(elsewhere)
+    (tmp_path / ".pricdr-sort-file").touch()
+    (tmp_path / "other").mkdir()
+    with Workspace.opened(tmp_path):
+        pass
+    assert (elsewhere / "kept").exists()
+    assert {path.name for path in tmp_path.iterdir()} >= {"elsewhere", "other", ".pricdr-sort-file"}
+
+
+def test_too_little_space_is_refused_with_the_way_out(tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    with Workspace.opened(tmp_path) as workspace:
+        monkeypatch.setattr("shutil.disk_usage", lambda _: usage(1, 1, 10**6))
+        workspace.require_space(10**6, "sorting")
+        with pytest.raises(OutputError, match=r"sorting needs about 2\.0 MB on the disk of .*--temp-dir"):
+            workspace.require_space(2 * 10**6, "sorting")
+
+
+def test_an_array_on_disk_is_like_any_other_and_its_file_has_no_name(tmp_path):
+    with Workspace.opened(tmp_path) as workspace:
+        array = workspace.array((3, 4), np.float32)
+        array[:] = np.arange(12).reshape(3, 4)
+        assert not list(workspace.folder.iterdir())
+    array.flags.writeable = False  # the folder is gone, and the array is there
+    assert array.sum() == 66
+    assert array.dtype == np.float32
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.float64])
+def test_columns_give_back_what_was_written(tmp_path, dtype, rng):
+    numbers = rng.integers(0, 2**31, 1000).astype(dtype)
+    with Workspace.opened(tmp_path) as workspace:
+        column = workspace.column("rows", dtype)
+        for part in np.array_split(numbers, 7):
+            column.append(part)
+        assert len(column) == 1000
+        np.testing.assert_array_equal(column.read(0, 1000), numbers)
+        column.write(10, numbers[:5])
+        np.testing.assert_array_equal(column.read(8, 16), [*numbers[8:10], *numbers[:5], numbers[15]])
+        assert not len(column.read(5, 5))
+        with pytest.raises(OutputError, match="shorter than what was written"):
+            column.read(999, 1001)

@@ -12,14 +12,22 @@ import typer
 from pricdr.cli.console import progress_bar, say
 from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
 from pricdr.errors import InputError, ParameterError
+from pricdr.files import require_local
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
     from pricdr.engines.local.sizes import Need
+    from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.estimate import Estimate
     from pricdr.privacy.strategies import Strategy
+
+
+SparkConfOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="engine spark: a setting of Spark, spark.NAME=VALUE; may be repeated.  [default: local cores]"),
+]
 
 
 class EngineName(StrEnum):
@@ -49,13 +57,26 @@ TempDirOption: TypeAlias = Annotated[
 class RatingsInput:
     """The ratings that are to be published, and where they are kept meanwhile."""
 
-    path: Path
+    location: str
+    """A path, or for Spark an address or a table."""
     reading: ReadingOptions
     out: Path
     engine: EngineName | None
     temp_dir: Path | None
+    spark_conf: list[str] | None
     threshold: float | None
     values: bool
+
+    def __post_init__(self) -> None:
+        if self.engine is not EngineName.SPARK:
+            require_local(self.path)
+            if self.spark_conf:
+                raise ParameterError("--spark-conf belongs to --engine spark")
+
+    @property
+    def path(self) -> Path:
+        """Return the location as a path of this machine."""
+        return Path(self.location)
 
     def read(
         self,
@@ -65,7 +86,7 @@ class RatingsInput:
         lifetime: ExitStack,
         *,
         count_only: bool = False,
-    ) -> "RatingsFile | DiskReading":
+    ) -> "RatingsFile | DiskReading | SparkReading":
         """Return the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
 
         Args:
@@ -76,18 +97,18 @@ class RatingsInput:
             count_only: whether rows need only be counted.
         """
         engine = self._chosen()
-        if engine is EngineName.SPARK:
-            raise ParameterError("--engine spark needs the extra spark: pip install 'pricdr[spark]'")
         if self.temp_dir is not None and engine is not EngineName.LOCAL:
             raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
-        found: RatingsFile | DiskReading
+        found: RatingsFile | DiskReading | SparkReading
         if engine is EngineName.MEMORY:
             found = self.reading.read(self.path, self.threshold)
+        elif engine is EngineName.SPARK:
+            found = self._on_spark(listed, universe, lifetime)
         else:
             keep_others = strategy.learns_from_unlisted
             found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
         if self.values and not found.has_values:
-            raise InputError(f"{self.path}: --values needs a rating column, and there is none")
+            raise InputError(f"{self.location}: --values needs a rating column, and there is none")
         if not self.values:
             warn_of_stars(found)
         return found
@@ -108,6 +129,28 @@ class RatingsInput:
             f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory insists"
         )
         return EngineName.LOCAL
+
+    def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "SparkReading":
+        from pricdr.cli.console import working
+        from pricdr.engines.spark.session import parse_settings, require_spark
+
+        others = [option for option in self.reading.given() if option != "--columns"]
+        if others:
+            raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
+        settings = parse_settings(self.spark_conf)
+        require_spark()
+        from pricdr.engines.spark.reading import open_ratings
+
+        opened = open_ratings(
+            self.location,
+            columns=self.reading.columns,
+            threshold=self.threshold,
+            users=listed,
+            items=universe,
+            settings=settings,
+        )
+        with working(f"reading {self.location}"):
+            return lifetime.enter_context(opened)
 
     def _on_disk(
         self,
@@ -149,11 +192,18 @@ class RatingsInput:
         return DiskReading(stream, spilled, spilled.ratings.select(listed, universe), None)
 
 
-def is_on_disk(reading: "RatingsFile | DiskReading") -> TypeGuard["DiskReading"]:
+def is_on_disk(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["DiskReading"]:
     """Return whether the ratings are kept on disk."""
     from pricdr.engines.local.reading import DiskReading
 
     return isinstance(reading, DiskReading)
+
+
+def is_on_spark(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["SparkReading"]:
+    """Return whether the ratings are kept by Spark."""
+    from pricdr.engines.spark.reading import SparkReading
+
+    return isinstance(reading, SparkReading)
 
 
 def needed_memory(reading: "DiskReading", work: "Estimate") -> "Need":

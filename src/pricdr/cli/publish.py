@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -14,8 +14,10 @@ from pricdr.cli.console import heed_interrupts, progress_bar
 from pricdr.cli.engines import (
     EngineOption,
     RatingsInput,
+    SparkConfOption,
     TempDirOption,
     is_on_disk,
+    is_on_spark,
     needed_memory,
     require_memory,
     sort,
@@ -55,7 +57,7 @@ from pricdr.cli.publish_options import (
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
-from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
+from pricdr.cli.source_screen import say_counts, say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError
 from pricdr.files import new_folder, require_absent
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
+    from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
@@ -75,7 +78,11 @@ if TYPE_CHECKING:
 @reads_ratings
 def publish(
     ratings: Annotated[
-        Path, typer.Argument(help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too.")
+        str,
+        typer.Argument(
+            help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too. engine spark: the address of "
+            "Parquet, or table:NAME."
+        ),
     ],
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
@@ -103,6 +110,7 @@ def publish(
     reading: ReadingOptions = DEFAULT_READING,
     engine: EngineOption = None,
     temp_dir: TempDirOption = None,
+    spark_conf: SparkConfOption = None,
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
@@ -121,10 +129,20 @@ def publish(
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
 
+    given = RatingsInput(
+        location=ratings,
+        reading=reading,
+        out=out,
+        engine=engine,
+        temp_dir=temp_dir,
+        spark_conf=spark_conf,
+        threshold=threshold,
+        values=values,
+    )
     heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
     with EventLog.opened(log) as events:
-        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
+        events.record("began", dry_run=dry_run, ratings=ratings, release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
         parsed = parse_strategy(strategy, dim, density, guarantee)
         _require_paper(calibration, parsed)
@@ -151,9 +169,6 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        given = RatingsInput(
-            path=ratings, reading=reading, out=out, engine=engine, temp_dir=temp_dir, threshold=threshold, values=values
-        )
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
         if dry_run:
             task.rehearse(given, users, items)
@@ -231,8 +246,14 @@ class _Task:
         catalogue: Ids | None = self.asked["strategy"].catalogue
         return catalogue if universe is None else universe
 
-    def _say_input(self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None") -> None:
-        say_input(reading, listed, universe, self.asked["strategy"])
+    def _say_input(
+        self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
+    ) -> None:
+        if is_on_spark(reading):
+            say_counts(reading, self.asked["strategy"])
+            warn_of_clamping(reading.ratings, self.asked["bounds"])
+            return
+        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.asked["strategy"])
         if not is_on_disk(reading):
             warn_of_clamping(reading.ratings, self.asked["bounds"])
         elif reading.counts is not None:  # sorted, so that there are values to look at

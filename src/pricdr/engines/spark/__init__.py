@@ -1,4 +1,4 @@
-"""``--engine spark``: ratings in a Spark table, works on blocks of its users inside ``mapInArrow``, one release folder."""
+"""``--engine spark``: ratings in a Spark table, and works on blocks of its users inside ``mapInArrow``."""
 
 from pricdr.engines.spark.ratings import SparkRatings as SparkRatings
 from pricdr.engines.spark.reading import SparkReading as SparkReading

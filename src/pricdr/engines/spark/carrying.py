@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import Enum
-from types import BuiltinFunctionType, FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 26
 """Bytes of an array that are sealed in one piece: AES-GCM takes less than 2^31."""
-_PLAIN: Final = (type(None), bool, int, float, str, Enum, np.generic, FunctionType, BuiltinFunctionType)
+_PLAIN: Final = (type(None), bool, int, float, str, Enum, np.generic, BuiltinFunctionType, ModuleType)
 """What may stand in a work as it is: settings, which say nothing about ratings."""
 
 
@@ -108,9 +108,7 @@ def _sealed(number: int, content: "npt.NDArray[Any] | DiscreteGaussian", seal: S
     return _SealedArray(content.dtype.str, content.shape, chunks)
 
 
-def _unsealed(
-    number: int, content: _SealedArray | SealedNoise, seal: Seal
-) -> "npt.NDArray[Any] | DiscreteGaussian":
+def _unsealed(number: int, content: _SealedArray | SealedNoise, seal: Seal) -> "npt.NDArray[Any] | DiscreteGaussian":
     if isinstance(content, SealedNoise):
         return content.opened(seal)
     array = np.empty(content.shape, dtype=content.dtype)
@@ -132,6 +130,13 @@ def _take_apart(value: Any, taken: list[Any]) -> Any:  # noqa: ANN401
         return MethodType(value.__func__, _take_apart(value.__self__, taken))
     if is_dataclass(value) and not isinstance(value, type):
         return _each_field(value, lambda one: _take_apart(one, taken))
+    if isinstance(value, FunctionType):
+        inside: list[Any] = []
+        for cell in value.__closure__ or ():
+            _take_apart(cell.cell_contents, inside)
+        if not inside:
+            return value
+        raise TypeError(f"{value.__qualname__} holds arrays or noise, which only a dataclass can take to executors")
     if isinstance(value, _PLAIN):
         return value
     # Anything else might hold ratings or keys, and would travel in the clear.

@@ -17,13 +17,8 @@ _CONDITIONS = {
 
 
 @contextmanager
-def explained(doing: str, *, paid: bool = False) -> Iterator[None]:
-    """Turn what Spark throws into one :class:`EngineError`.
-
-    Args:
-        doing: what Spark could not do, after "Spark could not".
-        paid: whether a ledger, where there is one, has recorded the release by now.
-    """
+def explained(doing: str) -> Iterator[None]:
+    """Turn what Spark throws into one :class:`EngineError`; what it could not do follows "Spark could not"."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -32,14 +27,10 @@ def explained(doing: str, *, paid: bool = False) -> Iterator[None]:
     except PriCDRError:
         raise
     except (Py4JError, PySparkException, ConnectionError) as error:
-        spent = (
-            "; nothing was written, and where a ledger was given this release stays spent in it: "
-            "to run the command again is to pay again"
-        )
         condition = _condition(error)
         if condition is not None:
             raise InputError(f"Spark could not {doing}: {condition}") from error
-        raise EngineError(f"Spark could not {doing}: {_cause(error)}{spent if paid else ''}") from error
+        raise EngineError(f"Spark could not {doing}: {_cause(error)}") from error
 
 
 def _condition(error: Exception) -> str | None:

@@ -101,7 +101,7 @@ class SparkMatrix:
         """Yield the work as executors can open it, while a job runs."""
         session = self._blocks.frame.sparkSession
         with (
-            explained(f"compute {what or 'what is published'}", paid=True),
+            explained(f"compute {what or 'what is published'}"),
             as_pandas_2(),
             setting(session, BATCH, "1"),  # a row is a block of megabytes: one at a time
             dispatched(session.sparkContext, (work, self._converts)) as message,
@@ -235,7 +235,6 @@ def _collected(frame: "DataFrame", size: int) -> "Iterator[pa.RecordBatch]":
 
 def _changed() -> EngineError:
     return EngineError(
-        "a block of users was lost, and computed again from other rows: the table changed while it was published; "
-        "nothing was written, and where a ledger was given this release stays spent in it. Publish from a table that "
-        "nobody writes to, or from a snapshot"
+        "a block of users was lost, and computed again from other rows: the table changed while it was published "
+        "(publish from a snapshot, or from a table that nobody writes to)"
     )

@@ -7,6 +7,7 @@ memory, then the threshold is applied. Blocks stay where they are for every pass
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 
 PACKED: Final = (
     "first bigint, users int, starts binary, columns binary, values binary, digest bigint, "
-    "rows bigint, pairs bigint, kept bigint, raters bigint"
+    "rows bigint, pairs bigint, kept bigint, raters bigint, untimed bigint"
 )
 READ: Final = ("first", "users", "starts", "columns", "values", "digest")
 """What a pass reads of a block; the rest was for counting."""
+_COUNTS: Final = ("rows", "pairs", "kept", "raters", "untimed")
 _LEAST_ENTRIES: Final = 1 << 19
 _MOST_ENTRIES: Final = 1 << 23
 _BLOCKS_PER_CORE: Final = 4
@@ -53,6 +55,8 @@ class Blocks:
     """Pairs that count."""
     raters: int
     """Users with at least one row."""
+    untimed: int
+    """Rows of repeated pairs whose time cannot be read."""
 
     def release(self) -> None:
         """Let executors forget the blocks."""
@@ -62,7 +66,7 @@ class Blocks:
 def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> Blocks:
     """Return the rows of these users and items as blocks, in the order of the lists."""
     from pyspark import StorageLevel
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sql
 
     session, n_users = source.session, len(users)
     per_block = _users_per_block(source.rows, n_users, len(items), n_cores(session))
@@ -72,22 +76,22 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
     with explained("sort the ratings into blocks of users"), as_pandas_2(), one_by_one:
         at_user, at_item = _positions(source, "user", users), _positions(source, "item", items)
         entries = source.checked.join(at_item, "item").join(at_user, "user")
-        block = F.floor(F.col("user_at") / per_block).cast("int").alias("block")
+        block = sql.floor(sql.col("user_at") / per_block).cast("int").alias("block")
         keyed = entries.select(block, "user_at", "item_at", "value", "seconds")
         # One more row for every block: users without a rating get rows too.
         empty = session.range(n_blocks).select(
-            F.col("id").cast("int").alias("block"),
-            F.lit(-1).alias("user_at"),
-            F.lit(-1).alias("item_at"),
-            F.lit(0.0).alias("value"),
-            F.lit(0.0).alias("seconds"),
+            sql.col("id").cast("int").alias("block"),
+            sql.lit(-1).alias("user_at"),
+            sql.lit(-1).alias("item_at"),
+            sql.lit(0.0).alias("value"),
+            sql.lit(0.0).alias("seconds"),
         )
         together = keyed.unionByName(empty).repartition(n_blocks, "block").sortWithinPartitions("block")
         packer = _Packer(per_block, (n_users, len(items)), source.has_values, source.has_times, threshold)
         frame = together.mapInArrow(_function(packer), PACKED).persist(StorageLevel.MEMORY_AND_DISK)
-        counts = frame.select("first", "digest", "rows", "pairs", "kept", "raters").toArrow().to_pydict()
+        counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
     assert len(counts["first"]) == n_blocks, "every block is there once"
-    totals = {name: sum(counts[name]) for name in ("rows", "pairs", "kept", "raters")}
+    totals = {name: sum(counts[name]) for name in _COUNTS}
     digests = dict(zip(counts["first"], counts["digest"], strict=True))
     return Blocks(frame, (n_users, len(items)), digests, **totals)
 
@@ -112,11 +116,11 @@ def _users_per_block(rows: int, n_users: int, n_items: int, cores: int) -> int:
 def _positions(source: Source, role: str, ids: Ids) -> "DataFrame":
     """Return a table of ids and their positions in the list."""
     import pyarrow as pa
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sql
 
     at = pa.array(np.arange(len(ids), dtype=np.int32))
     table = source.session.createDataFrame(pa.table({role: pa.array(ids, pa.string()), f"{role}_at": at}))
-    return F.broadcast(table) if len(ids) <= _BROADCAST_IDS else table
+    return sql.broadcast(table) if len(ids) <= _BROADCAST_IDS else table
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class _Packer:
             columns = {name: column.to_numpy() for name, column in zip(batch.schema.names, batch.columns, strict=True)}
             blocks = columns["block"]
             cuts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
-            for start, stop in zip(cuts[:-1], cuts[1:], strict=True):
+            for start, stop in pairwise(cuts):
                 if stop == start:
                     continue
                 if gathered and gathered[0]["block"][0] != blocks[start]:
@@ -178,9 +182,10 @@ class _Packer:
             "pairs": len(merged.rows),
             "kept": int(matrix.nnz),
             "raters": raters,
+            "untimed": merged.repeats.untimed,
         }
         kinds = {"first": pa.int64(), "users": pa.int32(), "starts": pa.binary(), "columns": pa.binary()}
-        kinds |= {"values": pa.binary(), **dict.fromkeys(("digest", "rows", "pairs", "kept", "raters"), pa.int64())}
+        kinds |= {"values": pa.binary(), **dict.fromkeys(("digest", *_COUNTS), pa.int64())}
         return pa.RecordBatch.from_pydict({name: [value] for name, value in row.items()}, schema=pa.schema(kinds))
 
 

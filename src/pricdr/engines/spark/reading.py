@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from pricdr.data.ids import Ids
 from pricdr.data.reading.columns import Columns
-from pricdr.data.reading.readers import RatingsFile
+from pricdr.data.reading.repeats import Repeats
+from pricdr.data.reading.summaries import Summary, stars_of
 from pricdr.engines.spark.ratings import SparkRatings
 from pricdr.engines.spark.session import opened_session
 from pricdr.engines.spark.source import opened_source
-from pricdr.errors import LARGEST_SCALE, ParameterError, printable
+from pricdr.errors import LARGEST_SCALE, ParameterError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,26 +34,30 @@ class SparkReading:
     @property
     def stars(self) -> tuple[float, float] | None:
         """Return the fewest and the most stars where the ratings look like stars."""
-        return None
+        source = self.ratings.source
+        return stars_of(source.rating_range if source.has_values else None, source.half_steps)
 
     def summary(self) -> str:
         """Return a few lines for people."""
         source, blocks = self.ratings.source, self.ratings.blocks
-        counts = f"{source.rows:,} rows, {len(self.ratings.users):,} users, {len(self.ratings.items):,} items"
-        lines = [f"{printable(source.location)}: {counts}, {len(self.ratings):,} ratings"]
+        dropped = []
         if self.listed:
-            others = source.rows - blocks.rows
-            lines.append(f"of the users {blocks.raters:,} have rows; {others:,} rows of other users or items")
-        if blocks.rows > blocks.pairs:
-            rule = "the latest counts, by the time column" if source.has_times else "the largest value counts"
-            lines.append(f"duplicates: {blocks.rows - blocks.pairs:,} rows repeat a (user, item) pair; {rule}")
+            dropped.append(("rows of users or items that are not listed", source.rows - blocks.rows))
         if blocks.pairs > blocks.kept:
-            lines.append(f"dropped: {blocks.pairs - blocks.kept:,} rated below {self.ratings.threshold:g}")
-        if source.rating_range is None or not source.has_values:
-            lines.append("no rating column read: each row counts as 1")
-        else:
-            lines.append("ratings range from {:g} to {:g}".format(*source.rating_range))
-        return "\n  ".join(lines)
+            dropped.append((f"rated below {self.ratings.threshold:g}", blocks.pairs - blocks.kept))
+        summary = Summary(
+            file=source.location,
+            rows=source.rows,
+            users=blocks.raters,
+            items=len(self.ratings.items),
+            ratings=len(self.ratings),
+            counted=" of listed users and items" if self.listed else "",
+            repeats=Repeats(blocks.rows - blocks.pairs, source.has_times, blocks.untimed),
+            dropped=dropped,
+            rating_range=source.rating_range if source.has_values else None,
+            has_values=source.has_values,
+        )
+        return str(summary)
 
 
 @contextmanager
@@ -93,6 +98,3 @@ def open_ratings(
                     blocks.release()
         finally:
             source.checked.unpersist()
-
-
-_ = RatingsFile

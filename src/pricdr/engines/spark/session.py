@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.engines.spark.failures import explained
@@ -73,6 +73,8 @@ def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = N
         given: somebody's session, whose context is used and left running.
     """
     require_spark()
+    with as_pandas_2():  # its imports warn too
+        import pyspark.sql.functions  # noqa: F401
     if given is not None:
         if settings:
             raise ParameterError("settings of Spark belong to a session that is made here, not to one that is given")
@@ -121,7 +123,7 @@ def n_cores(session: "SparkSession") -> int:
 @contextmanager
 def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
     """Change one of the session's SQL settings for a while."""
-    before = session.conf.get(name)
+    before = session.conf.get(name) or ""
     session.conf.set(name, value)
     try:
         yield
@@ -138,10 +140,9 @@ def as_pandas_2() -> Iterator[None]:
 
 
 def _made(settings: Mapping[str, str]) -> "SparkSession":
-    with as_pandas_2():
-        from pyspark import SparkConf, SparkContext
-        from pyspark.java_gateway import launch_gateway
-        from pyspark.sql import SparkSession
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
         raise ParameterError("a Spark context is running in this process already: give its session")
@@ -161,7 +162,7 @@ def _made(settings: Mapping[str, str]) -> "SparkSession":
     with explained("start"):
         # Java's complaints would fill the screen; what matters of them comes back as an exception.
         quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
-        gateway = launch_gateway(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
+        gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
         try:
             return SparkSession(SparkContext(conf=conf, gateway=gateway))
         except BaseException:

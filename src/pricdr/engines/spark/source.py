@@ -43,8 +43,6 @@ class Source:
     rows: int
     rating_range: tuple[float, float] | None
     half_steps: bool
-    untimed: int
-    """Rows whose time cannot be read."""
 
     @property
     def session(self) -> "SparkSession":
@@ -59,7 +57,7 @@ class Source:
 def opened_source(session: "SparkSession", location: str, columns: Columns | None, *, need_rating: bool) -> Source:
     """Return the rows at ``location``: a path or URL of Parquet, or ``table:`` and a name. Every row is checked."""
     from pyspark import StorageLevel
-    from pyspark.sql import functions as F
+    from pyspark.sql import functions as sql
 
     with explained(f"read {location}"):
         frame = _frame(session, location)
@@ -74,14 +72,13 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
     picked = frame.select(*(_picked(frame, role, name).alias(role) for role, name in places.items()))
     with explained(f"read {location}"), as_pandas_2():
         checked = picked.mapInArrow(_checker(time_asked=asked), _CHECKED).persist(StorageLevel.DISK_ONLY)
-        whole = F.rint(2 * F.col("value")) == 2 * F.col("value")
+        whole = sql.rint(2 * sql.col("value")) == 2 * sql.col("value")
         row = checked.agg(
-            F.count("*").alias("rows"),
-            F.min("fault").alias("fault"),
-            F.min("value").alias("least"),
-            F.max("value").alias("most"),
-            F.min(whole).alias("half_steps"),
-            F.count(F.when(F.col("seconds") == float("-inf"), True)).alias("untimed"),
+            sql.count("*").alias("rows"),
+            sql.min("fault").alias("fault"),
+            sql.min("value").alias("least"),
+            sql.max("value").alias("most"),
+            sql.min(whole).alias("half_steps"),
         ).first()
     assert row is not None
     try:
@@ -103,7 +100,6 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
         rows=row.rows,
         rating_range=None if row.least is None else (row.least, row.most),
         half_steps=bool(row.half_steps),
-        untimed=row.untimed,
     )
 
 

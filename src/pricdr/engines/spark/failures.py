@@ -1,6 +1,7 @@
 """What Spark throws, in one line: no Java on the screen."""
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,13 +18,23 @@ _CONDITIONS = {
 
 
 @contextmanager
+def without_warnings() -> Iterator[None]:
+    """Silence what pyspark says of versions of pandas, which is not used here, and of sockets that it leaves open."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet fully support pandas")
+        warnings.filterwarnings("ignore", category=ResourceWarning)
+        yield
+
+
+@contextmanager
 def explained(doing: str) -> Iterator[None]:
     """Turn what Spark throws into one :class:`EngineError`; what it could not do follows "Spark could not"."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
-        yield
+        with without_warnings():
+            yield
     except PriCDRError:
         raise
     except (Py4JError, PySparkException, ConnectionError) as error:

@@ -12,7 +12,7 @@ from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Whole
 from pricdr.engines.spark.carrying import Message, dispatched
 from pricdr.engines.spark.failures import explained
 from pricdr.engines.spark.packing import READ, Blocks, csr_of
-from pricdr.engines.spark.session import BATCH, as_pandas_2, n_cores, setting
+from pricdr.engines.spark.session import BATCH, n_cores, setting
 from pricdr.errors import EngineError
 from pricdr.progress import Progress, silent
 
@@ -26,6 +26,8 @@ COLLECTED_AT_ONCE: Final = 256 << 20
 """Bytes of a result that the driver fetches in one go; more come partition by partition."""
 CHUNK: Final = 4 << 20
 """Bytes of a sum that travel in one piece: a range of items."""
+ADDED_UP_BY_DRIVER: Final = 1 << 16
+"""Items times tasks up to which the driver itself adds up what tasks send."""
 _ROWS: Final = "first bigint, start bigint, digest bigint, payload binary"
 _SUMS: Final = "chunk bigint, length bigint, width bigint, payload binary"
 _CHECK: Final = -1
@@ -70,12 +72,13 @@ class SparkMatrix:
             task = _SumTask(message, self._blocks.shape[1], CHUNK)
             # Every task makes a whole sum: as few of them as there are cores.
             partial = self._blocks.frame.select(*READ).coalesce(tasks).mapInArrow(task.function(), _SUMS)
-            reduced = partial.repartition(2 * tasks, "chunk").mapInArrow(_added, _SUMS)
-            for batch in _collected(reduced, self.shape[1] * CHUNK // (1 << 16)):
+            small = tasks * self.shape[1] <= ADDED_UP_BY_DRIVER
+            if not small:
+                partial = partial.repartition(2 * tasks, "chunk").mapInArrow(_added, _SUMS)
+            for batch in _collected(partial, 0 if small else COLLECTED_AT_ONCE + 1):
                 for row in batch.to_pylist():
                     part = np.frombuffer(row["payload"], dtype=np.int64)
-                    assert row["chunk"] not in sums, "a chunk is added up in one place"
-                    sums[row["chunk"]] = part
+                    sums[row["chunk"]] = sums[row["chunk"]] + part if row["chunk"] in sums else part
                     if row["chunk"] != _CHECK:
                         shape = (row["length"], row["width"]) if row["width"] else (row["length"],)
         expected = np.array([*self._blocks.digests.values()], dtype=np.int64).sum(dtype=np.int64)
@@ -102,7 +105,6 @@ class SparkMatrix:
         session = self._blocks.frame.sparkSession
         with (
             explained(f"compute {what or 'what is published'}"),
-            as_pandas_2(),
             setting(session, BATCH, "1"),  # a row is a block of megabytes: one at a time
             dispatched(session.sparkContext, (work, self._converts)) as message,
         ):

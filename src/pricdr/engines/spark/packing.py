@@ -19,7 +19,7 @@ from pricdr.data.ids import Ids
 from pricdr.data.ratings import CSR
 from pricdr.data.reading.repeats import merge
 from pricdr.engines.spark.failures import explained
-from pricdr.engines.spark.session import CACHED_BATCH, as_pandas_2, n_cores, setting
+from pricdr.engines.spark.session import CACHED_BATCH, n_cores, setting
 from pricdr.engines.spark.source import Source
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
     n_blocks = -(-n_users // per_block)
     # A row of the result is megabytes: persisted one by one, so that no buffer outgrows 2 GB.
     one_by_one = setting(session, CACHED_BATCH, "1")
-    with explained("sort the ratings into blocks of users"), as_pandas_2(), one_by_one:
+    with explained("sort the ratings into blocks of users"), one_by_one:
         at_user, at_item = _positions(source, "user", users), _positions(source, "item", items)
         entries = source.checked.join(at_item, "item").join(at_user, "user")
         block = sql.floor(sql.col("user_at") / per_block).cast("int").alias("block")

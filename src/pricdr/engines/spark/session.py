@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.engines.spark.failures import explained
+from pricdr.engines.spark.failures import explained, without_warnings
 from pricdr.errors import InputError, ParameterError
 from pricdr.parallel import cores
 
@@ -73,7 +72,7 @@ def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = N
         given: somebody's session, whose context is used and left running.
     """
     require_spark()
-    with as_pandas_2():  # its imports warn too
+    with without_warnings():
         import pyspark.sql.functions  # noqa: F401
     if given is not None:
         if settings:
@@ -129,14 +128,6 @@ def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
         yield
     finally:
         session.conf.set(name, before)
-
-
-@contextmanager
-def as_pandas_2() -> Iterator[None]:
-    """Silence what pyspark says about versions of pandas, which is not used here."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet fully support pandas")
-        yield
 
 
 def _made(settings: Mapping[str, str]) -> "SparkSession":

@@ -17,7 +17,7 @@ from pricdr.data.reading.parquet import FILTERED
 from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.data.reading.times import to_seconds
 from pricdr.engines.spark.failures import explained
-from pricdr.engines.spark.session import MASTER, SHUFFLES, as_pandas_2, is_local, n_cores
+from pricdr.engines.spark.session import MASTER, SHUFFLES, is_local, n_cores
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,7 +70,7 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
     for role, name in places.items():
         _require_kind(location, role, name, kinds[name])
     picked = frame.select(*(_picked(frame, role, name).alias(role) for role, name in places.items()))
-    with explained(f"read {location}"), as_pandas_2():
+    with explained(f"read {location}"):
         checked = picked.mapInArrow(_checker(time_asked=asked), _CHECKED).persist(StorageLevel.DISK_ONLY)
         whole = sql.rint(2 * sql.col("value")) == 2 * sql.col("value")
         row = checked.agg(

@@ -12,7 +12,7 @@ import pytest
 import pricdr
 import pricdr.engines.spark.matrix as spark_matrix
 import pricdr.engines.spark.packing as spark_packing
-from pricdr import Guarantee, Ledger, Ratings, Spectral, Unit, publish
+from pricdr import Guarantee, Ledger, Ratings, Spectral, publish
 from pricdr.engines.spark import open_ratings
 from pricdr.errors import EngineError
 
@@ -49,7 +49,7 @@ def dying(spark, monkeypatch):
 
 @pytest.fixture
 def ledger(tmp_path):
-    return Ledger.create(tmp_path / "ledger", epsilon=20, delta=1e-5, unit=Unit.RATING)
+    return Ledger.create(tmp_path / "ledger", Guarantee(epsilon=20, delta=1e-5))
 
 
 @pytest.mark.parametrize(("job", "how"), [(1, "exit"), (11, "killed")], ids=["in a sum", "in rows"])
@@ -72,7 +72,7 @@ def test_after_the_spend_a_failure_says_that_it_is_spent(table, spark, dying, le
         publish(reading.ratings, PROMISE, strategy="jlt", ledger=ledger)
     assert "\n" not in str(refused.value)
     assert "at org.apache" not in str(refused.value)
-    assert len(ledger.spends()) == 1
+    assert len(ledger.read().spends) == 1
 
 
 def test_before_the_spend_a_failure_leaves_the_ledger_as_it_was(table, spark, ledger, users, monkeypatch):
@@ -89,7 +89,7 @@ def test_before_the_spend_a_failure_leaves_the_ledger_as_it_was(table, spark, le
             EngineError, match=r"could not sort the ratings into blocks of users: a task failed 4 times"
         ):
             publish(reading.ratings, PROMISE, users=users, ledger=ledger)
-    assert not ledger.spends()
+    assert not ledger.read().spends
 
 
 CLUSTER = """

@@ -62,6 +62,7 @@ def settings(traces):
         "spark.eventLog.compress": "false",
         "spark.eventLog.logBlockUpdates.enabled": "true",
         "spark.local.dir": str(traces / "local"),
+        "spark.sql.warehouse.dir": (traces / "warehouse").as_uri(),
         "spark.log.level": "INFO",
         "spark.driver.extraJavaOptions": f"{QUICK_JAVA} {log4j}",
         "spark.ui.enabled": "true",

@@ -58,10 +58,6 @@ class Blocks:
     untimed: int
     """Rows of repeated pairs whose time cannot be read."""
 
-    def release(self) -> None:
-        """Let executors forget the blocks."""
-        self.frame.unpersist()
-
 
 def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> Blocks:
     """Return the rows of these users and items as blocks, in the order of the lists."""
@@ -89,6 +85,7 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
         together = keyed.unionByName(empty).repartition(n_blocks, "block").sortWithinPartitions("block")
         packer = _Packer(per_block, (n_users, len(items)), source.has_values, source.has_times, threshold)
         frame = together.mapInArrow(_function(packer), PACKED).persist(StorageLevel.MEMORY_AND_DISK)
+        source.kept.append(frame)
         counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
     assert len(counts["first"]) == n_blocks, "every block is there once"
     totals = {name: sum(counts[name]) for name in _COUNTS}

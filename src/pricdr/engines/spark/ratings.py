@@ -27,17 +27,13 @@ class SparkRatings:
     items: Ids
     threshold: float | None
     blocks: Blocks
-    made: list[Blocks]
-    """All blocks that were made of the source, to be let go together."""
 
     @classmethod
     def of(cls, source: Source, users: Ids | None, items: Ids | None, threshold: float | None) -> "SparkRatings":
         """Return the ratings of these users and items; without a list, of all that occur, sorted by UTF-8 bytes."""
-        made: list[Blocks] = []
         users = _ids_in(source, "user") if users is None else users
         items = _ids_in(source, "item") if items is None else items
-        blocks = _made(source, users, items, threshold, made)
-        return cls(source, users, items, threshold, blocks, made)
+        return cls(source, users, items, threshold, _made(source, users, items, threshold))
 
     @property
     def filtered_by(self) -> str | None:
@@ -63,7 +59,7 @@ class SparkRatings:
         items = self.items if items is None else items
         if users == self.users and items == self.items:
             return self
-        blocks = _made(self.source, users, items, self.threshold, self.made)
+        blocks = _made(self.source, users, items, self.threshold)
         return replace(self, users=users, items=items, blocks=blocks)
 
     def outside(self, users: Ids, items: Ids) -> Self:
@@ -75,21 +71,14 @@ class SparkRatings:
         """Return the values as whole units, which ``convert`` makes of every block."""
         return SparkMatrix(self.blocks, convert, columns=len(self.items))
 
-    def release(self) -> None:
-        """Let executors forget the ratings."""
-        for blocks in self.made:
-            blocks.release()
-        self.source.checked.unpersist()
 
-
-def _made(source: Source, users: Ids, items: Ids, threshold: float | None, made: list[Blocks]) -> Blocks:
+def _made(source: Source, users: Ids, items: Ids, threshold: float | None) -> Blocks:
     require_ids("user", users)
     require_ids("item", items)
     for what, count, most in (("users", len(users), MOST_USERS), ("items", len(items), MOST_ITEMS)):
         if count > most:
             raise refusal(source.location, f"{count:,} {what} are more than the {most:,} that sums are exact for")
     blocks = packed(source, users, items, threshold)
-    made.append(blocks)
     if blocks.kept > MOST_RATINGS:
         rule = f"more than the {MOST_RATINGS:,} that sums are exact for"
         raise refusal(source.location, f"{blocks.kept:,} ratings are {rule}")

@@ -1,7 +1,7 @@
 """``open_ratings``: what ``pricdr publish --engine spark`` calls, and what it says about its input."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -91,10 +91,7 @@ def open_ratings(
         source = opened_source(own, location, wanted, need_rating=threshold is not None)
         try:
             ratings = SparkRatings.of(source, users, items, threshold)
-            try:
-                yield SparkReading(ratings, listed=users is not None or items is not None)
-            finally:
-                for blocks in ratings.made:
-                    blocks.release()
+            yield SparkReading(ratings, listed=users is not None or items is not None)
         finally:
-            source.checked.unpersist()
+            with suppress(Exception):  # Java may be gone, and the reason why is on its way already
+                source.release()

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -46,6 +46,9 @@ _CLUSTER: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled":
 _SQL: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    # user=007 in the name of a folder is text: ids are kept byte for byte.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     BATCH: str(1 << 16),
 }
 
@@ -77,16 +80,18 @@ def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = N
     if given is not None:
         if settings:
             raise ParameterError("settings of Spark belong to a session that is made here, not to one that is given")
+        if not hasattr(given, "_jvm"):
+            raise ParameterError("a session of Spark Connect cannot run this: give one that has a Spark context")
         _require_private(given)
         yield _with_own_settings(given)
         return
-    session = _made(settings)
+    session, gateway = _made(settings)
     try:
         _require_private(session)
         yield _with_own_settings(session)
     finally:
-        gateway = session.sparkContext._gateway
-        session.stop()
+        with suppress(Exception):  # Java may be gone, and the reason why is on its way already
+            session.stop()
         _leave(gateway)
 
 
@@ -130,7 +135,7 @@ def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
         session.conf.set(name, before)
 
 
-def _made(settings: Mapping[str, str]) -> "SparkSession":
+def _made(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
@@ -155,17 +160,17 @@ def _made(settings: Mapping[str, str]) -> "SparkSession":
         quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
         gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
         try:
-            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+            return SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway
         except BaseException:
             _leave(gateway)
             raise
 
 
-def _leave(gateway: object) -> None:
+def _leave(gateway: Any) -> None:  # noqa: ANN401
     """End the Java process that was started here: pyspark itself leaves it to the end of the program."""
     from pyspark import SparkContext
 
-    gateway.shutdown()  # type: ignore[attr-defined]
+    gateway.shutdown()
     process = getattr(gateway, "proc", None)
     if process is not None:
         process.stdin.close()

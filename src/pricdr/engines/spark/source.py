@@ -43,6 +43,13 @@ class Source:
     rows: int
     rating_range: tuple[float, float] | None
     half_steps: bool
+    kept: "list[DataFrame]"
+    """Whatever was persisted of these rows."""
+
+    def release(self) -> None:
+        """Let executors forget everything that was made of these rows."""
+        for frame in (self.checked, *self.kept):
+            frame.unpersist()
 
     @property
     def session(self) -> "SparkSession":
@@ -100,6 +107,7 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
         rows=row.rows,
         rating_range=None if row.least is None else (row.least, row.most),
         half_steps=bool(row.half_steps),
+        kept=[],
     )
 
 

@@ -3,27 +3,52 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXTRAS := $(VENV)/.extras
+POSTGRESQL ?= /usr/lib/postgresql
 # Two test processes on two cores: more threads inside each would only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
 FUZZ_CASES ?= 10000
 # Tests differ in length by a factor of ten thousand: whoever is done takes over what the other has not begun.
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: system setup demo test test-all fuzz lint format schema results docs bench clean
+.PHONY: system system-packages extras setup demo test test-all fuzz lint format schema results docs bench bench-scale clean
 
-# The browser that pages are tested in. A machine that cannot have it builds all the same: those tests say why they skip.
-system:
-	@if command -v "$${PRICDR_CHROMIUM:-chromium}" >/dev/null; then \
-		echo "system: nothing to do, $$(command -v "$${PRICDR_CHROMIUM:-chromium}") is there"; \
+# What some tests need beside Python, and the engines and sources that not everybody has. A machine that cannot have it
+# builds all the same: those tests say why they skip.
+system: system-packages extras
+
+# A browser for pages, Java for Spark, PostgreSQL to read from: Debian's packages, of what is not there.
+system-packages:
+	@wanted=; \
+	command -v "$${PRICDR_CHROMIUM:-chromium}" >/dev/null || wanted="$$wanted chromium"; \
+	command -v java >/dev/null || wanted="$$wanted default-jre-headless"; \
+	set -- $(POSTGRESQL)/*/bin/postgres; \
+	command -v postgres >/dev/null || [ -x "$$1" ] || wanted="$$wanted postgresql"; \
+	if [ -z "$$wanted" ]; then \
+		echo "system: nothing to do, a browser, Java and PostgreSQL are there"; \
 	elif ! command -v apt-get >/dev/null; then \
-		echo "system: no apt-get here; install chromium yourself, or tests in a browser are skipped"; \
+		echo "system: no apt-get here; install$$wanted yourself, or tests that need them are skipped"; \
 	elif [ "$$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then \
-		echo "system: apt-get needs root; run 'sudo make system', or tests in a browser are skipped"; \
-	elif as=$$([ "$$(id -u)" = 0 ] || echo sudo -n); $$as apt-get update -qq && \
-		DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends chromium >/dev/null; then \
-		echo "system: installed chromium with apt-get"; \
+		echo "system: apt-get needs root; run 'sudo make system-packages', or tests that need$$wanted are skipped"; \
 	else \
-		echo "system: apt-get could not install chromium; tests in a browser are skipped"; \
+		as=$$([ "$$(id -u)" = 0 ] || echo sudo -n); $$as apt-get update -qq; \
+		for package in $$wanted; do \
+			if DEBIAN_FRONTEND=noninteractive $$as apt-get install -qq -y --no-install-recommends $$package >/dev/null; then \
+				echo "system: installed $$package with apt-get"; \
+			else \
+				echo "system: apt-get could not install $$package; tests that need it are skipped"; \
+			fi; \
+		done; \
+	fi
+
+extras: $(EXTRAS)
+
+# After setup, never beside it: two pips must not change one environment at the same time.
+$(EXTRAS): $(READY)
+	@if $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[spark,sql]'; then \
+		touch $(EXTRAS); \
+	else \
+		echo "system: pip could not install the extras spark and sql; tests that need them are skipped"; \
 	fi
 
 setup: $(READY)
@@ -72,6 +97,9 @@ docs: setup
 bench: setup
 	$(BIN)/python -m benchmarks.publish
 	$(BIN)/python -m benchmarks.training
+
+bench-scale: setup
+	$(BIN)/python -m benchmarks.scale
 
 clean:
 	rm -rf $(VENV) demo build dist

@@ -5,15 +5,19 @@ A times E alone, with A in memory already. Memory is what the process and its ch
 what counts against a limit) and resident (with pages of files, which the system takes back when it needs them).
 
     make bench-scale                                     1 M and 10 M ratings
-    python -m benchmarks.scale --ratings 1e6,1e7,1e8     100 M takes about 10 GB of disk
+    python -m benchmarks.scale --ratings 1e6,1e7,1e8     100 M takes 5 GB of disk
+        --same 1e5                                       the same users throughout, too: does memory grow with ratings?
+        --users 1e5,4e5,16e5                             4 M ratings of more and more users, too
 
-One JSON line per run goes to a file; the tables are printed from it.
+One JSON line per run goes to a file; the tables are printed from it. Other work on the machine makes seconds longer;
+processor seconds, of all cores together, change little.
 """
 
 import argparse
 import importlib.util
 import json
 import math
+import resource
 import shutil
 import subprocess
 import sys
@@ -44,6 +48,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ratings", default="1e6,1e7", help="how many, separated by commas")
     parser.add_argument("--items", type=float, default=1e5, help="items, of which a Zipf law prefers the first")
+    parser.add_argument("--same", type=float, default=0, help="again with so many users at every number of ratings")
     parser.add_argument("--users", default="", help="at so many users (separated by commas) and --at ratings, too")
     parser.add_argument("--at", type=float, default=4e6, help="ratings while users grow")
     parser.add_argument("--engines", default=",".join(ENGINES))
@@ -54,6 +59,7 @@ def main() -> None:
     items, engines = int(asked.items), asked.engines.split(",")
     by_ratings = [int(float(one)) for one in asked.ratings.split(",") if one]
     cases = [("ratings", count, max(1, count // RATINGS_PER_USER)) for count in by_ratings]
+    cases += [("ratings of the same users", count, int(asked.same)) for count in by_ratings if asked.same]
     cases += [("users", int(asked.at), int(float(users))) for users in asked.users.split(",") if users]
     asked.out.parent.mkdir(parents=True, exist_ok=True)
     results = []
@@ -131,16 +137,25 @@ def run_engine(folder: Path, engine: str, strategy: str) -> dict[str, Any]:
     out = folder / f"{engine}.release"
     command = [sys.executable, "-m", "pricdr", "publish", str(folder / "parts"), "--epsilon", "4", "--delta", "1e-6"]
     command += ["--strategy", strategy, "--dim", str(DIM), "--engine", engine, "--out", str(out)]
-    start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        watch = Watch(process.pid)
-        _, complaints = process.communicate()
-        seconds = time.perf_counter() - start
-        watch.stop()
-    if process.returncode:
-        return {"skipped": complaints.strip().splitlines()[-1]}
+    with tempfile.TemporaryFile("w+") as complaints:
+        start, before = time.perf_counter(), processor_seconds()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=complaints) as process:
+            watch = Watch(process.pid)
+            process.wait()
+            seconds, busy = time.perf_counter() - start, processor_seconds() - before
+            watch.stop()
+        if process.returncode:
+            complaints.seek(0)
+            return {"skipped": complaints.read().strip().splitlines()[-1]}
     shutil.rmtree(out)
-    return {"seconds": seconds, "anonymous_mb": watch.anonymous / 1e6, "resident_mb": watch.resident / 1e6}
+    memory = {"anonymous_mb": watch.anonymous / 1e6, "resident_mb": watch.resident / 1e6}
+    return {"seconds": seconds, "processor_seconds": busy, **memory}
+
+
+def processor_seconds() -> float:
+    """Seconds of all cores in processes that have ended: what else the machine does changes them least."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Watch:
@@ -179,18 +194,18 @@ class Watch:
 def print_tables(results: list[dict[str, Any]]) -> None:
     """Print every run, and how time and memory grow."""
     print(f"{'ratings':>14}{'users':>12}  {'engine':10}{'seconds':>9}{'x product':>11}{'ratings/s/core':>16}", end="")
-    print(f"{'anonymous MB':>14}{'resident MB':>13}")
+    print(f"{'processor s':>13}{'anonymous MB':>14}{'resident MB':>13}")
     for one in results:
         print(row(one))
-    for grows in ("ratings", "users"):
+    for grows in ("ratings", "ratings of the same users", "users"):
         for engine in ENGINES:
             runs = [one for one in results if (one["grows"], one["engine"]) == (grows, engine) and "seconds" in one]
             if len(runs) < 2:
                 continue
-            for what, unit in (("seconds", "time"), ("anonymous_mb", "anonymous memory")):
-                power = exponent([one[grows] for one in runs], [one[what] for one in runs])
-                kept = "" if unit != "time" else "kept" if power <= MOST_EXPONENT else "MISSED"
-                print(f"{engine}: {unit} grows like {grows}^{power:.2f} {kept}".rstrip())
+            for what in ("seconds", "processor_seconds", "anonymous_mb"):
+                power = exponent([one[grows.split()[0]] for one in runs], [one[what] for one in runs])
+                verdict = "" if what != "seconds" else " kept" if power <= MOST_EXPONENT else " MISSED"
+                print(f"{engine}: {what.replace('_', ' ')} grow like ({grows})^{power:.2f}{verdict}")
 
 
 def row(one: dict[str, Any]) -> str:
@@ -203,7 +218,8 @@ def row(one: dict[str, Any]) -> str:
         return f"{line}{1.0:10.1f}x{one['ratings'] / one['seconds']:16,.0f}"
     speed = one["ratings"] / one["seconds"] / one["cores"]
     ratio = one["seconds"] / one["product"]
-    return f"{line}{ratio:10.1f}x{speed:16,.0f}{one['anonymous_mb']:14,.0f}{one['resident_mb']:13,.0f}"
+    memory = f"{one['anonymous_mb']:14,.0f}{one['resident_mb']:13,.0f}"
+    return f"{line}{ratio:10.1f}x{speed:16,.0f}{one['processor_seconds']:13.1f}{memory}"
 
 
 def exponent(sizes: list[int], values: list[float]) -> float:

@@ -73,35 +73,35 @@ def against_elementwise(device: str) -> None:
 
 
 def large(device: str) -> None:
-    """One epoch of the paper's largest target domain."""
+    """Steps on the paper's largest target domain, batch 512: on a sample of the items, and on all of them.
+
+    A GPU's own time is what its kernels take. Beyond it, the machine that starts them is the slower one.
+    """
     users, items, ratings = LARGEST
-    print(f"\nOne epoch, {users:,} users x {items:,} items, {ratings:,} ratings, {device}")
-    print(f"{'':34}{'seconds':>9}{'peak MiB':>10}{'TFLOP/s':>9}{'of matmul peak':>16}")
-    peak = matmul_peak(device, bf16=False)
-    plans = [("float32, batch 512", 512, False)]
-    if device == "cuda":
-        plans += [("float32, batch 128", 128, False), ("bfloat16, batch 512", 512, True)]
-    for name, batch, bf16 in plans:
-        found = child({"kind": "matmul", "size": LARGEST, "batch": batch, "device": device, "bf16": bf16})
-        rate = flops(LARGEST, batch) / found["seconds"] / 1e12
-        share = rate / (matmul_peak(device, bf16=True) if bf16 else peak)
-        print(f"{name:34}{found['seconds']:9.2f}{found['peak']:10.0f}{rate:9.2f}{share:15.1%}")
+    print(f"\nA step of 512 users, {users:,} users x {items:,} items, {ratings:,} ratings, {device}")
+    heads = ("ms", "on the GPU", "peak MiB", "TFLOP/s", "of matmul peak", "on the GPU")
+    print(f"{'':24}{heads[0]:>9}{heads[1]:>12}{heads[2]:>10}{heads[3]:>9}{heads[4]:>16}{heads[5]:>12}")
+    peak = matmul_peak(device)
+    for name, others in (("sampled items", 1024), ("all items", items)):
+        found = child({"kind": "matmul", "size": LARGEST, "batch": 512, "device": device, "others": others})
+        work = flops(512, found["items"]) / 1e12
+        busy = found["busy"]
+        own = (f"{1e3 * busy:12.2f}", f"{work / busy / peak:12.1%}") if busy else ("", "")
+        rate = work / found["step"]
+        print(
+            f"{name:24}{1e3 * found['step']:9.2f}{own[0]:12}{found['peak']:10.0f}{rate:9.2f}{rate / peak:16.1%}{own[1]}"
+        )
 
 
-def flops(size: tuple[int, int, int], batch: int, hidden: int = 500, width: int = 200) -> float:
-    """Multiplications and additions of one epoch, forward and backward (three products for each layer)."""
-    users, items, ratings = size
-    steps = -(-users // batch)
-    towers = 2 * hidden * width * (steps * items + users)
-    sums = 2 * hidden * (steps * ratings + ratings)
-    scores = 2 * width * users * items
-    return 3.0 * (towers + scores) + 2.0 * sums
+def flops(batch: int, items: float, hidden: int = 500, width: int = 200) -> float:
+    """Multiplications and additions of the dense products of a step, forward and backward (three for each layer)."""
+    return 3.0 * (2 * hidden * width * (items + batch) + 2 * width * batch * items)
 
 
-def matmul_peak(device: str, *, bf16: bool) -> float:
+def matmul_peak(device: str) -> float:
     """TFLOP/s of one large product on this machine."""
     n = 8192 if device == "cuda" else 2048
-    left = torch.randn(n, n, device=device, dtype=torch.bfloat16 if bf16 else torch.float32)
+    left = torch.randn(n, n, device=device)
     left @ left
     return 2 * n**3 / best_of(3, device, lambda: left @ left) / 1e12
 
@@ -125,21 +125,54 @@ def child(plan: dict[str, object]) -> dict[str, float]:
 def measure(plan: dict[str, object]) -> dict[str, float]:
     """Seconds of an epoch (the second: the first pays for start-up) and peak memory of the process, or of the GPU."""
     device = str(plan["device"])
-    seconds = 0.0
+    seconds, steps = 0.0, dict[str, float]()
     if plan["kind"] == "idle":
         torch.zeros(1, device=device)
     else:
         users, items, ratings = (int(part) for part in np.array(plan["size"]))
         network: type[TargetNetwork] = TwoTowers if plan["kind"] == "matmul" else Elementwise
-        options = TrainingOptions(epochs=1, batch=int(str(plan["batch"])), device=device, bf16=bool(plan.get("bf16")))
-        run = TargetStage(network, random_ratings(users, items, ratings), TargetStageConfig(), options)
-        everyone = torch.nonzero(run.rows.counts > 0).squeeze(1)
+        options = TrainingOptions(epochs=1, batch=int(str(plan["batch"])), device=device)
+        others = int(str(plan.get("others", TargetStageConfig().other_items)))
+        config = TargetStageConfig(other_items=others)
+        run = TargetStage(network, random_ratings(users, items, ratings), config, options)
+        everyone = run.examples
         few = everyone[: 2 * options.batch]
         train(run.network, run.step, few, replace(options, seed=1))
         seconds = best_of(1, device, lambda: train(run.network, run.step, everyone, options))
+        steps = measured_steps(run, options.batch, device)
+    cuda = device == "cuda"
+    memory = (
+        torch.cuda.max_memory_allocated() / 2**20 if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    )
+    return {"seconds": seconds, "peak": memory, **steps}
+
+
+def measured_steps(run: TargetStage, batch: int, device: str, count: int = 30) -> dict[str, float]:
+    """Seconds of a step, those that a GPU's kernels take of it, and the items that it is trained on."""
+    users = run.examples
+    batches = [users[torch.randperm(len(users), device=users.device)[:batch]] for _ in range(count)]
+    optimizer = torch.optim.AdamW(run.network.parameters(), fused=True)
+    run.network.train()
+
+    def steps() -> None:
+        for part in batches:
+            optimizer.zero_grad(set_to_none=True)
+            run.step(part).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+
+    steps()
+    seconds = best_of(3, device, steps) / count
+    sampled = np.mean([len(run.training_pass(part).sample.items) for part in batches[:5]])
+    busy = 0.0
     if device == "cuda":
-        return {"seconds": seconds, "peak": torch.cuda.max_memory_allocated() / 2**20}
-    return {"seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profile:
+            steps()
+            torch.cuda.synchronize()
+        # What ran on the device; the calls that started it bear the same times.
+        kernels = [event for event in profile.events() or [] if event.device_type.name == "CUDA"]
+        busy = sum(event.self_device_time_total for event in kernels) / 1e6 / count
+    return {"step": seconds, "busy": busy, "items": float(sampled)}
 
 
 def best_of(times: int, device: str, work: Callable[[], object]) -> float:

@@ -1,4 +1,4 @@
-"""``make system`` brings the browser where it can, and elsewhere says in one line why it does not."""
+"""``make system-packages`` brings what it can, and elsewhere says in one line why it does not."""
 
 import shutil
 import subprocess
@@ -8,44 +8,65 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MAKE = shutil.which("make")
+NEEDED = ["chromium", "default-jre-headless", "postgresql"]
 
 pytestmark = pytest.mark.skipif(MAKE is None, reason="make is not installed")
 
 
-def system(programs: Path, **found: str) -> str:
-    """Return what ``make system`` says on a machine that has these programs and no others."""
+def system(programs: Path, **found: str) -> list[str]:
+    """Return what ``make system-packages`` says on a machine that has these programs and no others."""
     for name, body in found.items():
         program = programs / name.replace("_", "-")
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-    done = subprocess.run(
-        [MAKE, "--silent", "system"], cwd=ROOT, env={"PATH": str(programs)}, capture_output=True, text=True, check=True
-    )
+    command = [MAKE, "--silent", "system-packages", f"POSTGRESQL={programs / 'postgresql'}"]
+    done = subprocess.run(command, cwd=ROOT, env={"PATH": str(programs)}, capture_output=True, text=True, check=True)
     assert not done.stderr
-    (line,) = done.stdout.splitlines()
-    return line
+    return done.stdout.splitlines()
 
 
-def test_where_the_browser_is_nothing_is_done(tmp_path):
-    assert "nothing to do" in system(tmp_path, chromium="exit 1", apt_get="exit 1")
+def test_where_everything_is_there_nothing_is_done(tmp_path):
+    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", postgres="exit 1", apt_get="exit 1")
+    assert "nothing to do" in line
+
+
+def test_debians_place_of_postgresql_counts_too(tmp_path):
+    server = tmp_path / "postgresql" / "15" / "bin" / "postgres"
+    server.parent.mkdir(parents=True)
+    server.touch(mode=0o755)
+    (line,) = system(tmp_path, chromium="exit 1", java="exit 1")
+    assert "nothing to do" in line
 
 
 def test_without_apt_get_the_build_goes_on(tmp_path):
-    assert "no apt-get here" in system(tmp_path)
+    (line,) = system(tmp_path, java="exit 1")
+    assert "no apt-get here; install chromium postgresql yourself" in line
 
 
 def test_without_root_it_says_who_may(tmp_path):
-    assert "sudo make system" in system(tmp_path, apt_get="exit 1", id="echo 1000", sudo="exit 1")
+    (line,) = system(tmp_path, apt_get="exit 1", id="echo 1000", sudo="exit 1")
+    assert "sudo make system-packages" in line
 
 
 @pytest.mark.parametrize("user", ["0", "1000"])
-def test_it_installs_chromium_as_root_or_with_sudo(tmp_path, user):
+def test_it_installs_what_is_missing_as_root_or_with_sudo(tmp_path, user):
     log = tmp_path / "log"
     sudo = 'shift; exec "$@"'
     found = {"id": f"echo {user}", "sudo": sudo, "apt_get": f'echo "$@" >> {log}', "true": "exit 0"}
-    assert system(tmp_path, **found) == "system: installed chromium with apt-get"
-    assert log.read_text().splitlines()[-1].endswith("chromium")
+    assert system(tmp_path, **found) == [f"system: installed {package} with apt-get" for package in NEEDED]
+    assert [line.split()[-1] for line in log.read_text().splitlines()[1:]] == NEEDED
 
 
-def test_an_installation_that_fails_does_not_fail_the_build(tmp_path):
-    assert "could not install" in system(tmp_path, id="echo 0", apt_get="exit 100")
+def test_an_installation_that_fails_does_not_fail_the_build_or_the_others(tmp_path):
+    lines = system(tmp_path, id="echo 0", apt_get='case "$*" in *chromium*) exit 100;; esac')
+    assert "could not install chromium" in lines[0]
+    assert lines[1:] == [f"system: installed {package} with apt-get" for package in NEEDED[1:]]
+
+
+def test_pip_has_the_environment_to_itself():
+    """CI downloads packages in the background: what runs there must not be a second pip."""
+    plan = subprocess.run([MAKE, "--dry-run", "system-packages"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "apt-get" in plan.stdout
+    assert "pip" not in plan.stdout
+    background = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "&" in line.split("#")[0]]
+    assert [line.split()[:2] for line in background if line.startswith("make")] == [["make", "system-packages"]]

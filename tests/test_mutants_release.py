@@ -151,6 +151,6 @@ def test_a_ledger_of_the_same_budget_is_another_ledger(tmp_path):
     paid, other = (Ledger.create(tmp_path / name, PROMISE) for name in ("paid", "other"))
     ratings = Ratings.from_triples(["a"], ["x"])
     folder = publish(ratings, PROMISE, strategy=JLT(dim=4), ledger=paid).save(tmp_path / "release")
-    assert len(check_ledger(paid, [folder]).spends) == 1
+    assert len(check_ledger(paid, [folder]).balance.spends) == 1
     with pytest.raises(VerificationError, match="their first lines differ"):
         check_ledger(other, [folder])

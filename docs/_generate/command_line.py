@@ -12,9 +12,9 @@ INTRODUCTION: Final = """# Command line
 
 `pricdr COMMAND --help` shows the same text in a terminal. This page is generated from the program.
 
-Every command exits with 0 when it succeeds, 1 when a check fails, 2 for bad input or usage and 130 when it is
-interrupted. Results go to standard output, warnings and errors to standard error. No command leaves half-written
-output.
+Every command exits with 0 when it succeeds, 1 when a check fails, 2 for bad input or usage, 75 when another run is in
+its way and 130 when it is interrupted ([what that says about the budget](../operations.md#exit-codes)). Results go to
+standard output, warnings and errors to standard error. No command leaves half-written output.
 """
 _FACT: Final = re.compile(r"\[(default|env var|required)(?:: ([^\]]*))?\]")
 _RANGE: Final = re.compile(r"\[[^\]]*<=[^\]]*\]")

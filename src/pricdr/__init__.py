@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
     from pricdr.data.reading.columns import Columns as Columns
+    from pricdr.data.reading.query import Query as Query
     from pricdr.data.reading.readers import read_ids as read_ids
     from pricdr.data.reading.readers import read_ratings as read_ratings
     from pricdr.data.splits import HeldOut as HeldOut
@@ -90,6 +91,7 @@ _HOME = {
     "PairedDifference": "pricdr.evaluation.comparison",
     "PriCDRError": "pricdr.errors",
     "Progress": "pricdr.progress",
+    "Query": "pricdr.data.reading.query",
     "Ratings": "pricdr.data.ratings",
     "RatingsSource": "pricdr.data.blocks",
     "Release": "pricdr.release",

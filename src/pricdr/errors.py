@@ -6,6 +6,8 @@ PriCDRError
 │   └── MissingDataError  a data set that is not in the folder of data sets     exit 2
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
+├── MissingExtraError     a package that pip installs only when asked for       exit 2
+├── BusyError             another run that spends or writes the same              exit 75
 ├── BudgetError           the ledger refuses the release                        exit 1
 ├── TrainingError         a training that went wrong                            exit 1
 ├── EngineError           Spark could not finish what it was asked              exit 1
@@ -83,6 +85,21 @@ class ParameterError(PriCDRError, ValueError):
 
 class OutputError(PriCDRError, OSError):
     """An output that already exists or cannot be written."""
+
+
+class MissingExtraError(PriCDRError, ImportError):
+    """A package that pip installs only when an extra of pricdr is asked for; the message says which."""
+
+    def __init__(self, message: str, *, name: str) -> None:
+        super().__init__(message)
+        self.name = name
+        """The module that is missing, as any ImportError has it."""
+
+
+class BusyError(PriCDRError):
+    """Another run spends from the same ledger or writes the same output; nothing was spent. Try again later."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h: what a scheduler may repeat
 
 
 class BudgetError(PriCDRError):

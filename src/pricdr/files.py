@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from pricdr.errors import InputError, OutputError, PriCDRError
 
@@ -105,7 +105,7 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
             with suppress(OSError):
                 if visible:
                     path.rename(staging)
-            _discard(staging, missing)
+            discard(staging, missing)
             raise
 
 
@@ -116,8 +116,17 @@ def take_mode(file: Path) -> None:
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
     """Create ``path`` with ``content``, whole or not at all; refuse to overwrite, also when two come at once."""
+    with new_file(path, mode=mode) as file:
+        file.write(content)
+
+
+@contextmanager
+def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """Yield a file to write to, which becomes ``path`` when the block ends well, and vanishes otherwise."""
     require_absent(path)
-    with _staged_file(path, content, mode) as staging:
+    with _staged_file(path, mode) as (staging, file):
+        yield file
+        _finish(file)
         try:
             os.link(staging, path)  # unlike a rename, a link never replaces
         except FileExistsError:
@@ -129,7 +138,9 @@ def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
 
 def replace_file(path: Path, content: bytes, *, mode: int = 0o644, keep: os.stat_result | None = None) -> None:
     """Put ``content`` at ``path`` in one step, over whatever is there; ``keep``: with this owner, group and mode."""
-    with _staged_file(path, content, mode if keep is None else PRIVATE) as staging:
+    with _staged_file(path, mode if keep is None else PRIVATE) as (staging, file):
+        file.write(content)
+        _finish(file)
         if keep is not None:
             _give(staging, keep)
         staging.rename(path)
@@ -153,21 +164,24 @@ def _give(path: Path, to: os.stat_result) -> None:
 
 
 @contextmanager
-def _staged_file(path: Path, content: bytes, mode: int) -> Iterator[Path]:
-    """Yield a finished file beside ``path`` for the block to put there; gone afterwards."""
+def _staged_file(path: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
+    """Yield a new file beside ``path``, open, for the block to write and to put there; gone afterwards."""
     require_local(path, OutputError)
     with _naming_output(path), _claimed(path) as staging:
         try:
             _make_parent(path)
             _sweep(path)
             with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            yield staging
+                yield staging, file
             sync(path.parent)
         finally:
-            _discard(staging)
+            discard(staging)
+
+
+def _finish(file: BinaryIO) -> None:
+    """Ask the disk to have all that was written, for good."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 @contextmanager
@@ -227,8 +241,8 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _discard(staging: Path, parents: Sequence[Path] = ()) -> None:
-    """Remove what was staged and the folders made for it; an interrupt meanwhile waits until that is done."""
+def discard(staging: Path, parents: Sequence[Path] = ()) -> None:
+    """Remove a file or folder of ours and the folders made for it; an interrupt meanwhile waits until that is done."""
     interrupt = None
     while True:
         try:

@@ -13,6 +13,7 @@ SRC = Path(pricdr.__file__).parent
 BASE = {
     "errors",
     "extensions",
+    "extras",
     "randomness",
     "progress",
     "notebook",
@@ -34,6 +35,7 @@ ALLOWED = {  # one row per unit; a unit without a row fails
     "notebook": set(),
     "errors": set(),
     "extensions": set(),
+    "extras": set(),
     "randomness": set(),
     "progress": set(),
     "parallel": set(),
@@ -135,6 +137,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "PairedDifference",
         "PriCDRError",
         "Progress",
+        "Query",
         "Ratings",
         "RatingsSource",
         "Release",
@@ -263,9 +266,9 @@ def test_noise_never_comes_from_a_statistical_generator(path):
     assert "numpy.random" not in path.read_text()
 
 
-MODEL_FILES = {"folder.py", "fitted.py", "recommendations.py"}
+MODEL_FILES = {"folder.py", "fitted.py", "recommendations.py", "recommendation_files.py"}
 """``folder`` reads and writes model folders, and ``FittedModel.save`` and ``load`` call it; recommendations become data
-frames. No method does any of that."""
+frames and files. No method does any of that."""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from pricdr import Ledger, verify
@@ -52,6 +51,14 @@ def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, optio
             one for one in local.out.splitlines() if one.startswith(line)
         ]
     assert memory.err == local.err
+
+
+def test_the_screen_counts_the_same_repeats_and_dropped_rows(many, publish):
+    memory = publish(many, *SEEDED, "--threshold", 3, out="memory").out.splitlines()
+    local = publish(many, *SEEDED, "--threshold", 3, "--engine", "local", out="local").out.splitlines()
+    assert any("rows repeat a (user, item) pair; the largest value counts" in line for line in memory)
+    assert any("rated below 3" in line for line in memory)
+    assert memory[:-1] == [line for line in local if not line.startswith("engine local")][:-1]
 
 
 def test_a_stream_of_several_files_is_sorted_as_one(here, many, publish):
@@ -229,5 +236,5 @@ def test_memory_does_not_grow_with_the_number_of_ratings():
         int(subprocess.run([sys.executable, "-c", MEASURED, str(n)], capture_output=True, text=True, check=True).stdout)
         for n in (16, 64)
     ]
-    assert peaks[1] < 1.1 * peaks[0], f"{peaks[0] >> 10} MiB, then {peaks[1] >> 10} MiB"
-    assert np.min(peaks) > 0
+    rows = 48 * 100_000 * 24 // 1024  # what the further rows take on disk, in KiB
+    assert peaks[1] - peaks[0] < 0.3 * rows, f"{peaks[0] >> 10} MiB, then {peaks[1] >> 10} MiB"

@@ -1,12 +1,13 @@
 """``ledger plan``, and the JSON of every ledger command."""
 
 import json
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.errors import BudgetError, ParameterError
-from pricdr.privacy.allowance import MOST_RELEASES, equal_allowance
+from pricdr.privacy.allowance import MOST_RELEASES, allowance_at, equal_allowance
 from pricdr.privacy.ledger import Balance
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
@@ -92,6 +93,28 @@ def test_what_the_command_plans_can_be_published(here, ratings, ledger, pricdr, 
     assert publish(ratings, "--ledger", ledger, "--epsilon", 0.1, out="more").code == 1
 
 
+@pytest.mark.parametrize("each", [8.0, 4.0, 1.0])
+def test_as_many_of_one_price_fit_as_the_plan_says_and_not_one_more(tmp_path, each):
+    ledger = Ledger.create(tmp_path / "budget.jsonl", BUDGET)
+    allowance = allowance_at(ledger.read(), each)
+    for left in range(allowance.releases, 0, -1):
+        assert ledger.read().room_for(allowance.mu) == left
+        ledger.spend(**_cost(allowance.mu))
+    with pytest.raises(BudgetError):
+        ledger.spend(**_cost(allowance.mu))
+    with pytest.raises(BudgetError, match="too little is left for one more release"):
+        allowance_at(ledger.read(), each)
+
+
+def test_a_price_is_planned_for_by_the_week(ratings, ledger, pricdr, publish):
+    plan = json.loads(pricdr("ledger", "plan", ledger, "--each", 4, "--json", "-").out)
+    assert plan["releases"] == 3
+    assert date.fromisoformat(plan["last_of_weekly"]) - datetime.now(UTC).date() in (timedelta(13), timedelta(14))
+    assert [publish(ratings, "--ledger", ledger, out=f"week{week}").code for week in range(4)] == [0, 0, 0, 1]
+    assert "at the price of the last one: 0 releases more" in pricdr("ledger", "show", ledger).out
+    assert pricdr("ledger", "plan", "--epsilon", 8, "--releases", 100_000).code == 0  # no calendar goes that far
+
+
 def test_a_plan_spends_nothing(ledger, pricdr, tree):
     before = tree()
     assert pricdr("ledger", "plan", ledger, "--releases", 3, "--epsilon", 8, "--delta", 1e-6).code == 0
@@ -110,6 +133,8 @@ def test_a_plan_spends_nothing(ledger, pricdr, tree):
         (("budget.jsonl", "--releases", 2, "--unit", "user"), ("cannot be changed", "--unit user")),
         (("nowhere.jsonl", "--releases", 2), "cannot read ledger nowhere.jsonl"),
         (("--epsilon", 8), "--releases"),
+        (("--epsilon", 8, "--releases", 2, "--each", 1), "either --releases"),
+        (("--epsilon", 8, "--each", 0), "epsilon must be"),
     ],
 )
 def test_plans_that_cannot_be_made_are_one_line(ledger, refused, options, says):
@@ -132,7 +157,8 @@ def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr
     balance = Ledger("b.jsonl").read()
     assert shown["budget"] == budget
     assert shown["spent"] == {"epsilon": balance.epsilon, "mu": balance.mu, "releases": 1}
-    assert shown["room"] == {"epsilon": balance.room, "mu": balance.mu_left}
+    left = {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": 2}
+    assert shown["room"] == left
     assert shown["releases"][0]["hash"] == balance.spends[0].hash
     verified = json.loads(pricdr("ledger", "verify", "b.jsonl", "release", "--json", "-").out)
     assert (verified["holds"], verified["lines_without_hash"]) == (["release"], 0)

@@ -64,6 +64,7 @@ def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, o
 )
 def test_what_does_not_fit_together_is_refused(here, odd, refused, command, says):
     (here / "split").mkdir()
+    (here / "split" / "split.json").touch()
     refused(*command, says=says)
 
 

@@ -30,7 +30,7 @@ FILES = {
     "empty json lines": ("r.jsonl", b"", ("r.jsonl", "empty")),
     "empty inter": ("r.inter", b"", ("r.inter", "empty")),
     "empty dat": ("r.dat", b"", ("r.dat", "empty")),
-    "empty parquet": ("r.parquet", b"", ("r.parquet", "Parquet")),
+    "empty parquet": ("r.parquet", b"", ("r.parquet", "empty")),
     "gzip of nothing": ("r.csv.gz", gzip.compress(b""), ("r.csv.gz", "empty")),
     "header only": ("r.csv", b"user,item,rating\n", ("r.csv", "header", "no rows")),
     "header only, no newline": ("r.csv", b"user,item", ("r.csv", "header", "no rows")),

@@ -62,7 +62,7 @@ def parquet() -> bytes:
 
 def test_parquet_cut_anywhere(tmp_path, parquet):
     path = tmp_path / "r.parquet"
-    for size in range(0, len(parquet), 7):
+    for size in range(7, len(parquet), 7):
         path.write_bytes(parquet[:size])
         with pytest.raises(InputError, match="cannot be read as Parquet"):
             read(path)

@@ -140,24 +140,41 @@ def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7,
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-@pytest.mark.parametrize("unit", [Unit.RATING, Unit.USER], ids=lambda unit: unit.value)
-@pytest.mark.parametrize("kind", ["presence", "threshold", "values"])
-@pytest.mark.parametrize("lists", ["read off", "lists"])
+@pytest.mark.parametrize(
+    ("unit", "kind", "lists"),
+    [
+        (Unit.RATING, "presence", False),
+        (Unit.USER, "threshold", True),
+        (Unit.RATING, "values", True),
+        (Unit.USER, "values", False),
+    ],
+    ids=["rating", "user, threshold, lists", "values, lists", "user, values"],
+)
 def test_every_strategy_gives_the_same_bytes(name, unit, kind, lists, rng):
     frame = table(rng)
     guarantee = Guarantee(epsilon=4, delta=1e-6, unit=unit)
     clip = 3.0 if unit is Unit.USER else None
     bounds = Bounds(rating_bound=5, rating_step=0.5, clip=clip) if kind == "values" else Bounds(clip=clip)
     users = items = None
-    if lists == "lists" or name == "spectral all":
+    if lists or name == "spectral all":
         users = named(frame["user"].unique().sort(), rng)
-    if lists == "lists":
+    if lists:
         items = named(frame["item"].unique().sort(), rng)
     known = items or tuple(frame["item"].unique().sort())
     strategy = strategy_named(name, users or tuple(frame["user"].unique().sort()), known)
     threshold = 2.5 if kind == "threshold" else None
     expected, found = both(frame, strategy, guarantee, bounds, threshold=threshold, users=users, items=items)
     assert expected == found
+
+
+def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):
+    backed = []
+    monkeypatch.setattr("pricdr.engines.local.matrix.LARGE", 0)
+    monkeypatch.setattr(Workspace, "array", lambda *asked, make=Workspace.array: backed.append(1) or make(*asked))
+    strategy, promise = JLT(dim=5), Guarantee(epsilon=4, delta=1e-6)
+    expected, found = both(table(rng), strategy, promise, Bounds(), threshold=None, users=None, items=None)
+    assert expected == found
+    assert backed
 
 
 @given(st.data())

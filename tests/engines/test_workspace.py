@@ -1,11 +1,11 @@
 """The private folder of a sort: for its owner alone, gone at the end, swept after a kill, and honest about space."""
 
-import os
 import signal
 import stat
 import subprocess
 import sys
 from collections import namedtuple
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,14 +41,14 @@ def test_what_a_killed_process_left_is_swept_and_what_a_living_one_holds_is_not(
         subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    folders = [process.stdout.readline().strip() for process in held]
+    killed, living = (Path(process.stdout.readline().strip()) for process in held)
     try:
         held[0].send_signal(signal.SIGKILL)
         held[0].wait()
-        assert os.path.exists(os.path.join(folders[0], "rows"))
+        assert (killed / "rows").exists()
         with Workspace.opened(tmp_path):
-            assert not os.path.exists(folders[0])
-            assert os.path.exists(os.path.join(folders[1], "rows"))
+            assert not killed.exists()
+            assert (living / "rows").exists()
     finally:
         for process in held:
             process.kill()

@@ -132,9 +132,9 @@ def test_the_pages_of_releases_evaluations_and_the_demo_need_no_altair():
 
 def test_without_altair_a_chart_is_refused_in_one_line_that_says_what_to_install():
     blocked = "import sys\nsys.modules['altair'] = None\n"
-    code = f"{blocked}from pricdr.pages.charts import require_charts\nrequire_charts()"
+    code = f"{blocked}from pricdr.extras import REPORT\nREPORT.require()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("install them with pip install 'pricdr[report]'")
+    assert done.stderr.splitlines()[-1].endswith("charts need altair: pip install 'pricdr[report]'")
 
 
 def test_bullets_hold_words_that_look_like_attributes():

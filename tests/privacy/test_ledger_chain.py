@@ -206,7 +206,9 @@ def releases(tmp_path):
 
 def test_a_ledger_holds_the_releases_it_paid_for(releases):
     ledger, folders = releases
-    assert len(check_ledger(ledger, folders).spends) == 3
+    checked = check_ledger(ledger, folders)
+    assert (len(checked.balance.spends), checked.not_presented) == (3, ())
+    assert check_ledger(ledger, folders[1:]).not_presented == (1,)
     assert check_ledger(ledger, reversed(folders))
     content = json.loads((folders[1] / "certificate.json").read_bytes())["ledger"]
     line = ledger.read().spends[1]

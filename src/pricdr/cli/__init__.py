@@ -37,7 +37,8 @@ from pricdr.cli import (
     train,
     verify,
 )
-from pricdr.cli.console import fail, log_lines, say
+from pricdr.cli.console import fail, log_event, log_lines, say
+from pricdr.cli.json_log import OPTION, json_log
 from pricdr.cli.paths import require_local_paths
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
@@ -52,7 +53,7 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
-app.command("publish")(publish.publish)
+app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
 app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
@@ -100,14 +101,23 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Return the exit code of one command: 0, 1 for a failed check, 2 for bad input or usage, 130 for an interrupt."""
+    """Return the exit code of one command.
+
+    0; 1 for a failed check; 2 for bad input or usage; 75 where another run is under way; 130 for an interrupt.
+    """
+    # Found among the words before they are parsed: wrong usage, too, must be a line of JSON then.
+    with json_log(on=OPTION in arguments):
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
         with log_lines(" ".join(["pricdr", *arguments[:1]])):
             code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
         return fail(_INTERRUPTED, code) if code == 130 else code
     except PriCDRError as error:
-        return fail(str(error), error.exit_code)
+        return fail(str(error), error.exit_code, error)
     except TyperException as error:
         return fail(_usage(error, arguments), 2)
     except (KeyboardInterrupt, typer.Abort):
@@ -116,13 +126,16 @@ def run(arguments: Sequence[str]) -> int:
         return fail("out of memory", 2)
     except OSError as error:
         return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2)
+    except SystemExit as error:
+        log_event("failed", message="ended by a signal; no output was left half-written", exit_code=error.code)
+        raise
     except BaseException as error:
         # A panic inside polars is no Exception.
         leaving = not isinstance(error, Exception) and type(error).__name__ != "PanicException"
         if leaving or os.environ.get("PRICDR_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"
-        return fail(f"this should not happen, please report it ({what}); PRICDR_TRACEBACK=1 shows where", 2)
+        return fail(f"this should not happen, please report it ({what}); PRICDR_TRACEBACK=1 shows where", 2, error)
 
 
 def _usage(error: TyperException, arguments: Sequence[str]) -> str:

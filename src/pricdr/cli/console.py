@@ -1,4 +1,7 @@
-"""What people see: plain lines on standard output, warnings, errors and progress on standard error."""
+"""What people see: plain lines on standard output, warnings, errors and progress on standard error.
+
+With ``--log-json`` nobody is there to see it: standard error then has JSON lines, and there is no text for people.
+"""
 
 import os
 import re
@@ -9,10 +12,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Final, TextIO
 
+from pricdr.cli.json_log import WITHHELD, event_line, failure, is_on
 from pricdr.errors import printable
 from pricdr.progress import PREPARING, Progress
 from pricdr.progress.displays import display, on_terminal
-from pricdr.progress.log_lines import LogLines
+from pricdr.progress.log_lines import LogLines, Report
 
 _LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
 """Where the command that runs reports to; None on a terminal."""
@@ -20,19 +24,42 @@ _LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
 
 def say(*lines: str) -> None:
     """Write one line per argument to the user: nothing from outside begins a line of its own."""
+    if not is_on():
+        answer(*lines)
+
+
+def answer(*lines: str) -> None:
+    """Write to standard output what a program asked for, one line per argument."""
     _write(sys.stdout, "\n".join(map(printable, lines)))
 
 
 def warn(text: str) -> None:
     """Write something the user should know that does not stop the command."""
-    _write(sys.stderr, f"warning: {printable(text)}")
+    if not is_on():
+        _write(sys.stderr, f"warning: {printable(text)}")
 
 
-def fail(text: str, code: int) -> int:
-    """Write one line that says what is wrong, and return the exit code."""
+def fail(text: str, code: int, error: BaseException | None = None) -> int:
+    """Write one line that says what is wrong, and return the exit code.
+
+    Args:
+        text: what is wrong, for people.
+        code: the exit code.
+        error: what was raised, if anything; a log that is collected says no more of it than it may.
+    """
     line = re.sub(r"\s*[\r\n]\s*", " ", text.strip())
-    _write(sys.stderr, f"error: {printable(line)}")
+    if is_on():
+        told = {"message": line} if error is None else {"message": WITHHELD, **failure(error)}
+        log_event("failed", **{**told, "exit_code": code})
+    else:
+        _write(sys.stderr, f"error: {printable(line)}")
     return code
+
+
+def log_event(event: str, **facts: object) -> None:
+    """Write one event to standard error as a line of JSON, where ``--log-json`` asks for that."""
+    if is_on():
+        _write(sys.stderr, event_line(event, **facts))
 
 
 def heed_interrupts() -> None:
@@ -46,10 +73,10 @@ def heed_interrupts() -> None:
 @contextmanager
 def log_lines(command: str) -> Iterator[None]:
     """Let the log have a line now and then while a command runs, where standard error is no terminal."""
-    if on_terminal():
+    if on_terminal() and not is_on():
         yield
         return
-    with LogLines(command) as lines:
+    with LogLines(command, write=_log_progress if is_on() else None) as lines:
         before = _LINES.set(lines)
         try:
             yield
@@ -74,6 +101,12 @@ def working(what: str) -> Iterator[None]:
     """Yield a sign of life for work that cannot say how far it is."""
     with progress_bar(what):
         yield
+
+
+def _log_progress(last: Report, seconds: float) -> None:
+    """Log a share, not counts: how many ratings were read is for the screen of their owner."""
+    share = round(last.done / last.total, 2) if last.total else None
+    _write(sys.stderr, event_line("progress", what=printable(last.what), share=share, seconds=round(seconds)))
 
 
 def _write(stream: TextIO | None, text: str) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
 
 import typer
 
-from pricdr.cli.console import progress_bar, say
+from pricdr.cli.console import progress_bar, say, working
+from pricdr.cli.ratings_input import STANDARD_INPUT, RatingsInput, as_written, shown
 from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
 from pricdr.errors import InputError, ParameterError
-from pricdr.files import require_local
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.estimate import Estimate
     from pricdr.privacy.strategies import Strategy
-
-
-SparkConfOption: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(help="engine spark: a setting of Spark, spark.NAME=VALUE; may be repeated.  [default: local cores]"),
-]
 
 
 class EngineName(StrEnum):
@@ -53,30 +47,27 @@ TempDirOption: TypeAlias = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RatingsInput:
+SparkConfOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="engine spark: a setting, spark.NAME=VALUE; repeatable.  [default: this machine's cores]"
+    ),
+]
+
+
+@dataclass(frozen=True)
+class EngineInput:
     """The ratings that are to be published, and where they are kept meanwhile."""
 
-    location: str
-    """A path, or for Spark an address or a table."""
+    given: RatingsInput
     reading: ReadingOptions
-    out: Path
     engine: EngineName | None
     temp_dir: Path | None
     spark_conf: list[str] | None
+    out: Path
+    """Where the release will be: rows are kept beside it, unless ``temp_dir`` names another place."""
     threshold: float | None
     values: bool
-
-    def __post_init__(self) -> None:
-        if self.engine is not EngineName.SPARK:
-            require_local(self.path)
-            if self.spark_conf:
-                raise ParameterError("--spark-conf belongs to --engine spark")
-
-    @property
-    def path(self) -> Path:
-        """Return the location as a path of this machine."""
-        return Path(self.location)
 
     def read(
         self,
@@ -97,18 +88,20 @@ class RatingsInput:
             count_only: whether rows need only be counted.
         """
         engine = self._chosen()
+        if self.spark_conf and engine is not EngineName.SPARK:
+            raise ParameterError(f"--spark-conf belongs to --engine spark, and the engine is {engine.value}")
         if self.temp_dir is not None and engine is not EngineName.LOCAL:
             raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
         found: RatingsFile | DiskReading | SparkReading
         if engine is EngineName.MEMORY:
-            found = self.reading.read(self.path, self.threshold)
+            found = self.reading.read(self.given, self.threshold)
         elif engine is EngineName.SPARK:
             found = self._on_spark(listed, universe, lifetime)
         else:
             keep_others = strategy.learns_from_unlisted
             found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
         if self.values and not found.has_values:
-            raise InputError(f"{self.location}: --values needs a rating column, and there is none")
+            raise InputError(f"{shown(self.given)}: --values needs a rating column, and there is none")
         if not self.values:
             warn_of_stars(found)
         return found
@@ -121,7 +114,8 @@ class RatingsInput:
 
         if self.engine is not None:
             return self.engine
-        size, limit = find_inputs(self.path).size, memory_limit()
+        size = find_inputs(self.given).size if isinstance(self.given, Path) else None
+        limit = memory_limit()
         if size is None or size * EXPANSION <= limit:
             return EngineName.MEMORY
         say(
@@ -131,25 +125,23 @@ class RatingsInput:
         return EngineName.LOCAL
 
     def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "SparkReading":
-        from pricdr.cli.console import working
-        from pricdr.engines.spark.session import parse_settings, require_spark
+        from pricdr.engines.spark.reading import open_ratings
+        from pricdr.engines.spark.session import parse_settings
 
+        if not isinstance(self.given, Path) or self.given == STANDARD_INPUT:
+            raise ParameterError("--engine spark reads Parquet or a table (table:NAME), not queries or standard input")
         others = [option for option in self.reading.given() if option != "--columns"]
         if others:
             raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
-        settings = parse_settings(self.spark_conf)
-        require_spark()
-        from pricdr.engines.spark.reading import open_ratings
-
         opened = open_ratings(
-            self.location,
+            as_written(self.given),
             columns=self.reading.columns,
             threshold=self.threshold,
             users=listed,
             items=universe,
-            settings=settings,
+            settings=parse_settings(self.spark_conf),
         )
-        with working(f"reading {self.location}"):
+        with working(f"reading {as_written(self.given)}"):
             return lifetime.enter_context(opened)
 
     def _on_disk(
@@ -167,7 +159,7 @@ class RatingsInput:
         from pricdr.engines.local.workspace import Workspace
         from pricdr.memory import in_words
 
-        stream = self.reading.stream(self.path, need_rating=self.threshold is not None)
+        stream = self.reading.stream(self.given, need_rating=self.threshold is not None)
         beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # which may not exist yet
         folder = beside if self.temp_dir is None else self.temp_dir
         workspace = lifetime.enter_context(Workspace.opened(folder))
@@ -177,7 +169,7 @@ class RatingsInput:
                 f"engine local: ratings are kept in {workspace.folder} (in plaintext, for its owner alone, removed at "
                 f"the end) and sorted with {in_words(sort_buffer())} of memory"
             )
-        with progress_bar(f"reading {self.path}") as progress:
+        with progress_bar(f"reading {shown(self.given)}") as progress:
             spilled = spill(
                 stream,
                 workspace,
@@ -200,7 +192,7 @@ def is_on_disk(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard
 
 
 def is_on_spark(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["SparkReading"]:
-    """Return whether the ratings are kept by Spark."""
+    """Return whether Spark keeps the ratings."""
     from pricdr.engines.spark.reading import SparkReading
 
     return isinstance(reading, SparkReading)

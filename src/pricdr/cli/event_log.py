@@ -4,16 +4,15 @@ A log may be collected and kept for years. So it holds what was asked for and wh
 else that was read off the ratings: no counts, and no message about a bad row, which would quote it.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from pricdr.cli.console import warn
-from pricdr.errors import InputError, OutputError, ParameterError, PriCDRError
+from pricdr.cli.console import log_event, warn
+from pricdr.cli.json_log import event_line, failure
+from pricdr.errors import OutputError, ParameterError
 from pricdr.files import PRIVATE
 
 _BEGINNING: Final = b'{"time": '
@@ -21,7 +20,7 @@ _BEGINNING: Final = b'{"time": '
 
 
 class EventLog:
-    """An open log; without a file, nothing is kept."""
+    """An open log; without a file, events go to standard error where ``--log-json`` asks for them, or nowhere."""
 
     def __init__(self, path: Path | None, descriptor: int | None) -> None:
         self._path = path
@@ -34,7 +33,9 @@ class EventLog:
         from pricdr.release.folder import require_outside_releases
 
         if path is None:
-            yield cls(None, None)
+            log = cls(None, None)
+            yield log
+            log.record("finished")
             return
         _require_log(path)
         require_outside_releases(path)
@@ -47,17 +48,22 @@ class EventLog:
             yield log
             log.record("finished")
         except BaseException as error:
-            log.record("failed", **_failure(error))
+            log._keep(
+                event_line("failed", **failure(error))
+            )  # standard error hears of it from whoever ends the command
             raise
         finally:
             os.close(descriptor)
 
     def record(self, event: str, **facts: object) -> None:
-        """Write one event; a disk that is full by now is a warning, since what was done must not be lost with it."""
+        """Write one event, to the file and to standard error, wherever either was asked for."""
+        self._keep(event_line(event, **facts))
+        log_event(event, **facts)
+
+    def _keep(self, line: str) -> None:
+        """Append a line; a disk that is full by now is a warning, since what was done must not be lost with it."""
         if self._descriptor is None:
             return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "process": os.getpid(), "event": event, **facts})
         try:
             os.write(self._descriptor, f"{line}\n".encode())  # in one piece: other processes may append too
         except OSError as error:
@@ -77,12 +83,3 @@ def _require_log(path: Path) -> None:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
     if begins and begins != _BEGINNING:
         raise OutputError(f"{path} is not a log: it holds something else, which --log would be appended to")
-
-
-def _failure(error: BaseException) -> dict[str, object]:
-    facts: dict[str, object] = {"error": type(error).__name__}
-    if isinstance(error, PriCDRError):
-        facts["exit_code"] = error.exit_code
-        if not isinstance(error, InputError):
-            facts["message"] = str(error)
-    return facts

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, TextIO, TypeAlias
 
 import typer
 
-from pricdr.cli.console import say
+from pricdr.cli.console import answer
 
 _STANDARD_OUTPUT: Final = "-"
 
@@ -52,7 +52,7 @@ class JsonOutput:
             write_new(self._path, f"{text}\n".encode())
         else:
             with redirect_stdout(self._stream):
-                say(*text.split("\n"))
+                answer(*text.split("\n"))
 
 
 def _prepared(context: typer.Context, output: JsonOutput | None) -> JsonOutput | None:

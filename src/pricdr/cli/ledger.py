@@ -1,7 +1,8 @@
 """``pricdr ledger``: a budget over all releases of one source."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -11,9 +12,14 @@ from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, UnitOpti
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
+    from pricdr.privacy.allowance import Allowance
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Balance
 
+_FAR: Final = 5200
+"""Weeks for which a calendar says something."""
+_MOST_NAMED: Final = 10
+"""Releases that a line names by their numbers."""
 app = typer.Typer(help="Keep one budget over every release of the same ratings.")
 
 
@@ -47,8 +53,9 @@ def init(
 
 @app.command("plan")
 def plan(
-    releases: Annotated[int, typer.Option(help="How many more releases to plan for.")],
     file: Annotated[Path | None, typer.Argument(help="A ledger: what is spent there counts.")] = None,
+    releases: Annotated[int | None, typer.Option(help="How many more releases to plan for.")] = None,
+    each: Annotated[float | None, typer.Option(help="In place of --releases: the epsilon of each.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="The budget; with a ledger, the ledger's.")] = None,
     delta: Annotated[
         float | None, typer.Option(help="The budget's delta.  [default: the ledger's; without one 1e-6]")
@@ -59,20 +66,23 @@ def plan(
     ] = None,
     json_output: JsonOption = None,
 ) -> None:
-    """Show what each of several releases may cost, so that all of them fit into one budget. Nothing is spent.
+    """Show what each of several releases may cost, or how many of one price fit, into one budget. Nothing is spent.
 
     The costs are composed exactly, as the ledger does it: 52 releases may each claim far more than epsilon / 52.
     """
-    from pricdr.privacy.allowance import EXAMPLE_USERS, equal_allowance
+    from pricdr.privacy.allowance import EXAMPLE_USERS
 
     balance = _balance(file, epsilon, delta, unit)
-    allowance = equal_allowance(balance, releases)
+    allowance = _allowance(balance, releases, each)
+    releases, last = allowance.releases, _last_of_weekly(allowance.releases)
     sigma = allowance.sigma
     say(f"budget: {balance.budget}, over all releases together, however each is chosen")
     if balance.spends:
         say(f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}")
     claim = allowance.guarantee
     say(f"each of {releases:,} more: epsilon {claim.epsilon:g} at delta {claim.delta:g} (mu {allowance.mu:.6g})")
+    if last is not None:
+        say(f"one a week from today: the last on {last}; then the budget is spent, for good")
     counted = "each rating counted as 1" if claim.unit.value == "rating" else "a clip of 1; it grows with the clip"
     if sigma is None:
         warn("so small an epsilon leaves no room for the default strategy, whose rounding alone would take all of it")
@@ -85,6 +95,7 @@ def plan(
                 "budget": _guarantee(balance.budget),
                 "spent": _spent(balance),
                 "releases": releases,
+                "last_of_weekly": last,
                 "each": {**_guarantee(claim), "mu": allowance.mu, "sigma": sigma},
             }
         )
@@ -104,14 +115,17 @@ def show(
         say(f"{number:>4}  {spend.recorded}  {spend.strategy:<10} mu {spend.mu:.6g}  {spend.promise}")
     spent = f"spent: epsilon {balance.epsilon:.6g} (mu {balance.mu:.6g}) in {_releases(len(balance.spends))}"
     say(f"{spent}; room for one more release of epsilon {balance.room:.6g} at this delta")
+    left = balance.room_for(balance.spends[-1].mu) if balance.spends else None
     say("spent is what these releases would cost had all been fixed in advance; the promise is the budget")
+    if left is not None:
+        say(f"at the price of the last one: {_releases(left)} more")
     if json_output is not None:
         json_output.write(
             {
                 "ledger": str(file),
                 "budget": _guarantee(balance.budget),
                 "spent": _spent(balance),
-                "room": {"epsilon": balance.room, "mu": balance.mu_left},
+                "room": {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left},
                 "releases": [spend.model_dump(mode="json") for spend in balance.spends],
             }
         )
@@ -135,13 +149,17 @@ def verify(
     folders = releases or []
     if not folders:
         refuse_unused_key(public_key, "there is no release")
-    balance = check_ledger(Ledger(file), folders, public_key=public_key)
+    checked = check_ledger(Ledger(file), folders, public_key=public_key)
+    balance, others = checked.balance, checked.not_presented
     old = sum(spend.hash is None for spend in balance.spends)
     say(f"ok: {file}: {balance.budget}, {_releases(len(balance.spends))}")
     if old:
         say(f"    {old} releases have lines without a hash: they were recorded before version 0.3.0")
     if folders:
         say(f"    it holds every release given ({len(folders)})")
+        if others:
+            why = "in another place, or runs that ended after the spend; spent all the same"
+            say(f"    not among these: {_numbered(others)} of the ledger ({why})")
     else:
         say("    give the releases made from it to see whether it was rolled back or replaced")
     if json_output is not None:
@@ -152,6 +170,7 @@ def verify(
                 "spent": _spent(balance),
                 "lines_without_hash": old,
                 "holds": [str(folder) for folder in folders],
+                "not_given": list(others),
             }
         )
 
@@ -213,12 +232,35 @@ def _balance(file: Path | None, epsilon: float | None, delta: float | None, unit
     return balance
 
 
+def _allowance(balance: "Balance", releases: int | None, each: float | None) -> "Allowance":
+    from pricdr.privacy.allowance import allowance_at, equal_allowance
+
+    if releases is not None and each is None:
+        return equal_allowance(balance, releases)
+    if each is not None and releases is None:
+        return allowance_at(balance, each)
+    raise ParameterError("give either --releases, how many to plan for, or --each, the epsilon of each")
+
+
+def _last_of_weekly(releases: int) -> str | None:
+    """Return the day of the last of so many releases, one a week from today; None in a far future."""
+    if releases > _FAR:
+        return None
+    return (datetime.now(UTC).date() + timedelta(weeks=releases - 1)).isoformat()
+
+
 def _guarantee(guarantee: "Guarantee") -> dict[str, float | str]:
     return {"epsilon": guarantee.epsilon, "delta": guarantee.delta, "unit": guarantee.unit.value}
 
 
 def _spent(balance: "Balance") -> dict[str, float | int]:
     return {"epsilon": balance.epsilon, "mu": balance.mu, "releases": len(balance.spends)}
+
+
+def _numbered(numbers: tuple[int, ...]) -> str:
+    shown = ", ".join(f"{number:,}" for number in numbers[:_MOST_NAMED])
+    more = "" if len(numbers) <= _MOST_NAMED else f" and {len(numbers) - _MOST_NAMED:,} more"
+    return f"release{'' if len(numbers) == 1 else 's'} {shown}{more}"
 
 
 def _releases(number: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from pricdr.cli.console import warn
+from pricdr.cli.ratings_input import RatingsInput
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -39,9 +40,14 @@ def warn_of_another_release(measured: Measured | None, release: "Release | None"
         warn(f"this is not the release that {measured.folder} was measured with: its trust is carried over anyway")
 
 
+def is_split(data: RatingsInput) -> bool:
+    """Return whether what is to be trained on is a split, and not a folder of ratings, which has no split.json."""
+    return isinstance(data, Path) and (data / "split.json").is_file()
+
+
 def read_measured(
     folder: Path,
-    data: Path,
+    on_split: bool,
     given: Mapping[str, object],
     release: Path | None,
     source: Path | None,
@@ -51,7 +57,7 @@ def read_measured(
 
     Args:
         folder: the measured model.
-        data: what is to be trained on.
+        on_split: whether a split is to be trained on.
         given: options that say what is carried over, by name; none may have a value.
         release: the release to train with.
         source: the source's ratings to train with.
@@ -62,7 +68,7 @@ def read_measured(
     from pricdr.models.chosen import NOTHING_CHOSEN
     from pricdr.models.fitted import FittedModel
 
-    if data.is_dir():
+    if on_split:
         raise ParameterError("--like is for training on all ratings: on a split, validation chooses")
     contradicting = [option for option, value in given.items() if value is not None]
     if contradicting:

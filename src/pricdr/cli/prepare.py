@@ -6,13 +6,16 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import heed_interrupts, say, working
+from pricdr.cli.ratings_input import require_one_stream
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 
 @reads_ratings
 def prepare(
-    source: Annotated[Path, typer.Argument(help="Ratings of the source domain.")],
+    source: Annotated[
+        Path, typer.Argument(help="Ratings of the source domain: a file, a folder or a pattern of them.")
+    ],
     target: Annotated[Path, typer.Argument(help="Ratings of the target domain, over the same user ids.")],
     out: Annotated[Path, typer.Option(help="The folder to create: source.parquet, target.parquet, users.txt.")],
     threshold: Annotated[str, typer.Option(help="Keep rows rated at least this, or none for all.")] = "3",
@@ -37,6 +40,7 @@ def prepare(
     from pricdr.files import new_folder
 
     heed_interrupts()
+    require_one_stream(source, target)
     limit = _threshold(threshold)
     with new_folder(out, private=True) as staging:
         files = [reading.read(path) for path in (source, target)]

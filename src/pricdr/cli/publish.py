@@ -2,18 +2,18 @@
 
 import hashlib
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
 from pricdr.cli.console import heed_interrupts, progress_bar
 from pricdr.cli.engines import (
+    EngineInput,
     EngineOption,
-    RatingsInput,
     SparkConfOption,
     TempDirOption,
     is_on_disk,
@@ -43,6 +43,7 @@ from pricdr.cli.publish_options import (
     ItemsOption,
     LearnFromOption,
     LedgerOption,
+    LogJsonOption,
     LogOption,
     RatingBoundOption,
     RatingStepOption,
@@ -54,9 +55,11 @@ from pricdr.cli.publish_options import (
     ValuesOption,
     parse_bounds,
 )
+from pricdr.cli.ratings_input import RatingsInput, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
+from pricdr.cli.run_lock import only_spender, only_writer
 from pricdr.cli.source_screen import say_counts, say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError
@@ -65,6 +68,7 @@ from pricdr.files import new_folder, require_absent
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from pricdr._publish import Rehearsal
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
@@ -72,18 +76,21 @@ if TYPE_CHECKING:
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
+    from pricdr.release import Release
     from pricdr.release.certificate import Certificate
 
 
+EXIT_CODES: Final = (
+    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input, usage or disk; 75 another run has the ledger or the "
+    "output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and above, ledger show says "
+    "what was spent."
+)
+
+
+@takes_query("ratings", "The source's ratings (csv, tsv, parquet, inter, jsonl, dat; .gz too): files, a folder, or -.")
 @reads_ratings
 def publish(
-    ratings: Annotated[
-        str,
-        typer.Argument(
-            help="The source's ratings: csv, tsv, parquet, inter, jsonl, dat; .gz too. engine spark: the address of "
-            "Parquet, or table:NAME."
-        ),
-    ],
+    ratings: RatingsInput,
     epsilon: Annotated[float, typer.Option(help="Privacy loss; 1 is strong, 4 moderate, above 8 weak.")],
     delta: Annotated[float, typer.Option(help="Chance of exceeding epsilon; 1e-6 or less is recommended.")],
     out: Annotated[Path, typer.Option(help="The release folder to create.")],
@@ -120,6 +127,7 @@ def publish(
     dry_run: DryRunOption = False,
     json_output: JsonOption = None,
     log: LogOption = None,
+    log_json: LogJsonOption = False,
 ) -> None:
     """Publish ratings under differential privacy: one release folder to hand over.
 
@@ -129,20 +137,10 @@ def publish(
     from pricdr.privacy.calibration import Calibration
     from pricdr.privacy.guarantee import Guarantee, Unit
 
-    given = RatingsInput(
-        location=ratings,
-        reading=reading,
-        out=out,
-        engine=engine,
-        temp_dir=temp_dir,
-        spark_conf=spark_conf,
-        threshold=threshold,
-        values=values,
-    )
     heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
     with EventLog.opened(log) as events:
-        events.record("began", dry_run=dry_run, ratings=ratings, release=str(out))
+        events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))
         guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
         parsed = parse_strategy(strategy, dim, density, guarantee)
         _require_paper(calibration, parsed)
@@ -169,11 +167,9 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
+        source = EngineInput(ratings, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
-        if dry_run:
-            task.rehearse(given, users, items)
-        else:
-            task.publish(given, users, items)
+        (task.rehearse if dry_run else task.publish)(source, users, items)
 
 
 @dataclass(frozen=True)
@@ -188,18 +184,15 @@ class _Task:
     events: EventLog
     json_output: JsonOutput | None
 
-    def rehearse(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
-        """Say what the release would be. Ratings on disk are counted for it, and not sorted."""
-        from pricdr._publish import rehearse
-
+    def rehearse(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
+        """Say what the release would be. Rows on disk are counted for it, not written."""
         require_absent(self.out)
         started = monotonic()
         with ExitStack() as lifetime:
-            listed, universe = _read_lists(users, items)
-            reading = given.read(listed, self._universe(universe), self.asked["strategy"], lifetime, count_only=True)
+            reading, listed, universe = self._read(given, users, items, lifetime, count_only=True)
             seconds = monotonic() - started
-            rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
             self._say_input(reading, listed, universe)
+            rehearsal = self._rehearsed(reading, listed, universe)
             need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
         ledger = self.asked["ledger"]
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
@@ -207,26 +200,36 @@ class _Task:
         if self.json_output is not None:
             self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
 
-    def publish(self, given: RatingsInput, users: Path | None, items: Path | None) -> None:
+    def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and say so."""
+        ledger = self.asked["ledger"]
+        # The folder first: an unwritable output must be known before the budget is spent.
+        with ExitStack() as until_it_is_there, new_folder(self.out) as staging:
+            until_it_is_there.enter_context(only_writer(staging, self.out))
+            with nullcontext() if ledger is None else only_spender(ledger.path):
+                release, certificate = self._make(staging, given, users, items)
+        say_result(release, self.out, learnt=self.asked["strategy"].learns)
+        self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
+        if self.json_output is not None:
+            content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
+            self.json_output.write(content)
+
+    def _make(
+        self, staging: Path, given: EngineInput, users: Path | None, items: Path | None
+    ) -> tuple["Release", bytes]:
+        """Write the release into ``staging`` and return it with its certificate's file."""
         from pricdr._publish import publish as publish_ratings
-        from pricdr._publish import rehearse
         from pricdr.release.folder import CERTIFICATE
 
-        plan = self.asked["strategy"]
-        # The folder first: an unwritable output must be known before the budget is spent.
-        with new_folder(self.out) as staging, ExitStack() as lifetime:
-            listed, universe = _read_lists(users, items)
-            reading = given.read(listed, self._universe(universe), plan, lifetime)
+        with ExitStack() as lifetime:
+            reading, listed, universe = self._read(given, users, items, lifetime)
             if is_on_disk(reading):
-                # Sorting may take hours: whatever would be refused afterwards is refused before.
-                rehearsal = rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
-                require_memory(reading, rehearsal.work)
+                # Sorting may take hours: what would be refused afterwards is refused before.
+                require_memory(reading, self._rehearsed(reading, listed, universe).work)
                 reading = sort(reading)
+                reading.selected.require_space(self.asked["strategy"].dim)
             self._say_input(reading, listed, universe)
-            _require_space(staging, len(listed or reading.ratings.users), plan.dim)
-            if is_on_disk(reading):
-                reading.selected.require_space(plan.dim)
+            _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
             with progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
@@ -234,17 +237,29 @@ class _Task:
             # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
             self.events.record("made", **_disclosed(release.certificate))
             release.write_into(staging, signing_key=self.key)
-            certificate = (staging / CERTIFICATE).read_bytes()
-        say_result(release, self.out, learnt=plan.learns)
-        self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
-        if self.json_output is not None:
-            content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
-            self.json_output.write(content)
+        return release, (staging / CERTIFICATE).read_bytes()
 
-    def _universe(self, universe: "Ids | None") -> "Ids | None":
-        """Return the items that will count, where they are known before the ratings are read."""
-        catalogue: Ids | None = self.asked["strategy"].catalogue
-        return catalogue if universe is None else universe
+    def _read(
+        self,
+        given: EngineInput,
+        users: Path | None,
+        items: Path | None,
+        lifetime: ExitStack,
+        *,
+        count_only: bool = False,
+    ) -> tuple["RatingsFile | DiskReading | SparkReading", "Ids | None", "Ids | None"]:
+        """Read the lists and the ratings."""
+        listed, universe = _read_lists(users, items)
+        strategy = self.asked["strategy"]
+        counting = strategy.catalogue if universe is None else universe
+        return given.read(listed, counting, strategy, lifetime, count_only=count_only), listed, universe
+
+    def _rehearsed(
+        self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
+    ) -> "Rehearsal":
+        from pricdr._publish import rehearse
+
+        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
 
     def _say_input(
         self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"

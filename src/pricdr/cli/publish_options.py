@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from pricdr.cli.json_log import OPTION
 from pricdr.cli.strategy_options import LearnFromName
 from pricdr.errors import ParameterError
 from pricdr.privacy.registry import BY_NAME
@@ -114,6 +115,14 @@ DryRunOption: TypeAlias = Annotated[
 LogOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Append what happens to this file, as JSON lines: no ratings, no counts of them, no secrets."),
+]
+LogJsonOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        OPTION,
+        help="For runs that nobody watches: standard error has one JSON line per event, what --log may hold; there is "
+        "no text for people.",
+    ),
 ]
 InsecureSeedOption: TypeAlias = Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")]
 InsecureNoNoiseOption: TypeAlias = Annotated[

@@ -3,13 +3,14 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import typer
 
 from pricdr.cli.console import say, warn
+from pricdr.cli.ratings_input import RatingsInput, shown
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 _PARAMETER = "reading"
+
+
+class FormatName(StrEnum):
+    """How a file is written, where its name does not say it."""
+
+    CSV = "csv"
+    TSV = "tsv"
+    INTER = "inter"
+    DAT = "dat"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +47,10 @@ class ReadingOptions:
     ] = None
     encoding: Annotated[
         str | None, typer.Option(help="How a text file writes its characters, such as latin-1.  [default: utf-8]")
+    ] = None
+    format: Annotated[
+        FormatName | None,
+        typer.Option(help="What the files are.  [default: by their names; csv for standard input]"),
     ] = None
     skip_bad_rows: Annotated[
         bool,
@@ -54,13 +70,13 @@ class ReadingOptions:
         values = ((one.name, getattr(self, one.name) != one.default) for one in fields(self))
         return [f"--{name.replace('_', '-')}" for name, differs in values if differs]
 
-    def read(self, path: Path, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
-        """Read a file of ratings, with a sign of life while that takes."""
+    def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
+        """Read files of ratings, or what a query selects, with a sign of life while that takes."""
         from pricdr.cli.console import working
         from pricdr.data.reading import readers
 
-        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "most_bad_rows")}
-        with working(f"reading {path}"):
+        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "format", "most_bad_rows")}
+        with working(f"reading {shown(path)}"):
             return readers.read_ratings_file(
                 path,
                 columns=self.columns,
@@ -70,11 +86,11 @@ class ReadingOptions:
                 **{name: value for name, value in chosen.items() if value is not None},
             )
 
-    def stream(self, path: Path, *, need_rating: bool) -> "RatingsStream":
+    def stream(self, path: RatingsInput, *, need_rating: bool) -> "RatingsStream":
         """Open ratings to be read in bounded memory."""
         from pricdr.data.reading.batches import open_stream
 
-        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "most_bad_rows")}
+        chosen = {name: getattr(self, name) for name in ("delimiter", "encoding", "format", "most_bad_rows")}
         return open_stream(
             path,
             columns=self.columns,
@@ -83,14 +99,14 @@ class ReadingOptions:
             **{name: value for name, value in chosen.items() if value is not None},
         )
 
-    def read_some(self, path: Path, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
+    def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
         """Read ratings that will count as likes, and refuse the file if none is left; say what was read.
 
         Not for publishing: a refusal gives away what was rated.
         """
         reading = self.read(path, threshold, with_times=with_times)
         if threshold is not None and not len(reading.ratings):
-            raise InputError(f"{path}: no rating is at least {threshold:g}")
+            raise InputError(f"{shown(path)}: no rating is at least {threshold:g}")
         say(*reading.summary().split("\n"))
         warn_of_stars(reading)
         return reading

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import say, warn, working
+from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.options import PublicKeyOption
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.models.fitted import Recommendations
+    from pricdr.data.ratings import Ratings
+    from pricdr.models.fitted import FittedModel
 
 
 @reads_ratings
@@ -25,6 +26,7 @@ def recommend(
     k: Annotated[int, typer.Option("-k", help="Items per user.")] = 10,
     seen: Annotated[Path | None, typer.Option(help="Ratings whose items are left out, user by user.")] = None,
     threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what a stopped run has left.")] = False,
     public_key: PublicKeyOption = None,
     reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
@@ -32,13 +34,16 @@ def recommend(
 
     Users the model never met get what is popular, and are counted on screen.
 
+    Users are worked off in parts of about 260,000 recommendations, kept beside --out until the file is whole. A run
+    that was stopped goes on with --resume, and ends with the same bytes; it refuses if the model, the users, --seen, -k
+    or the version of the software has changed.
+
     A model folder holds the ratings it was trained on. --export writes one without them, to serve recommendations
     elsewhere; recommending from it needs --seen to leave out what users have rated. Its numbers were still learnt from
     the ratings: an exported model is neither anonymous nor differentially private.
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
-    from pricdr.data.reading.readers import read_ids
     from pricdr.files import require_absent
     from pricdr.models.fitted import FittedModel
 
@@ -46,8 +51,10 @@ def recommend(
         raise ParameterError("give either --out or --export")
     if out is not None and out.suffix not in {".parquet", ".csv"}:
         raise ParameterError(f"--out must end in .parquet or .csv, got {out.name!r}")
-    if export is not None and (users is not None or seen is not None):
-        raise ParameterError("--users and --seen belong to --out: an export covers every user, and holds no histories")
+    if export is not None and (users is not None or seen is not None or resume):
+        raise ParameterError(
+            "--users, --seen and --resume belong to --out: an export covers every user, and holds no histories"
+        )
     about_seen = [*(() if threshold is None else ("--threshold",)), *reading.given()]
     if seen is None and about_seen:
         raise ParameterError(f"{' and '.join(about_seen)} are about --seen: give it too")
@@ -62,29 +69,39 @@ def recommend(
         say(f"{fitted!r} without its training ratings written to {export}")
         return
     assert out is not None
-    wanted = fitted.users if users is None else read_ids(users)
     histories = None if seen is None else reading.read(seen, threshold).ratings
-    with working(f"recommending for {len(wanted):,} users"):
-        recommended = fitted.recommend(wanted, k, seen=histories)
-    _write(out, recommended)
-    if unknown := recommended.unknown_users:
-        warn(f"{len(unknown):,} of {len(wanted):,} users are unknown to the model: they get what is popular")
-    if histories is not None and not set(wanted) & set(histories.users):
-        warn(f"none of the {len(wanted):,} users is in {seen}: nothing was left out by it")
+    _write(out, fitted, users, k, histories, resume=resume)
     if fitted.summary is not None and histories is None:
         warn("the model was exported without histories: items that users have rated may come back (give --seen)")
-    say(f"{len(recommended):,} recommendations for {len(wanted):,} users written to {out}")
 
 
-def _write(out: Path, recommended: "Recommendations") -> None:
-    import io
+def _write(
+    out: Path, fitted: "FittedModel", users: Path | None, k: int, histories: "Ratings | None", *, resume: bool
+) -> None:
+    from pricdr.data.reading.readers import read_ids
+    from pricdr.memory import in_words
+    from pricdr.models.recommendation_files import kept_parts, parts_folder, write_recommendations
+    from pricdr.models.recommending import Recommender, model_memory
 
-    from pricdr.files import write_new
-
-    frame = recommended.to_polars()
-    buffer = io.BytesIO()
-    if out.suffix == ".csv":
-        frame.write_csv(buffer)
-    else:
-        frame.write_parquet(buffer)
-    write_new(out, buffer.getvalue())
+    wanted = fitted.users if users is None else read_ids(users)
+    recommender = Recommender(fitted, wanted, k, histories)
+    parts = len(recommender.parts())
+    if resume and not kept_parts(out):
+        warn("there is nothing to resume: recommending starts afresh")
+    if parts > 1:
+        say(
+            f"{len(wanted):,} users x {len(fitted.items):,} items in {parts:,} parts: about "
+            f"{in_words(recommender.memory())} of memory, {in_words(model_memory(fitted))} of it for the model"
+        )
+    try:
+        with progress_bar(f"recommending for {len(wanted):,} users") as progress:
+            written = write_recommendations(out, recommender, resume=resume, progress=progress)
+    except BaseException:
+        if kept := kept_parts(out):
+            warn(f"{kept:,} of {parts:,} parts are kept in {parts_folder(out)}: go on with --resume")
+        raise
+    if unknown := written.unknown_users:
+        warn(f"{unknown:,} of {len(wanted):,} users are unknown to the model: they get what is popular")
+    if histories is not None and not set(wanted) & set(histories.users):
+        warn(f"none of the {len(wanted):,} users is in --seen: nothing was left out by it")
+    say(f"{written.rows:,} recommendations for {len(wanted):,} users written to {out}")

@@ -26,15 +26,15 @@ def report(
 
     The page loads nothing. Tables sort, filter and copy; charts show exact values and seeds, and can be downloaded.
     """
+    from pricdr.extras import REPORT
     from pricdr.files import require_writable, write_new
-    from pricdr.pages.charts import require_charts
     from pricdr.release import verify
     from pricdr.release.folder import require_outside_releases
     from pricdr.release.inspection import Inspection
     from pricdr.report.folder import read_folder
     from pricdr.report.page import report as page
 
-    require_charts()
+    REPORT.require()
     require_writable(out)
     require_outside_releases(out)
     with progress_bar("reading results") as progress:

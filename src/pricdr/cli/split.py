@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pricdr.cli.console import say, warn
+from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import InputError, ParameterError
 
@@ -24,10 +25,11 @@ class OrderName(StrEnum):
     TIME = "time"
 
 
+@takes_query("target", "The target's ratings: a file, a folder or a pattern of them, or -.", required=False)
 @reads_ratings
 def split(
     out: Annotated[Path, typer.Option(help="The split folder to create.")],
-    target: Annotated[Path | None, typer.Argument(help="The target's ratings.")] = None,
+    target: RatingsInput | None = None,
     seed: Annotated[int | None, typer.Option(help="Another seed, another split.  [default: 0]")] = None,
     threshold: Annotated[float | None, typer.Option(help="Count only rows rated at least this.")] = None,
     by: Annotated[
@@ -64,6 +66,7 @@ def split(
     parts = {"--train": train, "--test": test, "--validation": validation}
     rules = {"--by": by, "--test-items": test_items, "--ratio": ratio}
     _require_one_way(target, parts, official, {**rules, "--cold": cold, "--seed": seed})
+    require_one_stream(*parts.values())
     each = 1 if test_items is None else test_items
     with new_folder(out, private=True) as staging:
         if target is None:
@@ -90,7 +93,10 @@ def split(
 
 
 def _require_one_way(
-    target: Path | None, parts: Mapping[str, Path | None], official: Path | None, options: Mapping[str, object]
+    target: RatingsInput | None,
+    parts: Mapping[str, Path | None],
+    official: Path | None,
+    options: Mapping[str, object],
 ) -> None:
     """Refuse options that contradict each other, or would be ignored."""
     given = [name for name, value in options.items() if value is not None]

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
-from pricdr.cli.like import LikeOption, read_measured, warn_of_another_release
+from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
+from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
 from pricdr.cli.resumable import ResumableRun
 from pricdr.cli.revocations import RevocationsOption, heed_revocations
 from pricdr.cli.starting import StartOption, keep_networks, require_known_epochs, say_found, starting_networks
-from pricdr.errors import LARGEST_SEED, InputError, ParameterError
+from pricdr.errors import LARGEST_SEED, ParameterError
 from pricdr.models.catalogue import METHODS, configure, method_class, with_preset
 
 if TYPE_CHECKING:
@@ -50,9 +51,10 @@ AllowNotPrivateOption: TypeAlias = Annotated[
 ]
 
 
+@takes_query("data", "A split folder (to measure), or the target's ratings (to recommend): files, a folder, or -.")
 @reads_ratings
 def train(
-    data: Annotated[Path, typer.Argument(help="A split folder (to measure), or the target's ratings (to recommend).")],
+    data: RatingsInput,
     out: Annotated[Path, typer.Option(help="The model folder to create.")],
     release: Annotated[Path | None, typer.Option(help="A release folder of the source party.")] = None,
     source: Annotated[
@@ -102,7 +104,7 @@ def train(
     from pricdr.training.run_log import RunLog
 
     given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
-    measured = None if like is None else read_measured(like, data, given, release, source, public_key)
+    measured = None if like is None else read_measured(like, is_split(data), given, release, source, public_key)
     _require_file(data, source, threshold, reading)
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     own = _configured(method, preset, config, release, source) if measured is None else measured.method
@@ -189,8 +191,9 @@ def _require_inputs(name: str, release: Path | None, source: Path | None) -> Non
         raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in taken)}")
 
 
-def _require_file(data: Path, source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
-    if data.is_dir() and source is None:
+def _require_file(data: RatingsInput, source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
+    require_one_stream(data, source)
+    if is_split(data) and source is None:
         if threshold is not None:
             raise ParameterError("--threshold is for files: what a split counts was settled when it was made")
         if given := reading.given():
@@ -246,13 +249,11 @@ def _say_coverage(ratings: "Ratings", release: "Release") -> None:
         warn(f"that is few: {coverage.examples()}")
 
 
-def _data(path: Path, reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
-    """Return what to train on: a split with its validation items, or all of a file."""
+def _data(path: RatingsInput, reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
+    """Return what to train on: a split with its validation items, or all ratings."""
     from pricdr.data.split_files import load_split
 
-    if not path.exists():
-        raise InputError(f"there is no {path}: give a split folder or a file of ratings")
-    if path.is_dir():
+    if isinstance(path, Path) and is_split(path):
         with working(f"reading {path}"):
             split = load_split(path)
         return split.train, split.validation

@@ -14,6 +14,7 @@ import polars as pl
 from pricdr.data.hold_out_rules import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
+from pricdr.data.reading.kinds import may_be_times, require_kind
 from pricdr.data.reading.raw_ratings import RawRatings, encode, in_memory, to_ratings
 from pricdr.data.reading.text_files import refusal, shorten
 from pricdr.errors import InputError
@@ -168,10 +169,10 @@ def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
 
 
 def _raw(columns: dict[str, pl.Series], *, time_asked: bool) -> RawRatings:
-    if "time" in columns and not time_asked and not _may_be_times(columns["time"].dtype):
+    if "time" in columns and not time_asked and not may_be_times(columns["time"].dtype):
         del columns["time"]
     for role, column in columns.items():
-        _require_kind(role, column)
+        require_kind(_FRAME, role, column.dtype)
     rows = len(columns["user"])
     if not rows:
         raise refusal(_FRAME, "it has columns and no rows")
@@ -180,24 +181,6 @@ def _raw(columns: dict[str, pl.Series], *, time_asked: bool) -> RawRatings:
     # By another name: polars would take ^user$ for a pattern.
     loaders = {role: in_memory(column.alias(role)) for role, column in columns.items()}
     return RawRatings(_FRAME, rows, loaders, time_asked=time_asked)
-
-
-def _may_be_times(kind: pl.DataType) -> bool:
-    return kind.is_numeric() or kind in (pl.Date, pl.Datetime, pl.String)
-
-
-def _require_kind(role: str, column: pl.Series) -> None:
-    """Require the types that a Parquet file may have."""
-    kind = column.dtype
-    if role == "rating":
-        if not kind.is_numeric():
-            raise refusal(_FRAME, f"the rating column holds {kind}; ratings must be numbers")
-    elif role == "time":
-        if not _may_be_times(kind):
-            raise refusal(_FRAME, f"the time column holds {kind}; times must be dates, numbers or text")
-    elif not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum)):
-        hint = " (1.0 is neither: cast it)" if kind.is_float() else ""
-        raise refusal(_FRAME, f"the {role} column holds {kind}; ids must be text or whole numbers{hint}")
 
 
 def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:

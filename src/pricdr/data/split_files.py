@@ -1,6 +1,7 @@
 """A split on disk: SPLIT/train, validation, test and negatives as Parquet, and split.json."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +10,13 @@ import polars as pl
 from pricdr.data.hold_out_rules import OFFICIAL, ONE_AT_RANDOM
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.data.reading.parquet import read_columns, write_frame, write_ratings
+from pricdr.data.reading.parquet import read_text_columns, write_frame, write_ratings
 from pricdr.data.reading.readers import read_ratings
 from pricdr.data.splits import HeldOut, Split, cold_users, official
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
 from pricdr.untrusted.opening import Folder
+from pricdr.untrusted.parquet import Text
 
 _PARTS = ("validation", "test")
 _LONGEST_PROTOCOL = 200
@@ -70,7 +72,8 @@ def load_split(folder: Path) -> Split:
     train = read_ratings(folder / "train.parquet").select(users, items)
     if train.fingerprint() != stated:
         raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
-    validation, test = (_held_out(folder, name, users, items) for name in _PARTS)
+    negatives = _negatives(folder / "negatives.parquet", users, items)
+    validation, test = (_held_out(folder, name, users, items, negatives) for name in _PARTS)
     # Which users are cold is not stored: an evaluated user without ratings to train on is.
     return Split(train, validation, test, cold_users(train, test), seed, left_out, protocol)
 
@@ -99,13 +102,31 @@ def read_official(path: Path, ratings: Ratings) -> Split:
     return official(ratings, *parts)
 
 
-def _held_out(folder: Path, name: str, users: Ids, items: Ids) -> HeldOut:
+def _negatives(path: Path, users: Ids, items: Ids) -> dict[str, tuple[IntArray, IntArray]]:
+    """Read the negatives of each part: the positions of users and of items.
+
+    There are two hundred of a user, so none of them is ever a text of its own.
+    """
+    owners, drawn, parts = read_text_columns(path, ["user", "item", "for"])
+    columns = [
+        _coded_positions(path, *role, text) for role, text in zip(_roles(users, items), (owners, drawn), strict=True)
+    ]
+    of_part = {
+        name: np.isin(parts.codes, [at for at, part in enumerate(parts.values) if part == name]) for name in _PARTS
+    }
+    return {name: (columns[0][keep], columns[1][keep]) for name, keep in of_part.items()}
+
+
+def _held_out(
+    folder: Path, name: str, users: Ids, items: Ids, negatives: Mapping[str, tuple[IntArray, IntArray]]
+) -> HeldOut:
     """Read one part: the first item of a user belongs to the user's first negatives, the next to the next."""
     path, others = folder / f"{name}.parquet", folder / "negatives.parquet"
-    pairs = read_columns(path, ["user", "item"])
-    negatives = read_columns(others, ["user", "item", "for"]).filter(pl.col("for") == name)
-    rows, columns = (_positions(path, role, ids, pairs[role].to_list()) for role, ids in _roles(users, items))
-    owners, drawn = (_positions(others, role, ids, negatives[role].to_list()) for role, ids in _roles(users, items))
+    pairs = read_text_columns(path, ["user", "item"])
+    rows, columns = (
+        _coded_positions(path, *role, text) for role, text in zip(_roles(users, items), pairs, strict=True)
+    )
+    owners, drawn = negatives[name]
     each, uneven = divmod(len(owners), max(len(rows), 1))
     # Per user: how many there must be.
     wanted = each * np.bincount(rows, minlength=len(users))
@@ -132,8 +153,14 @@ def _named(ids: Ids, positions: IntArray) -> pl.Series:
     return pl.Series(ids, dtype=pl.String).gather(positions)
 
 
-def _positions(path: Path, what: str, ids: Ids, names: list[str]) -> IntArray:
-    at = {name: position for position, name in enumerate(ids)}
+def _coded_positions(path: Path, what: str, ids: Ids, names: Text) -> IntArray:
+    """Return the positions of names of which each distinct one is looked up once."""
+    at = _positions(path, what, ids, [*names.values, *((None,) if (names.codes < 0).any() else ())])
+    return at[names.codes]
+
+
+def _positions(path: Path, what: str, ids: Ids, names: Sequence[str | None]) -> IntArray:
+    at: dict[str | None, int] = {name: position for position, name in enumerate(ids)}
     try:
         return np.array([at[name] for name in names], dtype=np.int64)
     except KeyError as error:

@@ -372,7 +372,8 @@ def measure(
     # All items have to be scored for the full ranking, and the sampled one then comes for free.
     starts = split.test.starts
     if list(rankings) == ["sampled"]:
-        return {"sampled": averaged(sampled_ranks(model.score_candidates, split.test), starts, cutoffs)}
+        ranked = sampled_ranks(model.score_candidates, split.test, progress=progress)
+        return {"sampled": averaged(ranked, starts, cutoffs)}
     sampled, full = ranks(model.score, split.test, split.train.matrix, progress=progress)
     measured: dict[Ranking, Metrics] = {
         "sampled": averaged(sampled, starts, cutoffs),

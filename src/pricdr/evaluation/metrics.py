@@ -27,14 +27,15 @@ NAMES: Final = tuple(f"{measure}@{k}" for k in CUTOFFS for measure in OF_ONE_ITE
 LARGEST_CUTOFF: Final = 1_000_000
 
 
-def rank_of(positive: Float64Array, others: Float64Array) -> Float64Array:
+def rank_of(positive: npt.NDArray[np.floating], others: npt.NDArray[np.floating]) -> Float64Array:
     """Return the rank, from 0, of each positive among its row of other candidates; −inf does not compete.
 
     >>> rank_of(np.array([2.0]), np.array([[3.0, 2.0, 1.0, -np.inf]])).tolist()
     [1.5]
     """
     column = positive[:, None]
-    return np.asarray((others > column).sum(axis=1) + 0.5 * (others == column).sum(axis=1), dtype=np.float64)
+    better, tied = (np.count_nonzero(found, axis=1) for found in (others > column, others == column))
+    return np.asarray(better + 0.5 * tied, dtype=np.float64)
 
 
 def per_user(ranks: Float64Array) -> Metrics:

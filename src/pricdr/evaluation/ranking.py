@@ -42,15 +42,18 @@ def ranks(
     for start in range(0, len(held_out), block):
         part = held_out.only(np.s_[start : start + block])
         users, row = part.evaluated, part.user_of_row
-        # A copy in float64: it is written to below, and ties among float32 scores stay ties.
-        scores = np.array(scorer(users), dtype=np.float64)
+        scores = np.asarray(scorer(users))
         if scores.shape != (len(users), n_items) or not np.isfinite(scores).all():
             raise InputError("a model must give every user a finite score for every item")
         positive = scores[row, part.items]
         sampled[start : start + block] = rank_of(positive, scores[row[:, None], part.negatives])
-        for hidden in (train[users], relevant[users]):  # what does not compete
-            scores[np.repeat(np.arange(len(users)), np.diff(hidden.indptr)), hidden.indices] = -np.inf
-        full[start : start + block] = rank_of(positive, scores if len(users) == len(row) else scores[row])
+        everything = rank_of(positive, scores if len(users) == len(row) else scores[row])
+        # What does not compete is counted off again: to mark it in the scores would take a copy of them.
+        hidden = (_pattern(train[users]) + relevant[users])[row]
+        of_row = np.repeat(np.arange(len(row)), np.diff(hidden.indptr))
+        found = scores[row[of_row], hidden.indices]
+        before = (found > positive[of_row]) + 0.5 * (found == positive[of_row])
+        full[start : start + block] = everything - np.bincount(of_row, before, minlength=len(row))
         progress("ranking", min(start + block, len(held_out)), len(held_out))
     return sampled, full
 
@@ -61,7 +64,12 @@ def _pairs(held_out: HeldOut, shape: tuple[int, int]) -> RatingMatrix:
     return sp.csr_array(entries, shape=shape)
 
 
-def sampled_ranks(scorer: ScoreCandidates, held_out: HeldOut) -> Float64Array:
+def _pattern(matrix: RatingMatrix) -> RatingMatrix:
+    """Return ones where anything is stored: a rating of −1 and a held-out pair must not cancel out."""
+    return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def sampled_ranks(scorer: ScoreCandidates, held_out: HeldOut, *, progress: Progress = silent) -> Float64Array:
     """Return the ranks of the held-out items among their stored negatives, asking for no other score."""
     sampled = np.empty(len(held_out))
     for start in range(0, len(held_out), _USERS_PER_BLOCK):
@@ -70,4 +78,5 @@ def sampled_ranks(scorer: ScoreCandidates, held_out: HeldOut) -> Float64Array:
         if not np.isfinite(scores).all():
             raise InputError("a model must give every user a finite score for every item")
         sampled[start : start + _USERS_PER_BLOCK] = rank_of(scores[:, 0], scores[:, 1:])
+        progress("ranking", min(start + _USERS_PER_BLOCK, len(held_out)), len(held_out))
     return sampled

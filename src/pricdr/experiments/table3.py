@@ -198,7 +198,7 @@ def _readings(task: PaperTask, source: Ratings, target: Ratings, pair: DomainPai
 
 
 def _facts(content: "RatingsFile", root: Path) -> FileFacts:
-    return FileFacts(content.file.relative_to(root).as_posix(), content.rows, content.duplicates)
+    return FileFacts(Path(content.file).relative_to(root).as_posix(), content.rows, content.duplicates)
 
 
 def _line(title: str, whose: str, counts: Counts) -> str:

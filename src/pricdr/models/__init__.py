@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pricdr.models.fitted import Origin as Origin
     from pricdr.models.fitted import Recommendation as Recommendation
     from pricdr.models.fitted import Recommendations as Recommendations
+    from pricdr.models.fitted import WrittenRecommendations as WrittenRecommendations
     from pricdr.models.interaction import Interaction as Interaction
     from pricdr.models.linear.ease import EASE as EASE
     from pricdr.models.linear.ease import EASEConfig as EASEConfig
@@ -67,7 +68,15 @@ _NAMES = {
     "base": ("DataAccess", "Method", "PlaintextMethod", "ReleaseMethod", "TargetMethod"),
     "catalogue": ("method_of", "register"),
     "chosen": ("Chosen", "Trust"),
-    "fitted": ("Basis", "FittedModel", "HistorySummary", "Origin", "Recommendation", "Recommendations"),
+    "fitted": (
+        "Basis",
+        "FittedModel",
+        "HistorySummary",
+        "Origin",
+        "Recommendation",
+        "Recommendations",
+        "WrittenRecommendations",
+    ),
     "interaction": ("Interaction",),
     "pricdr.hetero": ("HeteroCDR",),
     "pricdr.symmetric": ("SymmetricCDR",),

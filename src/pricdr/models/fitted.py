@@ -6,11 +6,11 @@ need numpy alone, and torch where there is an interaction.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,20 +18,19 @@ import scipy.sparse as sp
 
 from pricdr.data.ids import as_ids
 from pricdr.data.ratings import CSR, Ids, IdsLike, IntArray, Ratings, RatingsLike
-from pricdr.errors import InputError, printable, require_count
+from pricdr.errors import InputError, printable
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
 from pricdr.models.recommendations import Basis as Basis
 from pricdr.models.recommendations import Recommendation as Recommendation
 from pricdr.models.recommendations import Recommendations as Recommendations
-from pricdr.models.top_items import top_items
+from pricdr.models.recommendations import WrittenRecommendations as WrittenRecommendations
+from pricdr.models.recommending import BASES, SCORES_AT_ONCE, Recommender, recommendations
+from pricdr.progress import Progress, shown
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
 """One row each: a float32 array, or a sparse CSR matrix where rows are mostly zero."""
-
-_SCORES_AT_ONCE: Final = 1 << 23
-"""Scores held at once while items are recommended: 32 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,19 +152,36 @@ class FittedModel:
 
         return read_model(Path(folder), public_key=None if public_key is None else Path(public_key))
 
-    def score(self, users: IntArray) -> Float32Array:
-        """Return the scores of all items for the users at these positions, one row each."""
-        product = self.user_vectors[users] @ self.item_vectors.T
-        scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray(), dtype=np.float32)
-        scores += self.item_bias
-        return scores if self.interaction is None else scores + self.interaction.score(users)
+    def score(self, users: IntArray, items: slice | None = None, *, out: Float32Array | None = None) -> Float32Array:
+        """Return the scores of all items for the users at these positions, one row each.
+
+        Args:
+            users: positions of users.
+            items: only the items at these positions, a slice without a step.
+            out: an array of the result's shape that may hold the result, to spare a new one.
+        """
+        whole = items is None or (items.start, items.stop) == (0, len(self.items))
+        vectors, bias = (
+            (self.item_vectors, self.item_bias) if whole else (self.item_vectors[items], self.item_bias[items])
+        )
+        if isinstance(self.user_vectors, np.ndarray) and isinstance(vectors, np.ndarray):
+            scores: Float32Array = np.matmul(self.user_vectors[users], vectors.T, out=out)
+        else:
+            product = self.user_vectors[users] @ vectors.T
+            scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray(), dtype=np.float32)
+        scores += bias
+        return scores if self.interaction is None else scores + self.interaction.score(users, None if whole else items)
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
         if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
-            # Sparse rows cannot be picked item by item as cheaply as they are multiplied.
-            product = self.score(users)
-            return np.take_along_axis(product, candidates, axis=1)
+            # Sparse rows cannot be picked item by item as cheaply as they are multiplied: some users at a time.
+            found = np.empty(candidates.shape, dtype=np.float32)
+            at_once = max(1, SCORES_AT_ONCE // max(len(self.items), 1))
+            for start in range(0, len(users), at_once):
+                block = slice(start, start + at_once)
+                found[block] = np.take_along_axis(self.score(users[block]), candidates[block], axis=1)
+            return found
         # One small product per user: scoring all items for a hundred candidates would be wasted.
         scores = np.einsum("uw,ucw->uc", self.user_vectors[users], self.item_vectors[candidates])
         scores = np.asarray(scores + self.item_bias[candidates], dtype=np.float32)
@@ -173,12 +189,19 @@ class FittedModel:
 
     def basis(self, user: int) -> Basis:
         """Return what the recommendations of the user at this position rest on."""
+        return BASES[int(self.bases(np.array([user]))[0])]
+
+    def bases(self, users: IntArray) -> IntArray:
+        """Return what recommendations rest on, as positions in ``BASES``; −1 stands for a user the model never met."""
         if not self.user_vectors.shape[1] and self.interaction is None:
-            return Basis.POPULARITY
-        history = self.uses_history and bool(self._has_history[user])
-        if self.in_release[user]:
-            return Basis.BOTH if history else Basis.RELEASE
-        return Basis.HISTORY if history else Basis.POPULARITY
+            return np.full(len(users), BASES.index(Basis.POPULARITY))
+        released, history = np.zeros(len(users), dtype=bool), np.zeros(len(users), dtype=bool)
+        known = users >= 0
+        released[known] = self.in_release[users[known]]
+        history[known] = self._has_history[users[known]] & self.uses_history
+        choices = [released & history, released, history]
+        bases = [BASES.index(basis) for basis in (Basis.BOTH, Basis.RELEASE, Basis.HISTORY)]
+        return np.select(choices, bases, BASES.index(Basis.POPULARITY))
 
     def popularity(self) -> Float32Array:
         """Return how often each item was rated in training."""
@@ -214,55 +237,57 @@ class FittedModel:
             seen: ratings, or a data frame of them, whose items are left out too; an exported model knows of nothing
                 else to leave out.
         """
-        require_count(k=k)
-        users = as_ids("users", users)
-        seen = None if seen is None else Ratings.of(seen)
-        position = {user: at for at, user in enumerate(self.users)}
-        elsewhere = None if seen is None else seen.select(users=tuple(dict.fromkeys(users)), items=self.items)
-        row_elsewhere = {} if elsewhere is None else {user: at for at, user in enumerate(elsewhere.users)}
-        recommendations: list[Recommendation] = []
-        at_once = max(_SCORES_AT_ONCE // max(len(self.items), 1), 1)
-        for start in range(0, len(users), at_once):
-            block = users[start : start + at_once]
-            places = [position.get(user) for user in block]
-            scores = self._unseen_scores(places)
-            if elsewhere is not None:
-                for row, user in zip(scores, block, strict=True):
-                    row[_row(elsewhere.matrix, row_elsewhere[user])] = -np.inf
-            for user, at, row, best in zip(block, places, scores, top_items(scores, k), strict=True):
-                basis = Basis.POPULARITY if at is None else self.basis(at)
-                recommendations += [
-                    Recommendation(user, self.items[item], score, rank, basis)
-                    for rank, (item, score) in enumerate(zip(best.tolist(), row[best].tolist(), strict=True), 1)
-                    if np.isfinite(score)
-                ]
+        recommender = self._recommender(users, k, seen)
         return Recommendations(
-            recommendations, unknown_users=tuple(user for user in dict.fromkeys(users) if user not in position)
+            (
+                one
+                for part in recommender.parts()
+                for block in recommender.blocks(part)
+                for one in recommendations(block, self.items)
+            ),
+            unknown_users=recommender.unknown_users,
         )
 
-    def _unseen_scores(self, places: Sequence[int | None]) -> Float32Array:
-        """Return the scores of all items for the users at these positions, −∞ where they were rated.
+    def recommend_to(
+        self,
+        path: str | os.PathLike[str],
+        users: IdsLike | None = None,
+        k: int = 10,
+        *,
+        seen: RatingsLike | None = None,
+        resume: bool = False,
+        progress: Progress | bool = False,
+    ) -> WrittenRecommendations:
+        """Write what :meth:`recommend` returns to a file, for any number of users, and return what was written.
 
-        None is a user the model never met, for whom what is popular scores.
+        Memory does not grow with users x items, and hardly with users: they are worked off in parts, which are kept in
+        a hidden folder beside ``path`` until the file is whole. A run that was stopped goes on from there.
+
+        Args:
+            path: the file to create, ``.parquet`` or ``.csv``.
+            users: ids; None stands for all users of the model.
+            k: items per user.
+            seen: ratings whose items are left out too.
+            resume: go on with the parts that a run of the same model, users and ``k`` has left.
+            progress: True shows how far it has come; a function is called after every block of users.
+
+        Raises:
+            InputError: What is to be resumed was another run, or memory does not suffice.
+            OutputError: The file exists already, or cannot be written.
         """
-        known = np.array([at for at in places if at is not None], dtype=np.int64)
-        if len(known) == len(places):
-            scores = self.score(known)
-        else:
-            scores = np.tile(self.popularity(), (len(places), 1))
-            scores[[at is not None for at in places]] = self.score(known)
-        for row, at in zip(scores, places, strict=True):
-            if at is not None:
-                row[_row(self.seen, at)] = -np.inf
-        return scores
+        from pricdr.models.recommendation_files import write_recommendations
+
+        recommender = self._recommender(self.users if users is None else users, k, seen)
+        with shown(progress) as report:
+            return write_recommendations(Path(path), recommender, resume=resume, progress=report)
+
+    def _recommender(self, users: IdsLike, k: int, seen: RatingsLike | None) -> Recommender:
+        ids = self.users if users is self.users else as_ids("users", users)
+        return Recommender(self, ids, k, None if seen is None else Ratings.of(seen))
 
     @cached_property
     def _has_history(self) -> npt.NDArray[np.bool_]:
         return np.diff(self.seen.indptr) > 0 if self.summary is None else self.summary.has_history
-
-
-def _row(matrix: CSR, at: int) -> npt.NDArray[np.integer]:
-    return matrix.indices[matrix.indptr[at] : matrix.indptr[at + 1]]
 
 
 def _numbers(vectors: Vectors) -> Float32Array:

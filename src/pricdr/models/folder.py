@@ -109,12 +109,14 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
     with Folder.opened(folder, "a model") as opened:
         record = _read_record(opened)
         users, items = _ids(opened, "user"), _ids(opened, "item")
-        content = opened.read(_ARRAYS, limit=memory_limit() // 4)
+        content = opened.read(_ARRAYS, limit=memory_limit() * 2 // 5)  # held twice while it is decoded
     # Before the arrays are decoded: a model that may not be used is not worth the work.
     if public_key is not None:
         _require_signed_by(record, folder, public_key)
     try:
-        return _model(record, users, items, _Arrays(content))
+        arrays = _Arrays(content)
+        del content  # the arrays are copies, and as large again
+        return _model(record, users, items, arrays)
     except InputError as error:
         raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
 
@@ -322,7 +324,11 @@ def _unpack_histories(arrays: _Arrays, shape: tuple[int, int]) -> tuple[CSR, His
         summary = HistorySummary(arrays.take("item_counts", np.float32, 1), arrays.flags("has_history"))
         return sp.csr_array(shape), summary
     columns, starts = (arrays.take(name, np.int64, 1) for name in ("seen_items", "seen_starts"))
-    return checked_csr("seen", np.ones(len(columns)), columns, starts, shape), None
+    checked = checked_csr("seen", np.ones(len(columns), dtype=np.int8), columns, starts, shape)
+    # Five bytes a rating, not sixteen: there may be hundreds of millions.
+    narrow = np.int32 if max(len(columns), *shape) < 2**31 else np.int64
+    parts = checked.data, checked.indices.astype(narrow), checked.indptr.astype(narrow)
+    return sp.csr_array(parts, shape=shape), None
 
 
 def _pack_interaction(interaction: Interaction | None) -> Arrays:

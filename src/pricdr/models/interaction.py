@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pricdr.data.ratings import IntArray
 from pricdr.errors import InputError
+from pricdr.extras import TRAIN
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,9 +57,9 @@ class Interaction:
             bound = weights.shape[1] * largest(weights) * bound + largest(bias)
         return bound
 
-    def score(self, users: IntArray) -> Float32Array:
-        """Return the scores of all items for users at these positions."""
-        return self._network.score(self.user_parts[users])
+    def score(self, users: IntArray, items: slice | None = None) -> Float32Array:
+        """Return the scores of all items, or of those in ``items``, for users at these positions."""
+        return self._network.score(self.user_parts[users], slice(None) if items is None else items)
 
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user."""
@@ -76,21 +77,23 @@ class _DeviceNetwork:
     """
 
     def __init__(self, item_parts: Float32Array, layers: Sequence[Layer]) -> None:
+        TRAIN.require()
         import torch
 
         self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self._items = self._put(item_parts)
         self._layers = [(self._put(weights), self._put(bias)) for weights, bias in layers]
 
-    def score(self, user_parts: Float32Array) -> Float32Array:
-        """Return the scores of all items; one user at a time on a processor, so memory stays items x width."""
+    def score(self, user_parts: Float32Array, items: slice) -> Float32Array:
+        """Return the scores of these items; one user at a time on a processor, so memory stays items x width."""
         import torch
 
-        at_once = 1 if self._device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, self._items.numel()))
-        scores = torch.empty(len(user_parts), len(self._items))
+        item_parts = self._items[items]
+        at_once = 1 if self._device.type == "cpu" else max(1, _CELLS_ON_GPU // max(1, item_parts.numel()))
+        scores = torch.empty(len(user_parts), len(item_parts))
         for start in range(0, len(user_parts), at_once):
             users = self._put(user_parts[start : start + at_once])
-            scores[start : start + at_once] = self._output(self._items + users[:, None])
+            scores[start : start + at_once] = self._output(item_parts + users[:, None])
         return scores.numpy()
 
     def score_candidates(self, user_parts: Float32Array, candidates: IntArray) -> Float32Array:

@@ -4,9 +4,11 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding_bag
+from torch.nn.functional import dropout
 
+from pricdr.training.fused import dropped_relu
 from pricdr.training.rows import Bags
+from pricdr.training.sparse_products import weighted_sums
 
 _CHANCES = 2**16
 """Chances are rounded to so many parts when units are left out on a processor."""
@@ -41,13 +43,17 @@ class SparseTower(nn.Module):
     def __init__(self, n: int, hidden: int, width: int, dropout: float) -> None:
         super().__init__()
         self.first = nn.Parameter(torch.empty(n, hidden).uniform_(-1, 1) / math.sqrt(n))
+        self.share = dropout
         self.rest = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
 
     def forward(self, rows: Bags) -> Tensor:
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
-        summed = embedding_bag(rows.columns, self.first, rows.offsets, mode="sum", per_sample_weights=rows.weights)
-        out: Tensor = self.rest(summed)
+        summed = weighted_sums(rows, self.first)
+        if rows.mirror is not None and self.training:
+            out: Tensor = self.rest[2](dropped_relu(summed, self.share))
+        else:
+            out = self.rest(summed)
         return out
 
 

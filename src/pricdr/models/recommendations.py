@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pricdr.data.ratings import Ids
@@ -31,6 +32,18 @@ class Recommendation(NamedTuple):
     rank: int
     """From 1."""
     basis: Basis
+
+
+class WrittenRecommendations(NamedTuple):
+    """What was written to a file."""
+
+    path: Path
+    rows: int
+    """Recommended items, one row each."""
+    users: int
+    """Users who were asked for."""
+    unknown_users: int
+    """How many of them the model never met: they get what is popular."""
 
 
 class Recommendations(list[Recommendation]):

@@ -1,16 +1,23 @@
-"""The best items of each user, without sorting all the others."""
+"""The best items of each user, without sorting all the others: of one block of items, or of one after another."""
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+Float32Array: TypeAlias = npt.NDArray[np.float32]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+
 _WIDTH: Final = 32
 """Items in a group: the best of each group say how good one of the best items is at least."""
+_RUN: Final = 256
+"""Neighbouring items that are looked at together in a further block: most runs hold nothing new."""
+_MOST: Final = 8
+"""Candidates of a row, on average, up to which a further block is not worth a search row by row."""
 
 
-def top_items(scores: npt.NDArray[np.float32], k: int) -> Iterator[npt.NDArray[np.intp]]:
+def top_items(scores: Float32Array, k: int) -> Iterator[npt.NDArray[np.intp]]:
     """Yield the positions of the ``k`` best scores of each row, best first, ties by position.
 
     >>> [row.tolist() for row in top_items(np.array([[1, 3, 3, 2], [0, 0, 0, 5]], dtype=np.float32), 2)]
@@ -21,7 +28,56 @@ def top_items(scores: npt.NDArray[np.float32], k: int) -> Iterator[npt.NDArray[n
         yield candidates[np.lexsort((candidates, -row[candidates]))[:k]]
 
 
-def _at_least(scores: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.float32]:
+class BestItems:
+    """The ``k`` best items of each row so far, while blocks of items are scored from left to right.
+
+    It ends with what :func:`top_items` finds in all of them together, however they were cut. A score of −∞ is no
+    item: a row with fewer than ``k`` others ends in them.
+    """
+
+    def __init__(self, rows: int, k: int) -> None:
+        self.items: IntArray = np.full((rows, k), -1, dtype=np.int64)
+        self.scores: Float32Array = np.full((rows, k), -np.inf, dtype=np.float32)
+
+    def add(self, scores: Float32Array, start: int) -> None:
+        """Take the scores of a further block of items, the first of which is at position ``start``."""
+        rows, columns = self._candidates(scores)
+        if len(rows):
+            self._merge(rows, columns + start, scores[rows, columns])
+
+    def _candidates(self, scores: Float32Array) -> tuple[IntArray, IntArray]:
+        """Return the cells that may be among the best: rows, and columns."""
+        # An equal score does not displace an earlier item: ties go by position.
+        least = self.scores[:, -1]
+        whole = scores.shape[1] // _RUN * _RUN
+        runs = scores[:, :whole].reshape(len(scores), -1, _RUN)
+        most = _MOST * len(scores)
+        rows, run = np.nonzero(runs.max(axis=2, initial=-np.inf) > least[:, None])
+        if len(rows) <= most:
+            found, within = np.nonzero(runs[rows, run] > least[rows][:, None])
+            more_rows, more_columns = np.nonzero(scores[:, whole:] > least[:, None])
+            if len(found) + len(more_rows) <= most:
+                columns = run[found] * _RUN + within
+                return np.concatenate([rows[found], more_rows]), np.concatenate([columns, whole + more_columns])
+        best = list(top_items(scores, self.items.shape[1]))
+        rows = np.repeat(np.arange(len(best)), [len(row) for row in best])
+        columns = np.concatenate(best)
+        better = scores[rows, columns] > least[rows]
+        return rows[better], columns[better]
+
+    def _merge(self, rows: IntArray, items: IntArray, scores: Float32Array) -> None:
+        k = self.items.shape[1]
+        changed, row_of = np.unique(rows, return_inverse=True)
+        all_rows = np.concatenate([np.repeat(np.arange(len(changed)), k), row_of])
+        all_items = np.concatenate([self.items[changed].ravel(), items])
+        all_scores = np.concatenate([self.scores[changed].ravel(), scores])
+        order = np.lexsort((all_items, -all_scores, all_rows))
+        starts = np.cumsum(k + np.bincount(row_of)) - (k + np.bincount(row_of))
+        kept = order[starts[:, None] + np.arange(k)]
+        self.items[changed], self.scores[changed] = all_items[kept], all_scores[kept]
+
+
+def _at_least(scores: Float32Array, k: int) -> Float32Array:
     """Return for each row a score that ``k`` items reach, and few others: the k-th best of the groups' best."""
     rows, items = scores.shape
     groups = items // _WIDTH

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
-from pricdr.errors import ParameterError, printable
+from pricdr.errors import printable
+from pricdr.extras import REPORT
 from pricdr.markup import shown_text
 from pricdr.pages.figures import Figure, size_class
 from pricdr.pages.palette import INK, LINE, MUTED, SERIES
@@ -88,18 +89,8 @@ def chart_figure(
     return Figure(id, caption, in_words, svg, series, table, note)
 
 
-def require_charts() -> None:
-    """Refuse to go on where the libraries that draw charts are not installed."""
-    try:
-        import altair  # noqa: F401
-        import vl_convert  # noqa: F401
-    except ImportError as error:
-        missing = f"charts need altair and vl-convert ({error})"
-        raise ParameterError(f"{missing}: install them with pip install 'pricdr[report]'") from None
-
-
 def _draw(chart: "alt.TopLevelMixin", data: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    require_charts()
+    REPORT.require()
     import vl_convert
 
     # As text that is one line and printable: names from outside may hold what no XML can.

@@ -6,7 +6,7 @@ from typing import Final
 
 from pricdr.errors import BudgetError, ParameterError, require_count
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import composed_epsilon
+from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance
 from pricdr.privacy.steps import Declared, settle
@@ -64,3 +64,21 @@ def equal_allowance(balance: Balance, releases: int) -> Allowance:
             "claim"
         )
     return Allowance(releases, mu, Guarantee(epsilon=rounded, delta=balance.budget.delta, unit=balance.budget.unit))
+
+
+def allowance_at(balance: Balance, epsilon: float) -> Allowance:
+    """Return how many more releases of this ε at the budget's δ fit; :class:`BudgetError` where not even one does.
+
+    >>> budget = Guarantee(epsilon=8, delta=1e-6)
+    >>> allowance_at(Balance.unspent(budget), 8.0).releases, allowance_at(Balance.unspent(budget), 1.0).releases
+    (1, 41)
+    """
+    each = Guarantee(epsilon=epsilon, delta=balance.budget.delta, unit=balance.budget.unit)
+    mu = mu_of(each.epsilon, each.delta) / LATTICE_FACTOR
+    releases = min(MOST_RELEASES, balance.room_for(mu))
+    if not releases:
+        raise BudgetError(
+            f"of {balance.budget} too little is left for one more release of epsilon {epsilon:g}: room for one of "
+            f"{balance.room:.6g}"
+        )
+    return Allowance(releases, mu, each)

@@ -99,6 +99,11 @@ class Balance:
         """ε of the largest single release that still fits, at the budget's δ."""
         return composed_epsilon([(self.mu_left, 1)], self.budget.delta)
 
+    def room_for(self, mu: float) -> int:
+        """Return how many more releases of this μ fit: squares add up."""
+        # What is left is computed with a margin of 1e-12, which must not cost a release that fits.
+        return int((self.mu_left / mu) ** 2 * (1 + _SLACK))
+
     def until(self, number: int) -> "Balance":
         """Return the balance right after the release of this number."""
         return Balance(self.budget, self.spends[:number], self.opening)

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
@@ -37,8 +37,22 @@ class Report(NamedTuple):
 class LogLines:
     """Writes the last report to standard error every 30 seconds, while it is open; itself a ``Progress``."""
 
-    def __init__(self, what: str, *, seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        what: str,
+        *,
+        seconds: float | None = None,
+        write: Callable[[Report, float], None] | None = None,
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            what: what the lines say until the first report.
+            seconds: between two lines.
+            write: called with the last report and the seconds since the start, in place of a line of text.
+        """
         self._last = Report(what)
+        self._write_report = write or _write_text
         self._started = time.monotonic()
         self._ticker = Ticker(self._write, SECONDS if seconds is None else seconds)
 
@@ -67,13 +81,17 @@ class LogLines:
             self._last = before
 
     def _write(self) -> None:
-        stream: TextIO | None = sys.stderr
-        if stream is None:
-            return
-        line = f"progress: {self._last}; {elapsed(self._started)}\n"
-        encoding = getattr(stream, "encoding", None) or "utf-8"
-        stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
-        stream.flush()
+        self._write_report(self._last, time.monotonic() - self._started)
+
+
+def _write_text(last: Report, seconds: float) -> None:
+    stream: TextIO | None = sys.stderr
+    if stream is None:
+        return
+    line = f"progress: {last}; {timedelta(seconds=int(seconds))}\n"
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
 
 
 def elapsed(started: float) -> str:

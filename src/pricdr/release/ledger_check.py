@@ -7,6 +7,7 @@ rolled back past releases that nobody presents.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from pricdr.errors import LedgerError, VerificationError
@@ -43,8 +44,22 @@ def foreseen_statement(balance: Balance) -> LedgerStatement:
     return ledger_statement(balance).model_copy(update=unknown)
 
 
-def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> Balance:
-    """Check a ledger, and that it holds every one of these releases; return its balance.
+@dataclass(frozen=True)
+class LedgerCheck:
+    """A ledger that was checked, and which of its releases were there to check it against."""
+
+    balance: Balance
+    presented: frozenset[int]
+    """Numbers of the releases that were given."""
+
+    @property
+    def not_presented(self) -> tuple[int, ...]:
+        """Return the numbers that the ledger paid for and nobody gave: elsewhere, or never finished."""
+        return tuple(number for number in range(1, len(self.balance.spends) + 1) if number not in self.presented)
+
+
+def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> LedgerCheck:
+    """Check a ledger, and that it holds every one of these releases.
 
     With ``public_key``, a PEM file, each of them must be signed by that key.
     :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
@@ -62,7 +77,7 @@ def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Pa
         if matrix != release.sha256():
             both = f"{folder} and {other} both claim to be release {number}"
             raise VerificationError(f"{both} of {ledger.path}: it paid for one")
-    return balance
+    return LedgerCheck(balance, frozenset(paid))
 
 
 def _verified(folder: Path, public_key: Path | None) -> Release:

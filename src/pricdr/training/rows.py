@@ -1,12 +1,22 @@
 """Sparse rows on a device, handed out in batches: memory grows with the ratings, never with users x items."""
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout
 
 from pricdr.data.ratings import CSR
+
+
+class Mirror(NamedTuple):
+    """Where the entries of a matrix lie when they are put in order by column."""
+
+    order: Tensor
+    rows: Tensor
+    offsets: Tensor
 
 
 class Bags(NamedTuple):
@@ -17,15 +27,33 @@ class Bags(NamedTuple):
     weights: Tensor
     row_of: Tensor
     """The batch row each entry belongs to."""
+    mirror: "Mirror | None" = None
+    """The same entries by column, where the batch is a whole matrix."""
 
     def keep(self, chance: float) -> "Bags":
         """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
         if chance >= 1:
             return self
+        if self.mirror is not None:
+            # Left in with weight 0: the matrix stays as it is, and nobody waits to learn how many entries are left.
+            return self._replace(weights=dropout(self.weights, 1 - chance))
         kept = torch.nonzero(torch.rand(len(self.columns), device=self.columns.device) < chance).squeeze(1)
         row_of = self.row_of[kept]
         counts = torch.bincount(row_of, minlength=len(self.offsets))
         return Bags(self.columns[kept], torch.cumsum(counts, 0) - counts, self.weights[kept] / chance, row_of)
+
+    def transposed(self, n_columns: int) -> "Bags":
+        """Return the same entries by column: a row for each of ``n_columns``, with the rows they came from."""
+        if self.mirror is None:
+            return self.mirrored(n_columns).transposed(n_columns)
+        mirror = self.mirror
+        return Bags(mirror.rows, mirror.offsets, self.weights[mirror.order], self.columns[mirror.order])
+
+    def mirrored(self, n_columns: int) -> "Bags":
+        """Return the same batch, which also knows where its entries lie when they are put in order by column."""
+        order = torch.argsort(self.columns, stable=True)
+        offsets = torch.searchsorted(self.columns[order], torch.arange(n_columns, device=order.device))
+        return self._replace(mirror=Mirror(order, self.row_of[order], offsets))
 
     def dense(self, width: int) -> Tensor:
         """Return the labels of a batch: 1 at every entry, 0 elsewhere."""
@@ -62,6 +90,12 @@ class SparseRows:
     def all(self) -> Bags:
         """Return the entries of every row."""
         return self.batch(torch.arange(self.shape[0], device=self.counts.device))
+
+    @cached_property
+    def whole(self) -> Bags:
+        """The entries of every row, which know their order by column too: for what is multiplied again and again."""
+        row_of = torch.repeat_interleave(torch.arange(self.shape[0], device=self.counts.device), self.counts)
+        return Bags(self._columns, self._starts, self._weights, row_of).mirrored(self.shape[1])
 
     def popularity(self) -> Tensor:
         """Return how many rows have each column, on the processor."""

@@ -123,7 +123,9 @@ def read_bounded(path: Path, *, limit: int) -> bytes:
 def read_all(descriptor: int, limit: int) -> bytes:
     """Return what is left of an open file, up to ``limit`` bytes."""
     blocks, left = [], limit
-    while left and (block := os.read(descriptor, min(left, 1 << 20))):
+    # A file in one piece, as a rule: to join many takes as much memory again. A pipe has no size.
+    size = max(1 << 20, os.fstat(descriptor).st_size)
+    while left and (block := os.read(descriptor, min(left, size))):
         blocks.append(block)
         left -= len(block)
     return b"".join(blocks)

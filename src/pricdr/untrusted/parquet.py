@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -244,5 +244,9 @@ def _text_rows(array: Get, rows: int) -> TextRows:
     return TextRows(text.tobytes(), lengths, missing)
 
 
-_CHECKS: Final = {As.TEXT: _text, As.NUMBERS: _numbers, As.VECTORS: _vectors}
-_SLICED: Final = {As.TEXT: _text_rows, As.NUMBERS: _numbers}
+_CHECKS: Final[Mapping[As, Callable[[Get, int], Decoded]]] = {
+    As.TEXT: _text,
+    As.NUMBERS: _numbers,
+    As.VECTORS: _vectors,
+}
+_SLICED: Final[Mapping[As, Callable[[Get, int], TextRows | Numbers]]] = {As.TEXT: _text_rows, As.NUMBERS: _numbers}

@@ -59,7 +59,7 @@ def decode_slices(
         if frame.height != rows:
             raise RefusedError(f"it has {first + frame.height:,} rows, and states {footer.rows:,}")
         for part in frame.iter_slices(int(request["slice_rows"])):
-            arrays = {}
+            arrays: Arrays = {}
             for number, (_, purpose) in enumerate(request["columns"]):
                 column = part.to_series(number)
                 arrays |= {f"{number}/{name}": array for name, array in _PURPOSES[purpose](column).items()}

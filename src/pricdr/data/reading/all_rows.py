@@ -6,6 +6,8 @@ from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.formats import Form, Format
 from pricdr.data.reading.inputs import Inputs, without_rows
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
+from pricdr.data.reading.queries import stream_query
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import CheckedRows, check, joined
 from pricdr.data.reading.text_files import named
 
@@ -22,6 +24,21 @@ class AllRows:
     files: int = 1
     empty_files: int = 0
     """Parquet files with a schema and no rows: Spark writes those."""
+
+
+def read_query(query: Query, form: Form, bad_rows: BadRows | None) -> AllRows:
+    """Read all rows of a query."""
+    form.require_no_file_options(query)
+    # Whether too many rows are bad is known when all of them were read.
+    bad = None if bad_rows is None else BadRows(1.0)
+    parts, rows = [], 0
+    for part in stream_query(query, form.columns, need_rating=form.need_rating, bad_rows=bad):
+        rows += part.rows
+        parts.append(check(part))
+    if bad is not None and bad_rows is not None:
+        bad_rows.absorb(bad, before=0)
+        bad_rows.require_few(str(query), rows)
+    return AllRows(joined(parts), rows, 0, None)
 
 
 def read_all(inputs: Inputs, form: Form, bad_rows: BadRows | None) -> AllRows:

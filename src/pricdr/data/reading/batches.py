@@ -11,9 +11,11 @@ import polars as pl
 
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import Columns
-from pricdr.data.reading.formats import BATCH_ROWS, Form, Format, OpenFile
+from pricdr.data.reading.formats import BATCH_ROWS, Form, OpenFile
 from pricdr.data.reading.inputs import AnyPath, find_inputs
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
+from pricdr.data.reading.queries import stream_query
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, RawRatings, check
 from pricdr.data.reading.text_files import named, refusal
 from pricdr.data.reading.times import to_seconds
@@ -72,13 +74,13 @@ class RatingsStream:
 
 
 def open_stream(
-    path: AnyPath,
+    path: AnyPath | Query,
     *,
     columns: Columns | str | None = None,
     need_rating: bool = False,
     delimiter: str | None = None,
     encoding: str = "utf-8",
-    format: Format | str | None = None,
+    format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     batch_rows: int = BATCH_ROWS,
@@ -88,7 +90,7 @@ def open_stream(
     The first rows are read at once, to know which columns there are, and so is what Parquet files state of themselves.
 
     Args:
-        path: A file, a folder, a pattern or ``-``.
+        path: A file, a folder, a pattern, ``-`` or a query.
         columns: As for ``read_ratings``, like the arguments that are not named here.
         need_rating: Whether a rating column must be there.
         delimiter: See ``read_ratings``.
@@ -103,6 +105,10 @@ def open_stream(
     """
     form = Form.of(columns, delimiter, encoding, format, skip_bad_rows=skip_bad_rows, need_rating=need_rating)
     bad_rows = BadRows(most_bad_rows) if skip_bad_rows else None
+    if isinstance(path, Query):
+        form.require_no_file_options(path)
+        rows = stream_query(path, form.columns, need_rating=need_rating, bad_rows=bad_rows)
+        return _stream(str(path), _uncoded(rows), bad_rows=bad_rows)
     inputs = find_inputs(Path(path))
     require_one_kind([(file.path, form.kind(file.path)) for file in inputs.files])
     files = tuple(form.opened(file) for file in inputs.files)
@@ -117,17 +123,35 @@ def open_stream(
             inputs.path, "the files have columns and no rows" if inputs.several else "the file has columns and no rows"
         )
     parts = _parts(files, schema, bad_rows, batch_rows)
+    return _stream(inputs.path, parts, filtered.text, inputs.size, bad_rows, empty)
+
+
+def _stream(
+    name: Path | str,
+    parts: Iterator[RawRatings],
+    filtered_by: str | None = None,
+    size: int | None = None,
+    bad_rows: BadRows | None = None,
+    empty_files: int = 0,
+) -> RatingsStream:
+    """Return a stream whose columns are known from its first rows."""
     first = next(parts)
     return RatingsStream(
-        inputs.path,
+        name,
         chain([first], parts),
         has_values="rating" in first.columns,
         has_times="time" in first.columns,
-        filtered_by=filtered.text,
-        size=inputs.size,
+        filtered_by=filtered_by,
+        size=size,
         bad_rows=bad_rows,
-        empty_files=empty,
+        empty_files=empty_files,
     )
+
+
+def _uncoded(parts: Iterator[RawRatings]) -> Iterator[RawRatings]:
+    for part in parts:
+        part.coded = False
+        yield part
 
 
 def _parts(

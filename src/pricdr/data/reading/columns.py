@@ -99,7 +99,9 @@ class ColumnPositions(NamedTuple):
     time: int | None = None
 
 
-def find_named(file: Path, header: Sequence[str], wanted: Columns | None, *, need_rating: bool) -> ColumnPositions:
+def find_named(
+    file: Path | str, header: Sequence[str], wanted: Columns | None, *, need_rating: bool
+) -> ColumnPositions:
     """Return where the columns stand in ``header``, or raise a refusal that shows it.
 
     >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
@@ -184,7 +186,7 @@ def _with_time(
     return found._replace(time=next((names.index(alias) for alias in _TIME_ALIASES if alias in names), None))
 
 
-def _require_several(file: Path, first: Sequence[str]) -> None:
+def _require_several(file: Path | str, first: Sequence[str]) -> None:
     if len(first) > 1:
         return
     only = first[0] if first else ""
@@ -202,7 +204,7 @@ def _require_distinct(file: Path | str, header: Sequence[str]) -> None:
         raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
 
 
-def _require_header(file: Path, header: Sequence[str]) -> None:
+def _require_header(file: Path | str, header: Sequence[str]) -> None:
     if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
         raise refusal(file, f"line 1 looks like data, not like a header: {_shown(header)}; {_HEADERLESS}")
     raise refusal(file, f"no user or item column in the header {_shown(header)}; {_HINT}; {_HEADERLESS}")

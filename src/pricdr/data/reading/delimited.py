@@ -15,7 +15,7 @@ from pricdr.data.reading.delimited_rows import START, Parser, Place
 from pricdr.data.reading.dialects import CSV, Dialect  # noqa: F401
 from pricdr.data.reading.field_counts import last_record_end
 from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside, RawRatings, Schema, constant
-from pricdr.data.reading.records import ReturnableLines, at_end, decoded_lines, reason_of
+from pricdr.data.reading.records import ReturnableLines, at_end, decoded_lines, reason_of, records_of
 from pricdr.data.reading.text_files import refusal
 from pricdr.errors import InputError
 
@@ -179,7 +179,7 @@ class DelimitedLayout:
     def _last_end(self, content: bytes, *, lenient: bool) -> int:
         """Return where the last whole record ends by the rules of the slow parser."""
         lines = ReturnableLines(decoded_lines(content), 0)
-        records = csv.reader(lines, delimiter=self.separator, strict=True)
+        records = records_of(lines, self.separator, quoting=True)
         while True:
             lines.begin()
             try:
@@ -217,9 +217,8 @@ def _first_record(file: Path, content: bytes, dialect: Dialect, separator: str, 
     """Return the fields of the first line, header or not."""
     end = content.find(b"\n")
     line = (content if end < 0 else content[:end]).removesuffix(b"\r").decode().replace(dialect.separator, separator)
-    quoting = csv.QUOTE_MINIMAL if dialect.quoting else csv.QUOTE_NONE
     try:
-        return next(csv.reader([line], delimiter=separator, quoting=quoting, strict=True))
+        return next(records_of([line], separator, quoting=dialect.quoting))
     except csv.Error as error:
         raise refusal(file, f"line {1 + skipped} is not a valid row: {reason_of(error)}") from error
 

@@ -6,7 +6,7 @@ through Python's ``csv``, which either reads it or knows the row to blame.
 """
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.dialects import Dialect
 from pricdr.data.reading.field_counts import FieldCounts, count_fields
 from pricdr.data.reading.raw_ratings import RawRatings, in_memory, place
-from pricdr.data.reading.records import KeptRows, ReturnableLines, decoded_lines, reason_of, wrong_width
+from pricdr.data.reading.records import KeptRows, ReturnableLines, decoded_lines, reason_of, records_of, wrong_width
 from pricdr.data.reading.text_files import refusal
 
 
@@ -158,7 +158,7 @@ class Parser:
         open quote reaches no further than the next line with an odd number of quotes.
         """
         lines = ReturnableLines(decoded_lines(self.content), self.before.lines)
-        records = self._reader(lines)
+        records = records_of(lines, self.dialect.separator, quoting=self.dialect.quoting)
         most = self.content.count(b"\n") + 1
         kept, row = KeptRows(places), -headers
         before = self.before.rows
@@ -184,13 +184,7 @@ class Parser:
             row += 1
 
     def _records(self, content: bytes) -> Iterator[list[str]]:
-        return self._reader(decoded_lines(content))
-
-    def _reader(self, lines: Iterable[str]) -> Iterator[list[str]]:
-        separator = self.dialect.separator
-        if self.dialect.quoting:
-            return csv.reader(lines, delimiter=separator, strict=True)
-        return csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
+        return records_of(decoded_lines(content), self.dialect.separator, quoting=self.dialect.quoting)
 
 
 def _before_cuts(number: int, cut: IntArray) -> int:

@@ -13,6 +13,7 @@ from pricdr.data.reading.dialects import CSV, INTER, MOVIELENS, TSV, Dialect, pa
 from pricdr.data.reading.inputs import InputFile
 from pricdr.data.reading.jsonlines import read_json_lines, stream_json_lines
 from pricdr.data.reading.parquet import ParquetLayout, read_parquet, stream_parquet
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Beside, RawRatings
 from pricdr.data.reading.text_files import (
     STANDARD_INPUT,
@@ -67,7 +68,7 @@ class Form:
         columns: Columns | str | None,
         delimiter: str | None,
         encoding: str,
-        format: Format | str | None,
+        format: str | None,
         *,
         skip_bad_rows: bool,
         need_rating: bool,
@@ -128,6 +129,17 @@ class Form:
         with file.unchanged():
             layout = ParquetLayout.of(file.path, self.columns, need_rating=self.need_rating, beside=self.beside(file))
         return OpenFile(file, self, kind, layout)
+
+    def require_no_file_options(self, query: Query) -> None:
+        """Refuse what says how a file is written where there is none."""
+        given = {
+            "--delimiter": self.delimiter is not None,
+            "--encoding": self.encoding != "utf-8",
+            "--format": self.format is not None,
+        }
+        for option, is_given in given.items():
+            if is_given:
+                raise ParameterError(f"{option} is for files of ratings, not for {query}")
 
     def _dialect(self, kind: Format) -> Dialect:
         if self.delimiter is None:

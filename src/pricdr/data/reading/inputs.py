@@ -102,8 +102,8 @@ def find_inputs(path: Path) -> Inputs:
         return Inputs(path, (InputFile.of(path),), several=False)
     found = _matching(path) if pattern else list(_files_in(path))
     if not found:
-        what = "the pattern matches" if pattern else "the folder holds"
-        raise refusal(path, f"{what} no file of ratings")
+        fault = "no such file, and as a pattern it matches none" if pattern else "the folder holds no file of ratings"
+        raise refusal(path, fault)
     root = _root(path)
     ordered = sorted(set(found), key=os.fsencode)
     return Inputs(path, tuple(InputFile.of(file, _partitions(file, root)) for file in ordered), several=True)
@@ -118,9 +118,10 @@ def without_rows(inputs: Inputs) -> InputError:
 def _matching(pattern: Path) -> list[Path]:
     """Return the files that match, and those in the folders that match."""
     found: list[Path] = []
+    root = _root(pattern)
     for name in glob.iglob(str(pattern), recursive=True):  # noqa: PTH207 - it takes a pattern with its root
         match = Path(name)
-        if _is_skipped(match.name):
+        if any(map(_is_skipped, match.relative_to(root).parts)):
             continue
         found += _files_in(match) if match.is_dir() else [match]
         _require_countable(pattern, len(found))

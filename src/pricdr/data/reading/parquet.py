@@ -4,7 +4,7 @@ import io
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -28,8 +28,9 @@ from pricdr.data.reading.raw_ratings import (
     in_memory,
 )
 from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, refusal, shorten
+from pricdr.errors import InputError
 from pricdr.files import write_new
-from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Text, TextRows
+from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Read, Text, TextRows
 
 FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
@@ -56,10 +57,12 @@ class ParquetLayout:
     def of(cls, file: Path, columns: Columns | None, *, need_rating: bool, beside: Beside) -> "ParquetLayout":
         """Find the columns in the file's own description, before anything is decoded."""
         spooled = _spool() if file == STANDARD_INPUT else None
-        with opened(file, spooled) as parquet:
-            if not parquet.size:
-                raise refusal(file, "the file is empty")
-            about = parquet.read()
+        try:
+            about = _stated(file, spooled)
+        except InputError:
+            if spooled is not None:
+                spooled.close()
+            raise
         header = [column.name for column in about.columns]
         positions = find_named(file, [*header, *beside], columns, need_rating=need_rating)
         found = {role: at for role, at in positions._asdict().items() if at is not None}
@@ -103,8 +106,8 @@ def read_parquet(
     """
     layout = ParquetLayout.of(file, columns, need_rating=need_rating, beside=beside)
     read: tuple[Decoded, ...] = ()
-    if layout.rows:
-        with opened(file, layout.spooled) as parquet:
+    with layout.spooled or nullcontext(), opened(file, layout.spooled) as parquet:
+        if layout.rows:
             read = parquet.read(*layout.wanted.values(), rows=layout.rows).decoded
     loaders = {role: _loader(role, column) for role, column in zip(layout.wanted, read, strict=bool(layout.rows))}
     return layout.raw_ratings(layout.rows, loaders, bad_rows)
@@ -112,10 +115,8 @@ def read_parquet(
 
 def stream_parquet(layout: ParquetLayout, rows: int, bad_rows: BadRows | None = None) -> Iterator[RawRatings]:
     """Yield what :func:`read_parquet` returns, at most so many rows at a time."""
-    if not layout.rows:
-        return
     before = 0
-    with opened(layout.file, layout.spooled) as parquet:
+    with layout.spooled or nullcontext(), opened(layout.file, layout.spooled) as parquet:
         for part in parquet.slices(*layout.wanted.values(), rows=rows):
             loaders = {
                 role: in_memory(_rows_as_series(layout.file, column))
@@ -137,20 +138,19 @@ def _rows_as_series(file: Path, column: TextRows | Numbers) -> pl.Series:
         text = column.joined.decode()
     except UnicodeDecodeError as error:
         raise refusal(file, "cannot be read as Parquet: its text is not UTF-8") from error
-    if column.joined.count(b"\n") == len(column.lengths) - 1:
-        values = pl.Series([text]).str.split("\n").explode()
-    else:  # some value holds a line feed itself: cut by their lengths
+    values = pl.Series([text]).str.split("\n").explode()
+    if len(values) != len(column.lengths):  # some value holds a line feed itself: cut by their lengths
         ends = (np.cumsum(column.lengths) + np.arange(len(column.lengths))).tolist()
         pieces = (column.joined[end - size : end] for end, size in zip(ends, column.lengths.tolist(), strict=True))
         values = pl.Series([piece.decode("utf-8", "replace") for piece in pieces], dtype=pl.String)
     return values.set(pl.Series(column.missing), None) if column.missing.any() else values
 
 
-def read_columns(file: Path, columns: Sequence[str]) -> pl.DataFrame:
-    """Read text columns of a file that this software wrote, by name."""
+def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
+    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
     with opened(file) as parquet:
         decoded = parquet.read(*((name, As.TEXT) for name in columns)).decoded
-    return pl.DataFrame({name: to_series(column) for name, column in zip(columns, decoded, strict=True)})
+    return [column for column in decoded if isinstance(column, Text)]
 
 
 def to_series(column: Decoded) -> pl.Series:
@@ -159,6 +159,14 @@ def to_series(column: Decoded) -> pl.Series:
         return pl.Series(column.rows(), dtype=pl.String)
     assert isinstance(column, Numbers)
     return pl.Series(column.values).set(pl.Series(column.missing), None)
+
+
+def _stated(file: Path, spooled: BinaryIO | None) -> Read:
+    """Return what a file states about itself."""
+    with opened(file, spooled) as parquet:
+        if not parquet.size:
+            raise refusal(file, "the file is empty")
+        return parquet.read()
 
 
 def _spool() -> BinaryIO:

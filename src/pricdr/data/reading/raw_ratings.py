@@ -107,7 +107,8 @@ class CodedIds(NamedTuple):
     @classmethod
     def of_rows(cls, column: pl.Series) -> "CodedIds":
         """Return a column as it is, every row with a value of its own: to be checked and passed on as text."""
-        return cls(np.where(column.is_null(), -1, np.arange(len(column))).astype(np.int32), column)
+        codes = np.arange(len(column), dtype=np.int32)
+        return cls(np.where(column.is_null(), -1, codes) if column.null_count() else codes, column)
 
     def only(self, keep: BoolArray) -> "CodedIds":
         """Return the rows where ``keep`` is true, and the values that occur in them."""
@@ -251,7 +252,7 @@ class _Faults:
         names = ids.names
         wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
         # One more at the end, where -1 points to: a null is no id either.
-        bad = np.append(wrong.to_numpy(), True)[ids.codes]
+        bad = np.append(wrong.fill_null(True).to_numpy(), True)[ids.codes]
 
         def fault(row: int) -> str:
             code = int(ids.codes[row])

@@ -8,12 +8,13 @@ import numpy as np
 
 from pricdr.data.ids import Ids, id_fault
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.all_rows import read_all
+from pricdr.data.reading.all_rows import read_all, read_query
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.formats import Form, Format
+from pricdr.data.reading.formats import Form
 from pricdr.data.reading.inputs import AnyPath, find_inputs
 from pricdr.data.reading.parquet import write_ratings
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.summaries import Summary, stars_of
@@ -43,7 +44,8 @@ class RatingsFile:
     """The ratings of one file and how they were read: for the screen of their owner, never for a release."""
 
     ratings: Ratings
-    file: Path
+    file: Path | str
+    """What was read; text where that is no file."""
     rows: int
     """All rows, bad ones included."""
     repeats: Repeats
@@ -130,13 +132,13 @@ class RatingsFile:
 
 
 def read_ratings_file(
-    path: AnyPath,
+    path: AnyPath | Query,
     *,
     columns: Columns | str | None = None,
     threshold: float | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
-    format: Format | str | None = None,
+    format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     with_times: bool = False,
@@ -151,7 +153,7 @@ def read_ratings_file(
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
             ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder stands for
             all files in it and in its folders (``country=de``), a pattern (``ratings/*.parquet``) for those that match,
-            and ``-`` for standard input.
+            and ``-`` for standard input. Or a :class:`~pricdr.Query`.
         columns: Which columns to read; found by name when not given.
         threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
             is all of them. The rating column is then required.
@@ -175,8 +177,13 @@ def read_ratings_file(
     (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
     form = Form.of(columns, delimiter, encoding, format, skip_bad_rows=skip_bad_rows, need_rating=threshold is not None)
-    file, bad_rows = Path(path), BadRows(most_bad_rows) if skip_bad_rows else None
-    content = read_all(find_inputs(file), form, bad_rows)
+    bad_rows = BadRows(most_bad_rows) if skip_bad_rows else None
+    file: Path | str
+    if isinstance(path, Query):
+        file, content = str(path), read_query(path, form, bad_rows)
+    else:
+        file = Path(path)
+        content = read_all(find_inputs(file), form, bad_rows)
     dropped = [("blank lines", content.blank_lines)] if content.blank_lines else []
     encoded = encode_rows(content.checked, file, need_times=with_times)
     ratings, times = to_ratings(encoded, file, content.filtered_by), encoded.times_in_order()
@@ -203,13 +210,13 @@ def read_ratings_file(
 
 
 def read_ratings(
-    path: AnyPath,
+    path: AnyPath | Query,
     *,
     columns: Columns | str | None = None,
     threshold: float | None = None,
     delimiter: str | None = None,
     encoding: str = "utf-8",
-    format: Format | str | None = None,
+    format: str | None = None,
     skip_bad_rows: bool = False,
     most_bad_rows: float = MOST_BAD_ROWS,
     progress: Progress | bool = False,

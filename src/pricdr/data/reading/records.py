@@ -4,7 +4,7 @@ import csv
 import io
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import polars as pl
@@ -85,6 +85,13 @@ class ReturnableLines:
 def decoded_lines(content: bytes) -> Iterator[str]:
     """Yield the lines of a UTF-8 text with their ends."""
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
+
+
+def records_of(lines: Iterable[str], separator: str, *, quoting: bool) -> Iterator[list[str]]:
+    """Return the rows of a text by the rules of Python's csv module."""
+    if quoting:
+        return csv.reader(lines, delimiter=separator, strict=True)
+    return csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
 
 
 def wrong_width(fields: int, width: int, model: str) -> str:

@@ -175,7 +175,7 @@ def explaining_os_errors(file: Path) -> Iterator[None]:
 def _blocks(file: Path) -> Iterator[bytes]:
     if file == STANDARD_INPUT:
         # Not closed: others may read what follows. Its kind shows in its first bytes, since it has no name.
-        raw: BinaryIO = io.BufferedReader(io.FileIO(0, closefd=False))  # type: ignore[assignment]
+        raw: BinaryIO = io.BufferedReader(io.FileIO(0, closefd=False))
         packed_input = raw.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
     else:
         raw = file.open("rb")

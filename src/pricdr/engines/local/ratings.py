@@ -12,6 +12,7 @@ from pricdr.engines.local.matrix import LARGE, DiskMatrix
 from pricdr.engines.local.records import RecordFile
 from pricdr.engines.local.sorting import SortedEntries, Sorter, Wanted
 from pricdr.errors import InputError
+from pricdr.privacy.dimension import LARGEST
 from pricdr.progress import Progress, silent
 
 
@@ -76,8 +77,11 @@ class DiskRatings:
         return self._sorted[which]
 
     def require_space(self, dim: int | None) -> None:
-        """Refuse rows of ``dim`` numbers for which the disk has too little room, where a file is to back them."""
-        need = len(self.users) * (dim or 0) * np.dtype(np.float32).itemsize
+        """Refuse rows of ``dim`` numbers for which the disk has too little room, where a file is to back them.
+
+        None stands for a number that is chosen later, and counts as the largest.
+        """
+        need = len(self.users) * (dim or LARGEST) * np.dtype(np.float32).itemsize
         if need > LARGE:  # twice: the release itself may be on the same disk
             self.sorter.workspace.require_space(2 * need, "computing the rows")
 

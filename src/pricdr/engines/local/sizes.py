@@ -9,8 +9,8 @@ from pricdr.parallel import cores
 from pricdr.privacy.estimate import Estimate
 
 EXPANSION: Final = 25
-"""Bytes that ratings take in memory while they are published, for every byte of their files; for Parquet, the densest
-of them, this was measured (``benchmarks/scale.py``)."""
+"""Bytes that publishing takes in memory for every byte of the files. For Parquet, the densest of them, 18 were measured
+(``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
 LARGEST_BUFFER: Final = 256 << 20
 SMALLEST_BUFFER: Final = 8 << 20
 BYTES_PER_ID: Final = 250

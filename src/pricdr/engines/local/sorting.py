@@ -6,9 +6,10 @@ it has at most one row per item.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import closing
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final, NamedTuple, TypeVar
 
@@ -80,7 +81,7 @@ class Sorter:
     buffer_bytes: int
     threshold: float | None
     keep_values: bool
-    _number: int = field(default=0)
+    _number: int = 0
 
     @property
     def buffer_rows(self) -> int:
@@ -137,8 +138,9 @@ class Sorter:
                 spread.write(int(places[at]), ordered.take(slice(int(ends[at] - sizes[at]), int(ends[at]))))
 
         starts = range(0, len(log), self.buffer_rows)
-        for done, _ in enumerate(_in_order(starts, place), 1):
-            progress("distributing rows", done, len(starts))
+        with closing(_in_order(starts, place)) as places:
+            for done, _ in enumerate(places, 1):
+                progress("distributing rows", done, len(starts))
         return cursors
 
     def _merged(
@@ -152,57 +154,68 @@ class Sorter:
     ) -> SortedEntries:
         """Sort and merge range after range, and append what is left to the files of the matrix."""
         columns = self.workspace.column(f"columns-{self._number}", np.int32)
-        values = self.workspace.column(f"values-{self._number}", np.float64) if self._stores_values(spread) else None
+        stored = self.keep_values and spread.layout.values
+        values = self.workspace.column(f"values-{self._number}", np.float64) if stored else None
         per_row = np.zeros(shape[0], dtype=np.int64)
         pairs = untimed = below = 0
 
         def one(at: int) -> tuple[int, _Range]:
             return at, self._range(spread, int(firsts[at]), int(ends[at]), int(ranges[at]), shape[1])
 
-        for done, (at, part) in enumerate(_in_order(range(len(firsts)), one), 1):
-            per_row[ranges[at] : ranges[at + 1]] = np.bincount(part.rows, minlength=int(ranges[at + 1] - ranges[at]))
-            columns.append(part.columns)
-            if values is not None:
-                values.append(part.values)
-            pairs, untimed, below = pairs + part.pairs, untimed + part.untimed, below + part.pairs - len(part.rows)
-            progress("sorting", done, len(firsts))
+        with closing(_in_order(range(len(firsts)), one)) as parts:
+            for done, (at, part) in enumerate(parts, 1):
+                per_row[ranges[at] : ranges[at + 1]] = np.bincount(
+                    part.rows, minlength=int(ranges[at + 1] - ranges[at])
+                )
+                columns.append(part.columns)
+                if values is not None and part.values is not None:
+                    values.append(part.values)
+                pairs, untimed, below = pairs + part.pairs, untimed + part.untimed, below + part.pairs - len(part.rows)
+                progress("sorting", done, len(firsts))
         starts = np.concatenate(([0], np.cumsum(per_row)))
         counts = Counts(int((ends - firsts).sum()), pairs, untimed, below)
         return SortedEntries(shape, starts, columns, values, counts)
 
-    def _stores_values(self, spread: RecordFile) -> bool:
-        return self.keep_values and spread.layout.values
-
     def _range(self, spread: RecordFile, start: int, stop: int, first_row: int, n_items: int) -> "_Range":
         """Return one range of users sorted and merged; a range longer than the buffer is merged piece by piece."""
+        pieces = spread.chunks(start, stop, self.buffer_rows)
+        if not spread.layout.values:  # all rows of a pair are alike
+            keys = np.empty(0, dtype=np.int64)
+            for piece in pieces:
+                keys = _distinct(np.concatenate((keys, _keys(piece, first_row, n_items))))
+            return _Range(*divmod(keys, n_items), None, len(keys), 0)
         kept, untimed = spread.read(start, start), 0
-        for piece in spread.chunks(start, stop, self.buffer_rows):
+        for piece in pieces:
             kept, more = _latest(kept.followed_by(piece) if len(kept) else piece, n_items)
             untimed += more
-        rows, columns = kept.users.astype(np.int64) - first_row, kept.items
-        pairs = len(rows)
+        keys, values = _keys(kept, first_row, n_items), kept.values
+        assert values is not None, "the layout has values"
         if self.threshold is not None:
-            assert kept.values is not None
             # After merging, so that of a pair one row decides, whatever the threshold is.
-            high = kept.values >= self.threshold
-            kept, rows, columns = kept.take(high), rows[high], columns[high]
-        keys = rows * n_items + columns
-        if kept.values is None or not self._stores_values(spread):
-            keys.sort()
-            values = np.empty(0)
-        else:
-            order = np.argsort(keys)
-            keys, values = keys[order], kept.values[order]
-        rows = keys // n_items
-        return _Range(rows, (keys - rows * n_items).astype(np.int32), values, pairs, untimed)
+            high = values >= self.threshold
+            keys, values = keys[high], values[high]
+        order = np.argsort(keys)
+        return _Range(*divmod(keys[order], n_items), values[order], len(kept), untimed)
+
+
+def _keys(given: Records, first_row: int, n_items: int) -> Int64Array:
+    """Return one number per row, in the order of users and then of items."""
+    keys: Int64Array = (given.users.astype(np.int64) - first_row) * n_items + given.items
+    return keys
+
+
+def _distinct(keys: Int64Array) -> Int64Array:
+    """Return the keys sorted, each of them once."""
+    keys.sort()
+    return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
 
 
 class _Range(NamedTuple):
     """The entries of a range of users: sorted by user, then by item."""
 
     rows: Int64Array
-    columns: npt.NDArray[np.int32]
-    values: Floats
+    columns: Int64Array
+    values: Floats | None
     pairs: int
     untimed: int
 
@@ -228,8 +241,11 @@ def _ranges(starts: Int64Array, most: int) -> Int64Array:
     return np.array(cuts, dtype=np.int64)
 
 
-def _in_order(given: range, work: Callable[[int], Result]) -> Iterator[Result]:
-    """Yield the results of ``work`` in order, computed on all cores; only as many wait as there are cores."""
+def _in_order(given: range, work: Callable[[int], Result]) -> Generator[Result, None, None]:
+    """Yield the results of ``work`` in order, computed on all cores; only as many wait as there are cores.
+
+    To be closed: no thread may still read a file when whoever asked for the results gives up and deletes it.
+    """
     with ThreadPoolExecutor(cores()) as pool:
         waiting: deque[Future[Result]] = deque()
         try:

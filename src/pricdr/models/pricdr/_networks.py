@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, relu
 
 from pricdr.models.networks import Dropout, SparseTower, dense_tower, log_odds
+from pricdr.training.fused import unit_rows
 from pricdr.training.rows import Bags
 
 
@@ -57,7 +58,8 @@ class TwoTowers(TargetNetwork):
 
     def items(self, numbers: Tensor, columns: Bags) -> Tensor:
         """Return unit vectors, from the columns of ratings."""
-        return normalize(self.item_tower(columns), dim=1)
+        vectors = self.item_tower(columns)
+        return normalize(vectors, dim=1) if columns.mirror is None else unit_rows(vectors)
 
     def users(self, vectors: Tensor) -> Tensor:
         """Return the vectors at the learnt length."""

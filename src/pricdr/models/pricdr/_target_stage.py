@@ -1,6 +1,7 @@
 """The target stage: learn from the target's own ratings, whatever the source may add later."""
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, require_trainable, train_network
 from pricdr.models.pricdr._networks import Sizes, TargetNetwork
+from pricdr.training.fused import all_items_loss
 from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
@@ -96,7 +98,24 @@ class TargetStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users, against all items in expectation."""
+        if self.device.type == "cuda" and self.config.other_items >= self.rows.shape[1]:
+            return self.loss_of_all_items(batch)
         return self.training_pass(batch).loss
+
+    def loss_of_all_items(self, batch: Tensor) -> Tensor:
+        """Return the loss of a batch against all items, where they are asked for: nothing is sampled.
+
+        A GPU is quicker so up to some tens of thousands of items: it would wait for every sample.
+        """
+        network, kept = self.network, 1 - self.config.entry_dropout
+        rated = self.rows.batch(batch)
+        vectors = network.users(network.user_tower(rated.keep(kept)))
+        items = network.items(self._all_items, self.columns.whole.keep(kept))
+        return all_items_loss(vectors, items, network.item_bias, rated)
+
+    @cached_property
+    def _all_items(self) -> Tensor:
+        return torch.arange(self.rows.shape[1], device=self.device)
 
     def training_pass(self, batch: Tensor) -> TargetPass:
         """Return the loss of a batch of users and what it was computed from."""

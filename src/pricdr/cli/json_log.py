@@ -1,0 +1,51 @@
+"""``--log-json``: standard error as JSON lines alone, one for each event, for runs that nobody watches.
+
+Whoever runs a service collects its standard error. So these lines follow the rule of ``--log``: what was asked for and
+what a certificate discloses, and nothing else that was read off the ratings. Text for people holds counts of ratings
+and quotes bad rows: it is not written at all.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import UTC, datetime
+from typing import Final
+
+from pricdr.errors import InputError, LedgerError, PriCDRError
+
+OPTION: Final = "--log-json"
+WITHHELD: Final = "withheld, it may quote the ratings: run the same command with --dry-run and without --log-json"
+_ON: Final[ContextVar[bool]] = ContextVar("_ON", default=False)
+
+
+def is_on() -> bool:
+    """Return whether the command that runs writes JSON lines in place of text for people."""
+    return _ON.get()
+
+
+@contextmanager
+def json_log(*, on: bool) -> Iterator[None]:
+    """Write JSON lines in place of text for people until the block ends, if ``on``."""
+    before = _ON.set(on)
+    try:
+        yield
+    finally:
+        _ON.reset(before)
+
+
+def event_line(event: str, **facts: object) -> str:
+    """Return one event as a line of JSON, in ASCII, without the line break."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "process": os.getpid(), "event": event, **facts})
+
+
+def failure(error: BaseException) -> dict[str, object]:
+    """Return what a log says of an error: its kind, its code, and its message unless that may quote the ratings."""
+    facts: dict[str, object] = {"error": type(error).__name__}
+    if isinstance(error, PriCDRError):
+        facts["exit_code"] = error.exit_code
+        if isinstance(error, LedgerError) or not isinstance(error, InputError):
+            facts["message"] = str(error)
+    return facts

@@ -1,0 +1,97 @@
+"""Where ratings come from: the files that an argument names, or a query (``--from``, ``--query``)."""
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path, PosixPath
+from typing import Annotated, Any, Final, TypeAlias, TypeVar
+
+import typer
+
+from pricdr.data.reading.query import Query
+from pricdr.errors import ParameterError
+
+Result = TypeVar("Result")
+RatingsInput: TypeAlias = Path | Query
+STANDARD_INPUT: Final = Path("-")
+_FROM = typer.Option(
+    "--from",
+    help="Instead of files: a database, postgresql://user:password@host/name, or env:NAME, a variable that holds it.",
+)
+_QUERY = typer.Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
+
+
+class _Written(PosixPath):
+    """A path that remembers how it was written: for Spark it may be an address, s3a://bucket/ratings, or a table."""
+
+    def __init__(self, text: str) -> None:
+        self.text = str(text)
+
+
+def takes_query(
+    parameter: str, help_text: str, *, required: bool = True
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Return a decorator: the ``parameter`` of a command becomes an argument, or the query of --from and --query.
+
+    Args:
+        parameter: A parameter of the command, of type :data:`RatingsInput`.
+        help_text: What --help says about the argument.
+        required: Whether one of the two must be given; the command gets None where none was.
+    """
+
+    def decorate(command: Callable[..., Result]) -> Callable[..., Result]:
+        signature = inspect.signature(command, eval_str=True)
+
+        @wraps(command)
+        def with_input(**arguments: Any) -> Result:  # noqa: ANN401
+            path, source, query = (arguments.pop(name) for name in (parameter, "source_address", "query"))
+            chosen = _chosen(path, source, query, parameter.upper())
+            if chosen is None and required:
+                raise ParameterError(f"Missing argument '{parameter.upper()}': give it, or --from and --query")
+            return command(**arguments, **{parameter: chosen})
+
+        own = {
+            parameter: Annotated[Path | None, typer.Argument(help=help_text, parser=_Written)],
+            "source_address": Annotated[str | None, _FROM],
+            "query": Annotated[str | None, _QUERY],
+        }
+        parameters: list[inspect.Parameter] = []
+        for one in signature.parameters.values():
+            here = own.items() if one.name == parameter else ()
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters += [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in here]
+            parameters += [] if here else [one.replace(kind=kind)]
+        # typer reads both: the signature for the parameters, the annotations for their types.
+        vars(with_input).update(
+            __signature__=signature.replace(parameters=parameters),
+            __annotations__={one.name: one.annotation for one in parameters},
+        )
+        return with_input
+
+    return decorate
+
+
+def _chosen(path: Path | None, source: str | None, query: str | None, what: str) -> RatingsInput | None:
+    if (source is None) != (query is None):
+        raise ParameterError("--from and --query belong together: a database, and what to read from it")
+    if source is None or query is None:
+        return path
+    if path is not None:
+        raise ParameterError(f"give {what} or --from, not both: got {path} as well")
+    return Query.of(source, query)
+
+
+def as_written(path: Path) -> str:
+    """Return a path as the command line has it: an address keeps both of its slashes."""
+    return path.text if isinstance(path, _Written) else str(path)
+
+
+def shown(ratings: RatingsInput) -> str:
+    """Return what messages call ratings; a query is never shown with its address."""
+    return "standard input" if ratings == STANDARD_INPUT else str(ratings)
+
+
+def require_one_stream(*paths: RatingsInput | None) -> None:
+    """Refuse standard input for more than one of these: it can be read only once."""
+    if paths.count(STANDARD_INPUT) > 1:
+        raise ParameterError("standard input (-) can be read only once: give a file for the other")

@@ -1,0 +1,101 @@
+"""One run at a time over the same ledger or the same output: a second one ends at once, before it reads or spends.
+
+The ledger's own lock keeps every line whole; it is held for the moment of a spend. These are held for a whole run, so
+that a run which a timer starts while the last one still works does not spend on the same week twice. The system
+releases the locks of a process that dies, however it dies, so nothing has to be cleaned up by hand.
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pricdr.errors import BusyError, OutputError
+from pricdr.files import PRIVATE, discard
+
+
+@contextmanager
+def only_writer(staging: Path, out: Path) -> Iterator[None]:
+    """Hold the lock of an output by way of the folder it is staged in; :class:`BusyError` where another run stages it.
+
+    It stays held when the folder takes its place. Of two runs that begin in the same instant both may be refused.
+    """
+    descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for other in staging.parent.glob(f".{_literal(out.name)}.partial-*"):
+            if other != staging and _is_held(other):
+                raise BusyError(_refusal(out, other.name.rpartition("-")[2]))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def only_spender(ledger: Path) -> Iterator[None]:
+    """Hold the lock of a ledger, a hidden file beside it; :class:`BusyError` where another run has it.
+
+    Not the ledger itself: every spend replaces that file, and with it whatever lock it had.
+    """
+    ledger = ledger.resolve()  # whatever it is called, there is one lock for it
+    lock = ledger.with_name(f".{ledger.name}.lock")
+    descriptor = _acquired(lock, ledger)
+    try:
+        yield
+    finally:
+        try:
+            discard(lock)  # while it is held: afterwards it may be another run's
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # said, not left to closing: a forked child has the descriptor too
+            os.close(descriptor)
+
+
+def _acquired(lock: Path, ledger: Path) -> int:
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
+        except OSError as error:
+            raise OutputError(f"cannot lock {ledger}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), lock.stat()):
+                with suppress(OSError):  # a full disk: the lock holds without a name in it
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, f"{os.getpid()}\n".encode())
+                return descriptor
+        except BlockingIOError as error:
+            holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
+            os.close(descriptor)
+            raise BusyError(_refusal(ledger, holder)) from error
+        except FileNotFoundError:
+            pass  # the run before this one has just ended and removed its file
+        except OSError as error:
+            os.close(descriptor)
+            raise OutputError(f"cannot lock {ledger}: {error.strerror}") from error
+        os.close(descriptor)
+
+
+def _is_held(folder: Path) -> bool:
+    """Return whether somebody holds the lock of a folder; one that is gone by now is nobody's."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _refusal(path: Path, holder: str) -> str:
+    who = f"another run (process {holder})" if holder.isdecimal() else "another run"
+    return f"{path} is in use by {who}: nothing was spent; try again when it has ended"
+
+
+def _literal(name: str) -> str:
+    """Return a name with nothing in it that a pattern of file names gives a meaning to."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)

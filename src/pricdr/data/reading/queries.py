@@ -1,0 +1,100 @@
+"""Ratings from a database: the rows of one query, read through ADBC as they come, without writing anything."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pricdr.data.reading.bad_rows import BadRows
+from pricdr.data.reading.columns import ColumnPositions, Columns, find_named
+from pricdr.data.reading.kinds import may_be_times, require_kind
+from pricdr.data.reading.query import Query
+from pricdr.data.reading.raw_ratings import ColumnLoader, RawRatings, in_memory
+from pricdr.data.reading.text_files import refusal
+from pricdr.errors import InputError, ParameterError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def stream_query(
+    query: Query, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
+) -> Iterator[RawRatings]:
+    """Yield the rows of a query as they come, some at a time: the driver holds about 16 MB of them."""
+    rows, any_batch = 0, False
+    with _results(query) as results:
+        header = [name for name, _ in _typed(results.schema)]
+        if len(header) < 2:
+            raise refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
+        positions = find_named(str(query), header, columns, need_rating=need_rating)
+        asked = columns is not None and columns.time is not None
+        for batch in results:
+            if not batch.num_rows:
+                continue
+            loaders = _loaders(query, batch, positions, time_asked=asked)
+            number = partial(add, rows)
+            rows += batch.num_rows
+            any_batch = True
+            yield RawRatings(str(query), batch.num_rows, loaders, number=number, time_asked=asked, bad_rows=bad_rows)
+    if not any_batch:
+        raise refusal(str(query), "it gives no rows")
+
+
+def _typed(schema: "pa.Schema") -> Iterator[tuple[str, Any]]:
+    yield from ((column.name, column.type) for column in schema)
+
+
+def _loaders(
+    query: Query, batch: "pa.RecordBatch", positions: ColumnPositions, *, time_asked: bool
+) -> dict[str, ColumnLoader]:
+    """Return the columns of some rows by their roles."""
+    loaders: dict[str, ColumnLoader] = {}
+    for role, at in positions._asdict().items():
+        if at is None:
+            continue
+        column = _series(batch.column(at))
+        if role == "time" and not time_asked and not may_be_times(column.dtype):
+            continue
+        require_kind(str(query), role, column.dtype)
+        loaders[role] = in_memory(column.cast(pl.String) if role in ("user", "item") else column)
+    return loaders
+
+
+def _series(column: "pa.Array") -> pl.Series:
+    """Return a column; numbers of any precision come as text of a type of their own, and are read as numbers."""
+    import pyarrow as pa
+
+    if not isinstance(column.type, pa.BaseExtensionType):
+        series = pl.from_arrow(column)
+    elif getattr(column.type, "type_name", "") == "numeric":
+        series = pl.from_arrow(column.storage).cast(pl.Float64, strict=False)
+    else:
+        series = pl.from_arrow(column.storage)
+    assert isinstance(series, pl.Series)
+    return series.alias("")
+
+
+@contextmanager
+def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
+    """Yield the result of a query, in a transaction that can only read."""
+    try:
+        from adbc_driver_postgresql import dbapi
+    except ImportError:
+        missing = "--from needs adbc-driver-postgresql and pyarrow, which are not installed"
+        raise ParameterError(f"{missing}: install them with pip install 'pricdr[sql]'") from None
+    try:
+        # A line feed, so that a comment at the end does not swallow what the driver puts after it.
+        statement = query.sql.strip().rstrip("; \t\r\n") + "\n"
+        with dbapi.connect(query.address, autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
+            cursor.execute(statement)
+            with cursor.fetch_record_batch() as results:
+                yield results
+    except InputError:
+        raise
+    except (dbapi.Error, OSError, ValueError) as error:
+        # Without its cause: a traceback would show what the driver said.
+        raise refusal(str(query), query.cleaned(str(error))) from None

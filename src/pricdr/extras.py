@@ -1,0 +1,36 @@
+"""What ``pip install pricdr`` leaves out: publishing and checking need none of it."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Final
+
+from pricdr.errors import MissingExtraError
+
+
+@dataclass(frozen=True)
+class Extra:
+    """Packages that one part of the work needs, and the name under which pip installs them."""
+
+    name: str
+    modules: tuple[str, ...]
+    """What is imported of them."""
+    purpose: str
+    """What needs them, in the plural, as messages say it."""
+
+    def require(self) -> None:
+        """Refuse with :class:`MissingExtraError` where a package is not installed; nothing is imported.
+
+        >>> Extra("nowhere", ("no_such_module",), "examples").require()
+        Traceback (most recent call last):
+        ...
+        pricdr.errors.MissingExtraError: examples need no_such_module: pip install 'pricdr[nowhere]'
+        """
+        missing = [module for module in self.modules if find_spec(module) is None]
+        if missing:
+            raise MissingExtraError(
+                f"{self.purpose} need {' and '.join(missing)}: pip install 'pricdr[{self.name}]'", name=missing[0]
+            )
+
+
+TRAIN: Final = Extra("train", ("torch",), "methods and networks")
+REPORT: Final = Extra("report", ("altair", "vl_convert"), "charts")

@@ -1,0 +1,236 @@
+"""Recommendations of any number of users in one file: part by part, so that a run that was stopped can go on."""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+import numpy as np
+import polars as pl
+
+import pricdr
+from pricdr.errors import InputError, OutputError, ParameterError, PriCDRError
+from pricdr.files import new_file, require_absent
+from pricdr.memory import require_memory
+from pricdr.models.recommendations import WrittenRecommendations
+from pricdr.models.recommending import BASES, Recommender, UserBlock
+from pricdr.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from pricdr.models.fitted import FittedModel
+
+SUFFIXES: Final = (".parquet", ".csv")
+_RUN: Final = "run.json"
+_LONGEST_RUN: Final = 10_000
+"""Bytes that say whose parts they are."""
+_MEANING: Final = {
+    "software": "another version of this software",
+    "model": "another model",
+    "users": "other users",
+    "seen": "other ratings to leave out",
+    "k": "another k",
+}
+
+
+def write_recommendations(
+    path: Path, recommender: Recommender, *, resume: bool = False, progress: Progress = silent
+) -> WrittenRecommendations:
+    """Write all that ``recommender`` finds to ``path``, see :meth:`FittedModel.recommend_to`."""
+    if path.suffix not in SUFFIXES:
+        raise ParameterError(f"recommendations are written to .parquet or .csv, got {path.name!r}")
+    require_absent(path)
+    users, items = len(recommender.users), len(recommender.model.items)
+    require_memory(recommender.memory(), f"recommending {items:,} items to {users:,} users")
+    pieces = _Pieces(recommender, progress)
+    parts = recommender.parts()
+    if len(parts) <= 1:
+        frame = pl.concat([pieces.frame(part) for part in parts] or [pieces.empty()])
+        with new_file(path) as file:
+            _encode(frame, path, file)
+        rows = frame.height
+    else:
+        rows = _write_parts(path, recommender, parts, pieces, resume=resume)
+    return WrittenRecommendations(path, rows, users, len(recommender.unknown_users))
+
+
+def parts_folder(path: Path) -> Path:
+    """Return the folder that keeps the finished parts of ``path`` until all of them are there."""
+    return path.with_name(f".{path.name}.recommending")
+
+
+def kept_parts(path: Path) -> int:
+    """Return how many finished parts of ``path`` a run that was stopped has left."""
+    return len(list(parts_folder(path).glob("part-*.parquet")))
+
+
+def _write_parts(path: Path, recommender: Recommender, parts: list[slice], pieces: "_Pieces", *, resume: bool) -> int:
+    """Write every part that is not there yet, and then the file from all of them; return its rows."""
+    folder = parts_folder(path)
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError as error:  # polars reads the parts by their names
+        raise OutputError(f"cannot write {path} in parts: its name is not UTF-8") from error
+    names = [folder / f"part-{number:05}.parquet" for number in range(len(parts))]
+    with _claimed(folder, path, _identity(recommender), resume=resume):
+        for name, part in zip(names, parts, strict=True):
+            if not name.is_file():
+                frame = pieces.frame(part)
+                with new_file(name, mode=0o600) as file:
+                    frame.write_parquet(file)
+        whole = pl.scan_parquet(names, glob=False)
+        rows = whole.select(pl.len()).collect().item()
+        with new_file(path) as file:
+            if path.suffix == ".csv":
+                whole.sink_csv(file)
+            else:
+                whole.sink_parquet(file)
+        shutil.rmtree(folder, ignore_errors=True)
+    return int(rows)
+
+
+class _Pieces:
+    """Turns parts of the users into data frames."""
+
+    def __init__(self, recommender: Recommender, progress: Progress) -> None:
+        self._recommender, self._progress = recommender, progress
+        self._items = pl.Series(recommender.model.items, dtype=pl.String)
+        self._bases = pl.Series([basis.value for basis in BASES], dtype=pl.String)
+
+    def frame(self, part: slice) -> pl.DataFrame:
+        """Return the recommendations of the users in ``part``."""
+        frames, done = [self.empty()], part.start
+        for block in self._recommender.blocks(part):
+            frames.append(self._of(block))
+            done += len(block.users)
+            self._progress("recommending to users", done, len(self._recommender.users))
+        return pl.concat(frames, rechunk=True)
+
+    def empty(self) -> pl.DataFrame:
+        """Return no recommendations."""
+        none = np.empty((0, 0), dtype=np.int64)
+        return self._of(UserBlock((), none[:, :0].ravel(), none, none.astype(np.float32)))
+
+    def _of(self, block: UserBlock) -> pl.DataFrame:
+        rows, ranks = np.nonzero(block.scores > -np.inf)
+        return pl.DataFrame(
+            {
+                "user": pl.Series(block.users, dtype=pl.String).gather(rows),
+                "item": self._items.gather(block.items[rows, ranks]),
+                "score": block.scores[rows, ranks].astype(np.float64),
+                "rank": ranks + 1,
+                "basis": self._bases.gather(block.bases[rows]),
+            }
+        )
+
+
+def _encode(frame: pl.DataFrame, path: Path, file: BinaryIO) -> None:
+    if path.suffix == ".csv":
+        frame.write_csv(file)
+    else:
+        frame.write_parquet(file)
+
+
+@contextmanager
+def _claimed(folder: Path, path: Path, identity: Mapping[str, object], *, resume: bool) -> Iterator[None]:
+    """Hold the folder of parts for one process; make it anew unless what it holds can be gone on with."""
+    try:
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise InputError(f"{folder} is no plain folder: remove it")
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with os.fdopen(os.open(folder / _RUN, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the file is closed
+            except BlockingIOError as error:
+                raise OutputError(f"{path} is being written by another process") from error
+            left = file.read(_LONGEST_RUN)
+            if resume and left:
+                _require_same(folder, left, identity)
+                _require_parts(folder)
+            else:
+                for stale in folder.iterdir():
+                    if stale.name != _RUN:
+                        stale.unlink()
+                file.seek(0)
+                file.truncate()
+                file.write(json.dumps(identity).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                yield
+            except BaseException:
+                if not kept_parts(path):
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise
+    except PriCDRError:  # among them what says that a part cannot be written, an OSError too
+        raise
+    except OSError as error:
+        raise OutputError(f"cannot use {folder}: {error.strerror or error}") from error
+
+
+def _require_same(folder: Path, left: bytes, identity: Mapping[str, object]) -> None:
+    try:
+        before = json.loads(left)
+    except (ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        raise InputError(f"{folder / _RUN} cannot be read: recommend without resuming, which starts afresh")
+    different = [words for name, words in _MEANING.items() if before.get(name) != identity[name]]
+    if different or before.keys() != identity.keys():
+        reasons = " and ".join(different or ["another version of this software"])
+        raise InputError(f"{folder} was left by a run of {reasons}: recommend without resuming, which starts afresh")
+
+
+def _require_parts(folder: Path) -> None:
+    """Refuse links, since what they point to would become part of the output, and files that the disk has damaged."""
+    for left in sorted(folder.iterdir()):
+        if left.is_symlink() or not left.is_file():
+            raise InputError(f"{left} is no plain file: recommend without resuming, which starts afresh")
+        if left.name.startswith("part-"):
+            try:
+                pl.scan_parquet(left, glob=False).select(pl.all().hash().sum()).collect(engine="streaming")
+            except pl.exceptions.PolarsError as error:
+                raise InputError(f"{left} is damaged: recommend without resuming, which starts afresh") from error
+
+
+def _identity(recommender: Recommender) -> dict[str, object]:
+    """Return what two runs have in common whose parts fit together."""
+    return {
+        "software": pricdr.__version__,
+        "model": model_fingerprint(recommender.model),
+        "users": _digest(recommender.users),
+        "seen": None if recommender.seen is None else recommender.seen.fingerprint(),
+        "k": recommender.k,
+    }
+
+
+def model_fingerprint(model: "FittedModel") -> str:
+    """Return the SHA-256 of all that a model recommends by. It is for the model's owner alone, as the model is."""
+    interaction, summary = model.interaction, model.summary
+    arrays = [*_arrays(model.user_vectors), *_arrays(model.item_vectors), model.item_bias, model.in_release]
+    arrays += [model.seen.indptr, model.seen.indices, np.array([model.uses_history])]
+    if interaction is not None:
+        arrays += [interaction.user_parts, interaction.item_parts]
+        arrays += [part for layer in interaction.layers for part in layer]
+    if summary is not None:
+        arrays += [summary.item_counts, summary.has_history]
+    digest = hashlib.sha256(f"{_digest(model.users)} {_digest(model.items)}".encode())
+    for array in arrays:
+        digest.update(f" {array.dtype} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def _arrays(vectors: Any) -> list[np.ndarray[Any, Any]]:  # noqa: ANN401
+    return [vectors] if isinstance(vectors, np.ndarray) else [vectors.data, vectors.indices, vectors.indptr]
+
+
+def _digest(ids: tuple[str, ...]) -> str:
+    digest = hashlib.sha256()
+    for start in range(0, len(ids), 1 << 16):
+        digest.update("\n".join([*ids[start : start + (1 << 16)], ""]).encode())
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""Commands read folders, patterns, partitions, standard input and databases as they read one file."""
+
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+
+
+@pytest.fixture
+def many(here):
+    """Ratings in one file, and the same rows in partitions."""
+    rng = np.random.default_rng(3)
+    pairs = sorted({(f"u{user}", f"i{item}") for user, item in rng.integers(0, (20, 400), (600, 2)).tolist()})
+    frame = pl.DataFrame(pairs, schema=["user", "item"], orient="row").with_columns(rating=pl.lit(4.0))
+    frame.write_parquet(here / "one.parquet")
+    for number in range(3):
+        place = here / "ratings" / f"country={number}"
+        place.mkdir(parents=True)
+        frame[number::3].write_parquet(place / "part-0.parquet")
+        (place / "_SUCCESS").touch()
+    return here / "ratings"
+
+
+def test_a_release_of_many_files_has_the_bytes_of_a_release_of_one(here, many, publish):
+    for name, file in {"one": "one.parquet", "folder": "ratings", "pattern": "ratings/*/*.parquet"}.items():
+        outcome = publish(file, "--insecure-seed", 7, out=name)
+        assert outcome.code == 0, outcome.err
+        assert (": 3 files, " in outcome.out) == (name != "one")
+    releases = {name: (here / name / "release.parquet").read_bytes() for name in ("one", "folder", "pattern")}
+    assert len(set(releases.values())) == 1
+
+
+def test_standard_input_in_a_process_of_its_own(here, many):
+    command = [sys.executable, "-m", "pricdr", "publish", "-", "--epsilon", "4", "--delta", "1e-6", "--out", "piped"]
+    with (here / "one.parquet").open("rb") as file:
+        done = subprocess.run(
+            [*command, "--format", "parquet"], stdin=file, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert "standard input: " in done.stdout
+    assert (here / "piped" / "certificate.json").exists()
+
+
+def test_every_command_that_reads_ratings_takes_a_folder(here, many, pricdr):
+    assert pricdr("split", "ratings", "--out", "split").code == 0
+    assert pricdr("train", "ratings", "--method", "popularity", "--out", "folder").code == 0
+    assert pricdr("train", "one.parquet", "--method", "popularity", "--out", "one").code == 0
+    assert pricdr("train", "split", "--method", "popularity", "--out", "measured").code == 0
+    assert pricdr("train", "ratings", "--like", "measured", "--out", "like").code == 0
+    seen = ("--seen", "ratings/**/*.parquet")
+    assert pricdr("recommend", "folder", *seen, "--out", "folder.csv").code == 0
+    assert pricdr("recommend", "one", *seen, "--out", "one.csv").code == 0
+    assert (here / "folder.csv").read_bytes() == (here / "one.csv").read_bytes()
+    assert pricdr("evaluate", "measured", "split", "--repeat", 2, "--target", "ratings").code == 0
+    assert pricdr("prepare", "ratings", "one.parquet", "--threshold", "none", "--core", 1, "--out", "pair").code == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (("prepare", "-", "-", "--out", "pair"), "standard input (-) can be read only once"),
+        (("split", "--train", "-", "--test", "-", "--out", "split"), "standard input (-) can be read only once"),
+        (("train", "-", "--source", "-", "--method", "etl", "--out", "m"), "standard input (-) can be read only once"),
+        (("split", "ratings", "--train", "one.parquet", "--test", "one.parquet", "--out", "s"), "not both"),
+        (("split", "ratings", "--from", "postgresql:///x", "--query", "x", "--out", "s"), "give TARGET or --from"),
+        (("train", "nowhere", "--out", "m"), "nowhere: no such file"),
+        (("train", "empty", "--out", "m"), "empty: the folder holds no file of ratings"),
+        (("verify", "-"), "- is not a release folder: no such folder"),
+        (("split", "ratings", "--format", "csv", "--out", "s"), "line 1 is not text: it is Parquet"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(here, many, refused, command, says):
+    (here / "empty").mkdir()
+    refused(*command, says=says)
+
+
+def test_a_file_that_is_missing_a_column_is_named_before_anything_is_spent(here, many, refused, ledger):
+    pl.DataFrame({"user": ["a"], "item": ["x"]}).write_parquet(many / "country=2" / "part-1.parquet")
+    common = ("--epsilon", 4, "--delta", 1e-6, "--out", "release", "--ledger", ledger)
+    says = "ratings/country=2/part-1.parquet: it has no column 'rating', and ratings/country=0/part-0.parquet has one"
+    refused("publish", "ratings", *common, says=says)

@@ -1,0 +1,165 @@
+"""``pricdr recommend`` in parts: killed, out of disk, resumed, refused."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from pricdr.models import recommending
+from pricdr.models.fitted import FittedModel, Origin
+
+ARGUMENTS = ("-k", 5, "--users", "users.txt")
+
+KILLED = """
+import os, signal, sys
+import pricdr.models.recommending as recommending
+from pricdr import cli
+recommending.ROWS_IN_A_PART, recommending.SCORES_AT_ONCE, recommending._ITEMS_AT_ONCE = 50, 300, 30
+at = int(sys.argv[1])
+
+def hook(event, arguments):
+    global at
+    if event == "os.link":  # a part, or the file itself, is about to appear
+        at -= 1
+        if at == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+sys.exit(cli.run(sys.argv[2:]))
+"""
+
+
+@pytest.fixture
+def model(here):
+    """A model of 40 users and 60 items, and a list of its users and a stranger."""
+    rng = np.random.default_rng(7)
+    users, items = tuple(f"u{at}" for at in range(40)), tuple(f"i{at}" for at in range(60))
+    (here / "users.txt").write_text("\n".join([*users, "stranger"]) + "\n")
+
+    def save(name, seed=1):
+        vectors = np.random.default_rng(seed).standard_normal((100, 8)).astype(np.float32)
+        seen = sp.csr_array((rng.random((40, 60)) < 0.1).astype(np.float64))
+        bias, covered = np.zeros(60, dtype=np.float32), np.zeros(40, dtype=bool)
+        origin = Origin({}, None)
+        FittedModel("bpr", users, items, vectors[:40], vectors[40:], bias, seen, covered, origin=origin).save(name)
+
+    save(here / "model")
+    save(here / "other", seed=2)
+    return here / "model"
+
+
+@pytest.fixture
+def small_parts():
+    with patch.multiple(recommending, ROWS_IN_A_PART=50, SCORES_AT_ONCE=300, _ITEMS_AT_ONCE=30):
+        yield
+
+
+def test_killed_again_and_again_it_ends_with_the_same_bytes(here, model, pricdr, small_parts):
+    assert pricdr("recommend", model, "--out", "whole.parquet", *ARGUMENTS).code == 0
+    codes, kept = [], []
+    for at in (2, 3, 3, 0):  # the second part; two parts later; the file itself
+        arguments = ["recommend", model, "--out", "r.parquet", *ARGUMENTS, "--resume"]
+        command = [sys.executable, "-c", KILLED, str(at), *map(str, arguments)]
+        done = subprocess.run(command, cwd=here, capture_output=True, text=True, timeout=60, check=False)
+        codes.append(done.returncode)
+        kept.append(len(list(here.glob(".r.parquet.recommending/part-*"))))
+        assert (here / "r.parquet").exists() == (at == 0), done.stderr
+    assert codes == [-signal.SIGKILL] * 3 + [0], done.stderr
+    assert kept == [1, 3, 5, 0]
+    assert (here / "r.parquet").read_bytes() == (here / "whole.parquet").read_bytes()
+    assert not list(here.glob(".*"))
+
+
+def test_a_disk_that_fails_at_any_step_leaves_no_half_output(here, model, pricdr, steps, small_parts, monkeypatch):
+    monkeypatch.setattr(recommending, "ROWS_IN_A_PART", 110)  # two parts
+    code, folder = errno.ENOSPC, here / "out"
+    folder.mkdir()
+    whole, out = folder / "whole.parquet", folder / "r.parquet"
+    with steps.watched(folder) as counted:
+        assert pricdr("recommend", model, "--out", whole, *ARGUMENTS).code == 0
+    assert counted.seen > 20
+    refusals = resumed = 0
+    for at in range(1, counted.seen + 1):
+        with steps.watched(folder, OSError(code, os.strerror(code)), at):
+            outcome = pricdr("recommend", model, "--out", out, *ARGUMENTS)
+        if outcome.code != 0:  # sweeping and tidying may fail: the file is whole all the same
+            refusals += 1
+            assert outcome.code == 2
+            last = outcome.err.splitlines()[-1]
+            assert last.startswith("error: cannot ")
+            assert last.endswith(os.strerror(code))
+            if "go on with --resume" in outcome.err:
+                resumed += 1
+            if not out.exists():  # it is there where only the disk could not confirm it
+                assert pricdr("recommend", model, "--out", out, *ARGUMENTS, "--resume").code == 0
+        assert out.read_bytes() == whole.read_bytes()
+        out.unlink()
+        assert [path.name for path in folder.iterdir() if not path.name.startswith(".")] == ["whole.parquet"]
+        for hidden in folder.glob(".*"):  # where the step that failed was to remove it
+            shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
+    assert refusals > 5
+    assert resumed > 2
+
+
+def test_a_full_disk_in_the_middle_of_a_part_is_one_line(here, model, pricdr, small_parts, monkeypatch):
+    written = []
+
+    def full(frame, file, *rest, **options):
+        written.append(frame)
+        if len(written) == 3:
+            raise pl.exceptions.ComputeError("No space left on device (os error 28)")
+        return write(frame, file, *rest, **options)
+
+    write = pl.DataFrame.write_parquet
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    outcome = pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS)
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "warning: 2 of 5 parts are kept in .r.parquet.recommending: go on with --resume",
+        "error: cannot write .r.parquet.recommending/part-00002.parquet: No space left on device",
+    ]
+    assert not (here / "r.parquet").exists()
+
+
+def test_it_says_beforehand_what_it_needs_and_afterwards_what_it_did(here, model, pricdr, small_parts):
+    outcome = pricdr("recommend", model, "--out", "r.csv", *ARGUMENTS, "--resume")
+    first, last = outcome.out.splitlines()
+    assert first.startswith("41 users x 60 items in 5 parts: about ")
+    assert first.endswith(" MB of it for the model")
+    assert last == "205 recommendations for 41 users written to r.csv"
+    assert outcome.err.splitlines() == [
+        "warning: there is nothing to resume: recommending starts afresh",
+        "warning: 1 of 41 users are unknown to the model: they get what is popular",
+    ]
+
+
+def test_a_changed_model_is_not_gone_on_with(here, model, pricdr, small_parts, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(pl, "scan_parquet", interrupted)  # when all parts are there
+        assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS).code == 130
+    assert len(list(here.glob(".r.parquet.recommending/part-*"))) == 5
+    outcome = pricdr("recommend", "other", "--out", "r.parquet", *ARGUMENTS, "--resume")
+    assert outcome.code == 2
+    assert "was left by a run of another model" in outcome.err
+    assert not (here / "r.parquet").exists()
+    assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS, "--resume").code == 0
+
+
+def test_resume_belongs_to_out(model, refused):
+    refused("recommend", model, "--export", "served", "--resume", says="--users, --seen and --resume belong to --out")
+
+
+def test_too_little_memory_is_said_before_anything_is_written(model, refused, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "50MB")
+    refused("recommend", model, "--out", "r.parquet", says=("recommending 60 items to 40 users needs", "50.0 MB"))

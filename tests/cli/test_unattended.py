@@ -1,0 +1,211 @@
+"""``pricdr publish`` where nobody watches: JSON lines, one run at a time, and what a killed run leaves behind."""
+
+import fcntl
+import json
+import os
+import signal
+
+import pytest
+
+from pricdr.cli.run_lock import only_spender, only_writer
+from pricdr.errors import BusyError, OutputError
+from pricdr.progress import log_lines
+
+NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
+
+
+def events(text):
+    """The lines as JSON, each with the time, the process and what happened."""
+    found = [json.loads(line) for line in text.splitlines()]
+    assert all({"time", "process", "event"} <= set(one) for one in found)
+    return found
+
+
+def named(text):
+    return [one["event"] for one in events(text)]
+
+
+# --log-json
+
+
+def test_standard_error_has_one_line_of_json_for_each_event_and_nothing_else(ratings, ledger, publish):
+    outcome = publish(ratings, "--log-json", "--ledger", ledger)
+    assert (outcome.code, outcome.out) == (0, "")
+    assert named(outcome.err) == ["began", "made", "published", "finished"]
+    made = events(outcome.err)[1]
+    assert (made["epsilon"], made["ledger_release"], made["dim"]) == (4.0, 1, 8)
+
+
+def test_the_lines_say_nothing_that_was_read_off_the_ratings(here, publish):
+    """The same command, once over some ratings and once over others: only times, hashes and paths may differ."""
+    users = here / "users.txt"
+    users.write_text("alice\nbob\n")
+    (here / "few.csv").write_text("user,item,rating\nalice,dune,5\n")
+    (here / "many.csv").write_text(
+        "user,item,rating\n" + "".join(f"{user},i{item},9\n" for user in ("alice", "zoe") for item in range(50))
+    )
+    options = ("--users", users, "--log-json", "--values", "--rating-bound", 5, "--rating-step", 1)
+    found = [publish(here / f"{name}.csv", *options, out=name) for name in ("few", "many")]
+    assert [outcome.code for outcome in found] == [0, 0]
+    varies = {"time", "process", "certificate_sha256", "ratings", "release"}
+    few, many = (
+        [{key: value for key, value in one.items() if key not in varies} for one in events(outcome.err)]
+        for outcome in found
+    )
+    assert few == many
+    assert not [word for word in NOT_FOR_A_LOG if word in found[0].err]
+
+
+def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
+    (here / "bad.csv").write_text("user,item,rating\nalice,dune,excellent\n")
+    outcome = publish(here / "bad.csv", "--log-json", "--threshold", 3)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "excellent" not in outcome.err
+    failed = events(outcome.err)[-1]
+    assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "InputError", 2)
+    assert "--dry-run" in failed["message"]
+
+
+def test_what_holds_no_ratings_is_told_in_full(here, ratings, ledger, publish):
+    spent = publish(ratings, "--log-json", "--ledger", ledger, "--epsilon", 9)
+    assert (spent.code, events(spent.err)[-1]["error"]) == (1, "BudgetError")
+    assert "refuses: spent so far" in events(spent.err)[-1]["message"]
+    ledger.write_bytes(ledger.read_bytes().replace(b'"epsilon":8.0', b'"epsilon":9.0'))
+    changed = publish(ratings, "--log-json", "--ledger", ledger)
+    assert "its hash does not match" in events(changed.err)[-1]["message"]
+
+
+def test_wrong_usage_is_a_line_too(pricdr, ratings):
+    outcome = pricdr("publish", ratings, "--log-json", "--epsilon", "four")
+    (failed,) = events(outcome.err)
+    assert (outcome.code, failed["exit_code"]) == (2, 2)
+    assert "four" in failed["message"]
+
+
+def test_json_on_standard_output_is_still_there(ratings, publish):
+    outcome = publish(ratings, "--log-json", "--json", "-")
+    assert json.loads(outcome.out)["certificate"]["dim"] == 8
+    assert named(outcome.err)[-1] == "finished"
+
+
+def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
+    outcome = publish(ratings, "--log-json", "--log", here / "log.jsonl")
+    assert named((here / "log.jsonl").read_text()) == named(outcome.err)
+    assert publish(ratings, "--log-json", "--log", here / "log.jsonl").code == 2
+    kept = events((here / "log.jsonl").read_text())
+    assert [one["event"] for one in kept[-2:]] == ["began", "failed"]
+
+
+def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
+    monkeypatch.setattr(log_lines, "SECONDS", 0.001)
+    outcome = publish(ratings, "--log-json")
+    reports = [one for one in events(outcome.err) if one["event"] == "progress"]
+    assert reports
+    assert all(set(one) == {"time", "process", "event", "what", "share", "seconds"} for one in reports)
+
+
+def test_without_the_option_everything_is_as_before(ratings, publish):
+    outcome = publish(ratings)
+    assert "published Release(" in outcome.out
+    assert "warning: no --ledger" in outcome.err
+
+
+def test_a_run_that_is_told_to_end_says_so(here, ratings, start, until):
+    os.mkfifo(here / "users.txt")
+    child = start(
+        "publish", ratings, "--epsilon", 1, "--delta", 1e-6, "--out", "o", "--users", "users.txt", "--log-json"
+    )
+    until(lambda: any(here.glob(".o.partial-*")), child)
+    child.send_signal(signal.SIGTERM)
+    _, err = child.communicate(timeout=30)
+    assert child.returncode == 128 + signal.SIGTERM
+    assert events(err)[-1]["exit_code"] == 128 + signal.SIGTERM
+    assert sorted(path.name for path in here.iterdir()) == ["ratings.csv", "users.txt"]
+
+
+# One run at a time
+
+
+@pytest.mark.parametrize("shared", ["ledger", "output"])
+def test_a_second_run_ends_at_once_with_its_own_code(here, ratings, ledger, start, until, pricdr, shared):
+    os.mkfifo(here / "users.txt")  # a list that never comes: the first run waits for it
+    options = ("--epsilon", 1, "--delta", 1e-6)
+    first = start("publish", ratings, *options, "--out", "first", "--users", "users.txt", "--ledger", ledger)
+    lock = here / ".budget.jsonl.lock"
+    until(lambda: lock.exists() and lock.read_text(), first)
+    beside = ("--out", "second", "--ledger", ledger) if shared == "ledger" else ("--out", "first")
+    second = pricdr("publish", ratings, *options, *beside)
+    assert (second.code, second.err.count("\n")) == (75, 1)
+    assert f"in use by another run (process {first.pid}): nothing was spent" in second.err
+    other = pricdr("publish", ratings, *options, "--out", "other")
+    assert other.code == 0, other.err
+    first.kill()
+    first.wait()
+    assert pricdr("publish", ratings, *options, "--out", "first", "--ledger", ledger).code == 0
+    assert not list(here.glob(".*"))
+
+
+def test_the_name_of_a_ledger_does_not_matter(here, ledger):
+    (here / "link.jsonl").symlink_to(ledger)
+    with only_spender(ledger), pytest.raises(BusyError), only_spender(here / "link.jsonl"):
+        pass
+
+
+def test_a_lock_that_is_no_file_of_ours_is_not_followed(here, ledger):
+    (here / ".budget.jsonl.lock").symlink_to(here / "elsewhere")
+    with pytest.raises(OutputError, match="cannot lock"), only_spender(ledger):
+        pass
+    assert not (here / "elsewhere").exists()
+
+
+def test_a_lock_that_was_just_removed_is_not_taken_for_held(here, ledger, monkeypatch):
+    """Whoever opens the file right before its holder removes it gets the lock of a file that has no name any more."""
+    real, seen, lock = fcntl.flock, [], here / ".budget.jsonl.lock"
+
+    def remove_first(descriptor, operation):
+        if not seen:
+            lock.unlink()
+        seen.append(operation)
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with only_spender(ledger):
+        assert lock.read_text() == f"{os.getpid()}\n"
+    assert not lock.exists()
+
+
+def test_what_a_killed_run_was_staging_stops_nobody(here):
+    mine, left, another = (here / f".o[1].partial-{number}" for number in (1, 2, 3))
+    for folder in (mine, left, another):
+        folder.mkdir()
+    with only_writer(mine, here / "o[1]"):
+        pass
+    with (
+        only_writer(another, here / "other"),
+        pytest.raises(BusyError, match="process 3"),
+        only_writer(mine, here / "o[1]"),
+    ):
+        pass
+
+
+# Killed after the spend
+
+
+def test_a_run_killed_after_the_spend_has_spent_and_the_next_one_goes_on(here, ledger, start, until, pricdr):
+    rows = "".join(f"u{user},i{(user * 31 + step) % 997}\n" for user in range(20_000) for step in range(3))
+    (here / "many.csv").write_text(f"user,item\n{rows}")
+    options = ("--epsilon", 1, "--delta", 1e-6, "--dim", 200, "--strategy", "jlt", "--ledger", ledger)
+    child = start("publish", "many.csv", *options, "--out", "week1")
+    until(lambda: ledger.read_bytes().count(b"\n") == 2, child)
+    child.kill()
+    child.wait()
+    assert not (here / "week1").exists()
+    shown = pricdr("ledger", "show", ledger, "--json", "-")
+    content = json.loads(shown.out)
+    assert content["spent"]["releases"] == 1
+    assert pricdr("ledger", "verify", ledger).code == 0
+    again = pricdr("publish", "many.csv", *options, "--out", "week1", "--dim", 8)
+    assert again.code == 0, again.err
+    checked = pricdr("ledger", "verify", ledger, "week1")
+    assert "not among these: release 1 of the ledger" in checked.out
+    assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "many.csv", "week1"]

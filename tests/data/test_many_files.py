@@ -1,0 +1,328 @@
+"""Folders, patterns, partitions and standard input: which files are read, and what is refused by name."""
+
+import gzip
+import io
+import os
+
+import polars as pl
+import pytest
+
+from pricdr.data.reading import formats
+from pricdr.data.reading.batches import open_stream
+from pricdr.data.reading.inputs import find_inputs
+from pricdr.data.reading.readers import read_ratings
+from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.errors import ParameterError
+
+FRAME = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]})
+
+
+def stream(path, **options):
+    return list(open_stream(path, **options).batches())
+
+
+WAYS = {"at once": read, "in a stream": stream}
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    return WAYS[request.param]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three partitions of one Parquet file each, and what Spark leaves beside them."""
+    for at, country in enumerate(("de", "fr", "__HIVE_DEFAULT_PARTITION__")):
+        place = tmp_path / "ratings" / f"country={country}" / "when=2024-01-0%31"
+        place.mkdir(parents=True)
+        frame = FRAME.with_columns(pl.col("user") + str(at))
+        frame.write_parquet(place / "part-0.snappy.parquet")
+        (place / "_SUCCESS").touch()
+        (place / ".part-0.parquet.crc").write_bytes(b"crc")
+        (place / "_temporary").mkdir()
+        (place / "_temporary" / "part-9.parquet").write_bytes(b"half")
+    return tmp_path / "ratings"
+
+
+# --- which files --------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_stands_for_its_files_in_order(folder):
+    inputs = find_inputs(folder)
+    names = [str(file.path.relative_to(folder)) for file in inputs.files]
+    assert names == sorted(names)
+    assert len(names) == 3
+    assert inputs.size == sum(file.path.stat().st_size for file in inputs.files)
+    assert [dict(file.partitions) for file in inputs.files] == [
+        {"country": None, "when": "2024-01-01"},
+        {"country": "de", "when": "2024-01-01"},
+        {"country": "fr", "when": "2024-01-01"},
+    ]
+
+
+def test_patterns_are_expanded_and_marks_are_skipped(folder):
+    assert len(find_inputs(folder / "*" / "*" / "*.parquet").files) == 3
+    assert len(find_inputs(folder / "country=[df]*").files) == 2
+    assert [dict(file.partitions) for file in find_inputs(folder / "country=de" / "**" / "*").files] == [
+        {"when": "2024-01-01"}
+    ]
+    assert len(find_inputs(folder / "**").files) == 3
+
+
+def test_a_path_that_exists_is_no_pattern(tmp_path):
+    path = tmp_path / "r[1].csv"
+    path.write_text("user,item\na,x\n")
+    (tmp_path / "r1.csv").write_text("user,item\nb,y\n")
+    assert read_ratings(path).users == ("a",)
+    path.unlink()
+    assert read_ratings(path).users == ("b",)
+
+
+def test_the_library_takes_folders_and_patterns_as_text(folder):
+    assert read_ratings(str(folder)).users == ("a0", "a1", "a2", "b0", "b1", "b2")
+    assert read_ratings(f"{folder}/country=de/**/*.parquet").users == ("a0", "b0")
+
+
+# --- partitions ---------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_columns_only_where_they_are_asked_for(folder, way):
+    read_as_one = read(folder)
+    assert read_as_one.ratings.items == ("x", "y")
+    assert not read_as_one.repeats.by_time
+    path = folder / "country=[df]*"
+    ratings = read(path, columns="user=user,item=country,time=when").ratings
+    assert ratings.items == ("de", "fr")
+    batches = stream(path, columns="user=user,item=country,time=when")
+    assert [batch.items.to_list() for batch in batches] == [["de", "de"], ["fr", "fr"]]
+    assert batches[0].seconds.tolist() == [1704067200.0] * 2
+
+
+def test_the_partition_of_rows_without_a_value_is_no_id(folder, way, refused):
+    assert "the item id is empty" in refused(lambda: way(folder, columns="user=user,item=country"))
+
+
+def test_a_partition_that_is_no_number_is_no_rating(folder, way, refused):
+    message = refused(lambda: way(folder, columns="user=user,item=item,rating=country"))
+    assert "row 1: the rating is empty" in message
+    message = refused(lambda: way(folder / "country=de", columns="user=user,item=item,rating=when"))
+    assert "row 1: the rating '2024-01-01' is not a finite number" in message
+
+
+def test_a_column_that_the_file_and_its_folders_name_is_refused(tmp_path, way, refused):
+    (tmp_path / "user=u").mkdir()
+    FRAME.write_parquet(tmp_path / "user=u" / "r.parquet")
+    assert read(tmp_path).ratings.users == ("a", "b")  # not asked for, and so ignored
+    assert "more than once" in refused(lambda: way(tmp_path, columns="user=user,item=item"))
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_partitions_of_text_files(tmp_path, kind):
+    for country in ("de", "fr"):
+        place = tmp_path / f"country={country}"
+        place.mkdir()
+        {"csv": FRAME.write_csv, "jsonl": FRAME.write_ndjson}[kind](place / f"r.{kind}")
+    ratings = read(tmp_path, columns="user=user,item=country,rating=rating").ratings
+    assert (ratings.users, ratings.items, len(ratings)) == (("a", "b"), ("de", "fr"), 4)
+    batches = stream(tmp_path, columns="user=user,item=country,rating=rating")
+    assert [batch.items.to_list() for batch in batches] == [["de", "de"], ["fr", "fr"]]
+
+
+# --- one schema ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda frame: frame.drop("rating"), "it has no column 'rating', and {first} has one"),
+        (lambda frame: frame.with_columns(note=pl.lit("")), "it has a column 'note', and {first} has none"),
+        (lambda frame: frame.cast({"rating": pl.Int64}), "column 'rating' holds Int64, in {first} Float64"),
+    ],
+)
+def test_another_schema_names_both_files_and_the_column(tmp_path, way, refused, change, fault):
+    first, second = tmp_path / "1.parquet", tmp_path / "2.parquet"
+    FRAME.write_parquet(first)
+    change(FRAME).write_parquet(second)
+    message = refused(lambda: way(tmp_path))
+    assert message.startswith(f"{second}: {fault.format(first=first)}; files that are read together need one schema")
+
+
+def test_columns_may_come_in_another_order(tmp_path, way):
+    FRAME.write_parquet(tmp_path / "1.parquet")
+    FRAME.select("rating", "item", "user").write_parquet(tmp_path / "2.parquet")
+    assert way(tmp_path)
+    assert read(tmp_path).duplicates == 2
+
+
+def test_text_files_with_other_headers_and_files_of_other_kinds(tmp_path, way, refused):
+    (tmp_path / "1.csv").write_text("user,item\na,x\n")
+    (tmp_path / "2.csv").write_text("user,movieId\na,x\n")
+    assert f"{tmp_path / '2.csv'}: it has no column 'item', and {tmp_path / '1.csv'}" in refused(lambda: way(tmp_path))
+    (tmp_path / "1.csv").write_text("a,x\n")
+    (tmp_path / "2.csv").write_text("a,x,5,7\n")
+    message = refused(lambda: way(tmp_path / "*.csv", columns="user=1,item=2"))
+    assert f"{tmp_path / '2.csv'}: it has a column '3'" in message
+    (tmp_path / "2.csv").unlink()
+    FRAME.write_parquet(tmp_path / "2.parquet")
+    assert f"{tmp_path / '2.parquet'}: it is parquet, and {tmp_path / '1.csv'} is csv" in refused(lambda: way(tmp_path))
+
+
+def test_json_lines_whose_ids_are_numbers_in_one_file_and_text_in_another(tmp_path, way, refused):
+    (tmp_path / "1.jsonl").write_text('{"user": 1, "item": "x", "rating": 1}\n')
+    (tmp_path / "2.jsonl").write_text('{"user": "1", "item": "x", "rating": 1.5}\n')
+    assert "column 'user' holds text, in" in refused(lambda: way(tmp_path))
+
+
+def test_what_files_disclose_about_filters(tmp_path, way, refused):
+    FRAME.write_parquet(tmp_path / "1.parquet")
+    FRAME.write_parquet(tmp_path / "2.parquet", metadata={"pricdr.filtered": "five steps"})
+    assert read(tmp_path).ratings.filtered_by == "five steps"
+    assert open_stream(tmp_path).filtered_by == "five steps"
+    FRAME.write_parquet(tmp_path / "3.parquet", metadata={"pricdr.filtered": "six steps"})
+    message = refused(lambda: way(tmp_path))
+    assert message.startswith(f"{tmp_path / '3.parquet'}: it says that it was filtered by 'six steps', ")
+    assert str(tmp_path / "2.parquet") in message
+
+
+# --- files that cannot be used ------------------------------------------------------------------------------------
+
+
+def test_a_parquet_file_without_rows_is_skipped_and_counted(tmp_path, way, refused):
+    FRAME.clear().write_parquet(tmp_path / "0.parquet")
+    assert "the files have columns and no rows" in refused(lambda: way(tmp_path))
+    assert "the file has columns and no rows" in refused(lambda: way(tmp_path / "0.parquet"))
+    FRAME.write_parquet(tmp_path / "1.parquet")
+    assert way(tmp_path)
+    assert read(tmp_path).empty_files == open_stream(tmp_path).empty_files == 1
+    assert "files without rows: 1" in read(tmp_path).summary()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "fault"),
+    [
+        ("2.csv", "", "the file is empty"),
+        ("2.csv", " \n\n", "the file is empty"),
+        ("2.csv", "user,item,rating\n", "the file has a header and no rows"),
+        ("2.jsonl", "", "the file is empty"),
+        ("2.parquet", "", "the file is empty"),
+        ("2.parquet", "PAR1 and then nothing", "cannot be read as Parquet"),
+        ("2.csv", b"user,item,rating\na,\xff,1\n", "line 2 is not text"),
+        ("README.md", "hello", "unknown kind of file"),
+    ],
+)
+def test_one_file_of_many_that_cannot_be_used_is_named(tmp_path, way, refused, name, content, fault):
+    kind = name.partition(".")[2] if name != "README.md" else "csv"
+    write = {"csv": FRAME.write_csv, "jsonl": FRAME.write_ndjson, "parquet": FRAME.write_parquet}[kind]
+    write(tmp_path / f"1.{kind}")
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    message = refused(lambda: way(tmp_path))
+    assert message.startswith(f"{tmp_path / name}: {fault}")
+
+
+def test_an_unreadable_file_and_an_unreadable_folder_name_themselves(tmp_path, way, refused, monkeypatch):
+    FRAME.write_csv(tmp_path / "1.csv")
+    (tmp_path / "2.csv").symlink_to(tmp_path / "gone.csv")
+    assert refused(lambda: way(tmp_path)) == f"{tmp_path / '2.csv'}: no such file"
+    (tmp_path / "2.csv").unlink()
+    (tmp_path / "more").symlink_to(tmp_path, target_is_directory=True)
+    assert f"{tmp_path / 'more'}: this is a link to a folder" in refused(lambda: way(tmp_path))
+
+    def denied(*args):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "scandir", denied)
+    assert refused(lambda: way(tmp_path)) == f"{tmp_path}: the folder cannot be read: Permission denied"
+
+
+def test_a_table_that_only_its_log_understands_is_refused(folder, way, refused):
+    (folder / "_delta_log").mkdir()
+    assert f"{folder}: this is a Delta table" in refused(lambda: way(folder))
+
+
+def test_nothing_to_read(tmp_path, way, refused):
+    assert refused(lambda: way(tmp_path)) == f"{tmp_path}: the folder holds no file of ratings"
+    assert (
+        refused(lambda: way(tmp_path / "*.csv")) == f"{tmp_path}/*.csv: no such file, and as a pattern it matches none"
+    )
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_file_that_changes_while_it_is_read_is_named(tmp_path, refused, monkeypatch, kind):
+    write = {"csv": FRAME.write_csv, "parquet": FRAME.write_parquet}[kind]
+    for number in (1, 2):
+        write(tmp_path / f"{number}.{kind}")
+    changing = tmp_path / f"2.{kind}"
+    batches = open_stream(tmp_path).batches()
+    next(batches)
+    os.utime(changing, ns=(1, 1))
+    assert refused(lambda: list(batches)).startswith(f"{changing}: the file changed while it was read")
+
+    reader = {"csv": "read_delimited", "parquet": "read_parquet"}[kind]
+    honest = getattr(formats, reader)
+
+    def slow(file, *args, **kwargs):
+        rows = honest(file, *args, **kwargs)
+        if file == changing:
+            other = tmp_path / "other"
+            write(other)
+            other.replace(changing)
+        return rows
+
+    monkeypatch.setattr(formats, reader, slow)
+    assert refused(lambda: read(tmp_path)).startswith(f"{changing}: the file changed while it was read")
+
+
+def test_more_files_than_are_read_together(tmp_path, way, refused, monkeypatch):
+    monkeypatch.setattr("pricdr.data.reading.inputs._MOST_FILES", 1)
+    for number in (1, 2):
+        FRAME.write_csv(tmp_path / f"{number}.csv")
+    assert "it names more than 1 files" in refused(lambda: way(tmp_path))
+    assert "it names more than 1 files" in refused(lambda: way(tmp_path / "*.csv"))
+
+
+# --- standard input -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def piped(refused):
+    """Call something while standard input is a pipe with this content."""
+
+    def call(content, action):
+        reading, writing = os.pipe()
+        before = os.dup(0)
+        os.dup2(reading, 0)
+        try:
+            os.write(writing, content)
+            os.close(writing)
+            return action()
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+            os.close(reading)
+
+    return call
+
+
+def users_of(way, **options):
+    found = way("-", **options)
+    return found.ratings.users if way is read else tuple(user for batch in found for user in batch.users)
+
+
+def test_standard_input_is_csv_or_what_the_caller_says(way, piped, refused):
+    parquet = io.BytesIO()
+    FRAME.write_parquet(parquet)
+    assert piped(b"user,item\na,x\nb,y\n", lambda: users_of(way)) == ("a", "b")
+    packed = gzip.compress(b"user\titem\na\tx\n")
+    assert piped(packed, lambda: users_of(way, format="tsv")) == ("a",)
+    assert piped(b'{"user": 1, "item": 2}\n', lambda: users_of(way, format="jsonl")) == ("1",)
+    assert piped(parquet.getvalue(), lambda: users_of(way, format="parquet")) == ("a", "b")
+    assert piped(b"", lambda: refused(lambda: way("-"))) == "standard input: the file is empty"
+    message = piped(parquet.getvalue(), lambda: refused(lambda: way("-")))
+    assert message.startswith("standard input: line 1 is not text: it is Parquet")
+    assert piped(b"user,item\na,x\n", lambda: open_stream("-").size) is None
+
+
+def test_a_format_is_one_of_those_that_are_read(tmp_path, refused):
+    assert "format must be one of csv, tsv" in refused(lambda: read(tmp_path, format="xml"), ParameterError)
+    (tmp_path / "part-00000").write_text("user,item\na,x\n")
+    assert read(tmp_path, format="csv").ratings.users == ("a",)

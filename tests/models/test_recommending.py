@@ -1,0 +1,319 @@
+"""Blocks of users and items, of any size, give what scoring and sorting everything gives."""
+
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import Ratings
+from pricdr.errors import InputError, OutputError, ParameterError
+from pricdr.models import recommending
+from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
+from pricdr.models.fitted import FittedModel
+from pricdr.models.interaction import Interaction
+from pricdr.models.linear.ease import EASE
+from pricdr.models.linear.itemknn import ItemKNN
+from pricdr.models.recommendation_files import kept_parts, model_fingerprint, parts_folder
+from pricdr.models.recommendations import Recommendation
+from pricdr.models.top_items import BestItems, top_items
+from pricdr.testing.contracts import Planted
+from pricdr.training.options import TrainingOptions
+
+
+def cut(cells=1 << 23, items=1 << 13, rows=1 << 18):
+    """Cut into other blocks: scores at once, items at once, recommendations in a part."""
+    return patch.multiple(recommending, SCORES_AT_ONCE=cells, _ITEMS_AT_ONCE=items, ROWS_IN_A_PART=rows)
+
+
+def whole_model(seed, users, items, interaction=False):
+    """A model of small whole numbers: ties everywhere, and products that are exact in any order."""
+    rng = np.random.default_rng(seed)
+
+    def numbers(*shape):
+        return rng.integers(-2, 3, shape).astype(np.float32)
+
+    seen = sp.csr_array((rng.random((users, items)) < rng.choice([0.1, 0.9, 1.0])).astype(np.float64))
+    layers = ((numbers(3, 2), numbers(3)), (numbers(1, 3), numbers(1)))
+    return FittedModel(
+        method="bpr",
+        users=tuple(f"u{at}" for at in range(users)),
+        items=tuple(f"i{at}" for at in range(items)),
+        user_vectors=numbers(users, 3),
+        item_vectors=numbers(items, 3),
+        item_bias=numbers(items),
+        seen=seen,
+        in_release=rng.random(users) < 0.5,
+        interaction=Interaction(numbers(users, 2), numbers(items, 2), layers) if interaction else None,
+    )
+
+
+def by_sorting(model, users, k, seen=None):
+    """What is recommended, found the slow way: every score of every user, sorted."""
+    at = {user: place for place, user in enumerate(model.users)}
+    rated = {} if seen is None else {u: set(seen.matrix[[row]].indices) for row, u in enumerate(seen.users)}
+    found = []
+    for user in users:
+        place = at.get(user)
+        scores = model.popularity() if place is None else model.score(np.array([place]))[0]
+        hidden = {model.items.index(seen.items[i]) for i in rated.get(user, ()) if seen.items[i] in model.items}
+        hidden |= set() if place is None else set(model.seen[[place]].indices.tolist())
+        order = sorted(set(range(len(model.items))) - hidden, key=lambda item: (-scores[item], item))[:k]
+        basis = recommending.Basis.POPULARITY if place is None else model.basis(place)
+        found += [
+            Recommendation(user, model.items[i], float(scores[i]), rank, basis) for rank, i in enumerate(order, 1)
+        ]
+    return found
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    users=st.integers(1, 12),
+    items=st.integers(1, 40),
+    k=st.integers(1, 50),
+    cells=st.integers(1, 200),
+    at_once=st.integers(1, 40),
+    rows=st.integers(1, 100),
+    interaction=st.booleans(),
+)
+def test_no_block_size_changes_what_is_recommended(seed, users, items, k, cells, at_once, rows, interaction):
+    model = whole_model(seed, users, items, interaction)
+    rng = np.random.default_rng(seed)
+    asked = [*rng.permutation(np.array(model.users))[: rng.integers(1, users + 1)], "stranger", model.users[0]]
+    elsewhere = Ratings.from_triples(["stranger", model.users[0], "nobody"], ["i0", "i0", "elsewhere"])
+    for seen in (None, elsewhere):
+        with cut(cells, at_once, rows):
+            found = model.recommend(asked, k, seen=seen)
+        assert list(found) == by_sorting(model, asked, k, seen)
+        assert found.unknown_users == ("stranger",)
+
+
+@given(st.integers(1, 6), st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
+@settings(deadline=None)
+def test_the_best_of_blocks_are_the_best_of_all(blocks, width, k, seed, rising):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 50, (3, blocks * width)).astype(np.float32)
+    if rising:  # every block displaces all that came before
+        scores += np.arange(blocks * width, dtype=np.float32) // 7
+    scores[rng.random(scores.shape) < 0.2] = -np.inf
+    best = BestItems(3, k)
+    for start in range(0, blocks * width, width):
+        best.add(scores[:, start : start + width], start)
+    for items, found, row, expected in zip(best.items, best.scores, scores, top_items(scores, k), strict=True):
+        expected = expected[row[expected] > -np.inf]
+        assert items[found > -np.inf].tolist() == expected.tolist()
+        assert found[: len(expected)].tolist() == row[expected].tolist()
+
+
+@pytest.mark.parametrize(
+    "method", [ItemKNN(), EASE(), NeuMF(config=NeuMFConfig(width=4), options=TrainingOptions(epochs=1, device="cpu"))]
+)
+def test_sparse_vectors_and_networks_are_cut_too(method):
+    model = method.fit(Planted.pair().target)
+    asked = [*model.users, "stranger"]
+    before = model.recommend(asked).to_polars()
+    with cut(cells=3000, items=50, rows=200):
+        found = model.recommend(asked).to_polars()
+    assert found.drop("score").equals(before.drop("score"))
+    assert np.allclose(found["score"], before["score"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize("rows", [1 << 18, 35], ids=["in one part", "in many parts"])
+def test_a_file_holds_what_is_recommended(tmp_path, suffix, rows):
+    model = whole_model(1, 40, 60)
+    reported = []
+    with cut(rows=rows):
+        written = model.recommend_to(
+            tmp_path / f"r{suffix}", [*model.users, "stranger"], 7, progress=lambda *given: reported.append(given[:3])
+        )
+    expected = model.recommend([*model.users, "stranger"], 7)
+    assert written == (tmp_path / f"r{suffix}", len(expected), 41, 1)
+    types = expected.to_polars().schema
+    read = pl.read_parquet(written.path) if suffix == ".parquet" else pl.read_csv(written.path, schema=types)
+    assert read.equals(expected.to_polars())
+    assert reported[-1] == ("recommending to users", 41, 41)
+    assert [path.name for path in tmp_path.iterdir()] == [f"r{suffix}"]
+
+
+def test_a_small_file_has_the_bytes_that_a_frame_writes(tmp_path):
+    model = whole_model(2, 30, 50)
+    model.recommend_to(tmp_path / "r.parquet")
+    model.recommend(model.users).to_polars().write_parquet(tmp_path / "frame.parquet")
+    assert (tmp_path / "r.parquet").read_bytes() == (tmp_path / "frame.parquet").read_bytes()
+
+
+def test_users_of_whom_everything_is_known_make_an_empty_file(tmp_path):
+    model = whole_model(3, 4, 5)
+    seen = Ratings.from_triples(np.repeat(model.users, 5), list(model.items) * 4)
+    written = model.recommend_to(tmp_path / "r.parquet", seen=seen)
+    assert written.rows == 0
+    assert pl.read_parquet(written.path).schema == model.recommend(model.users).to_polars().schema
+    assert model.recommend_to(tmp_path / "nobody.parquet", []).rows == 0
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stopped_after(path, model, blocks, **given):
+    """Begin to write, and stop after some blocks of users."""
+    left = iter(range(blocks))
+
+    def stop(*_):
+        if next(left, None) is None:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        model.recommend_to(path, progress=stop, **given)
+
+
+@pytest.fixture
+def small_parts():
+    with cut(cells=300, items=30, rows=50):
+        yield
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_what_was_stopped_goes_on_and_nothing_is_done_twice(tmp_path):
+    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    model.recommend_to(tmp_path / "whole.parquet", k=5)
+    stopped_after(path, model, 3, k=5)
+    assert kept_parts(path) == 3
+    assert not path.exists()
+    assert parts_folder(path).stat().st_mode & 0o777 == 0o700
+    blocks = []
+    model.recommend_to(path, k=5, resume=True, progress=lambda *given: blocks.append(given[1]))
+    assert blocks == [40]
+    assert path.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert sorted(left.name for left in tmp_path.iterdir()) == ["r.parquet", "whole.parquet"]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_without_resuming_it_starts_afresh(tmp_path):
+    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    stopped_after(path, model, 2)
+    other = whole_model(5, 40, 60)
+    other.recommend_to(path)
+    assert pl.read_parquet(path).equals(other.recommend(other.users).to_polars())
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_parts_of_another_run_are_not_gone_on_with(tmp_path):
+    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    stopped_after(path, model, 2)
+    for changed, options, says in (
+        (whole_model(5, 40, 60), {}, "another model"),
+        (model, {"k": 9}, "another k"),
+        (model, {"users": model.users[::-1]}, "other users"),
+        (model, {"seen": Ratings.from_triples(["u1"], ["i1"])}, "other ratings to leave out"),
+    ):
+        with pytest.raises(InputError, match=f"was left by a run of {says}: recommend without"):
+            changed.recommend_to(path, resume=True, **options)
+    with patch("pricdr.__version__", "99"), pytest.raises(InputError, match="another version of this software"):
+        model.recommend_to(path, resume=True)
+    assert kept_parts(path) == 2
+    assert not path.exists()
+    (parts_folder(path) / "run.json").write_text("[")
+    with pytest.raises(InputError, match=r"run\.json cannot be read"):
+        model.recommend_to(path, resume=True)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_link_among_the_parts_is_not_followed(tmp_path):
+    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    stopped_after(path, model, 2)
+    first = parts_folder(path) / "part-00000.parquet"
+    first.rename(tmp_path / "elsewhere.parquet")
+    first.symlink_to(tmp_path / "elsewhere.parquet")
+    with pytest.raises(InputError, match="is no plain file"):
+        model.recommend_to(path, resume=True)
+    model.recommend_to(path)
+    assert (tmp_path / "elsewhere.parquet").exists()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_damaged_part_is_named(tmp_path):
+    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    stopped_after(path, model, 2)
+    (parts_folder(path) / "part-00001.parquet").write_bytes(b"PAR1 but no more")
+    with pytest.raises(InputError, match=r"part-00001.parquet is damaged: recommend without"):
+        model.recommend_to(path, resume=True)
+    assert not path.exists()
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_two_runs_do_not_write_the_same_file(tmp_path):
+    model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
+    refusals = []
+
+    def meanwhile(*_):
+        for resume in (True, False):
+            with pytest.raises(OutputError, match="is being written by another process") as refused:
+                model.recommend_to(path, resume=resume)
+            refusals.append(refused)
+
+    model.recommend_to(path, progress=meanwhile)
+    assert refusals
+    assert pl.read_parquet(path).equals(model.recommend(model.users).to_polars())
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_a_name_that_is_not_utf_8_is_refused_where_there_are_parts(tmp_path):
+    with pytest.raises(OutputError, match="in parts: its name is not UTF-8"):
+        whole_model(4, 40, 60).recommend_to(tmp_path / "r\udcff.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_memory_is_checked_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "1MB")
+    with pytest.raises(InputError, match=r"recommending 60 items to 40 users needs about .* MB of memory"):
+        whole_model(4, 40, 60).recommend_to(tmp_path / "r.parquet")
+    assert not list(tmp_path.iterdir())
+
+
+def test_refusals_name_the_value(tmp_path):
+    model = whole_model(4, 4, 6)
+    with pytest.raises(ParameterError, match=r"\.parquet or \.csv, got 'r.txt'"):
+        model.recommend_to(tmp_path / "r.txt")
+    with pytest.raises(ParameterError, match="k must be"):
+        model.recommend_to(tmp_path / "r.csv", k=0)
+    (tmp_path / "r.csv").touch()
+    with pytest.raises(OutputError, match="exists already"):
+        model.recommend_to(tmp_path / "r.csv")
+
+
+def test_the_fingerprint_tells_models_apart():
+    one = whole_model(1, 5, 6, interaction=True)
+    assert model_fingerprint(one) == model_fingerprint(whole_model(1, 5, 6, interaction=True))
+    others = [
+        whole_model(1, 5, 6),
+        whole_model(2, 5, 6, interaction=True),
+        FittedModel(**{**vars(one), "users": ("x", *one.users[1:])}),
+        FittedModel(**{**vars(one), "item_bias": one.item_bias + 1}),
+        FittedModel(**{**vars(one), "uses_history": False}),
+        FittedModel(**{**vars(one), "seen": sp.csr_array((5, 6))}),
+        whole_model(1, 5, 6).without_histories(),
+    ]
+    assert len({model_fingerprint(model) for model in [one, *others]}) == 8
+
+
+def test_sparse_models_score_candidates_of_some_users_at_a_time():
+    model = ItemKNN().fit(Planted.pair().target)
+    users = np.arange(20)
+    candidates = np.random.default_rng(1).integers(0, len(model.items), (20, 5))
+    expected = np.take_along_axis(model.score(users), candidates, axis=1)
+    with patch("pricdr.models.fitted.SCORES_AT_ONCE", 3 * len(model.items)):
+        assert np.array_equal(model.score_candidates(users, candidates), expected)
+
+
+def test_a_loaded_model_holds_five_bytes_a_rating(tmp_path):
+    model = ItemKNN().fit(Planted.pair().target)
+    model.save(tmp_path / "model")
+    seen = FittedModel.load(tmp_path / "model").seen
+    assert (seen.data.itemsize, seen.indices.itemsize, seen.indptr.itemsize) == (1, 4, 4)
+    assert np.array_equal(seen.toarray() != 0, model.seen.toarray() != 0)

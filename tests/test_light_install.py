@@ -1,0 +1,162 @@
+"""``pip install pricdr`` alone publishes, verifies, inspects and audits: without torch, and without its weight."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from pricdr.errors import MissingExtraError, PriCDRError
+from pricdr.extras import REPORT, TRAIN, Extra
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+INSTALL = "pip install 'pricdr[train]'"
+HIDDEN = """
+import json, sys
+class Without:  # as if it were not installed: a name in sys.modules would confuse libraries that look there
+    def __init__(self, finder): self.finder = finder
+    def __getattr__(self, name): return getattr(self.finder, name)
+    def find_spec(self, name, *more):
+        return None if name.split(".")[0] in {"torch"} else self.finder.find_spec(name, *more)
+sys.meta_path[:] = map(Without, sys.meta_path)
+from pricdr import cli
+codes = [cli.run(command) for command in json.loads(sys.argv[1])]
+assert "torch" not in sys.modules
+print(json.dumps(codes))
+"""
+
+
+def run_without_torch(folder: Path, *commands: str) -> tuple[list[int], list[str]]:
+    """Return the exit codes of commands on a machine without torch, and the lines on standard error."""
+    words = [command.split() for command in commands]
+    done = subprocess.run(
+        [sys.executable, "-c", HIDDEN, json.dumps(words)], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines()
+
+
+@pytest.fixture
+def ratings(tmp_path):
+    lines = [f"u{user},i{(user * 7 + step * 3) % 11}" for user in range(12) for step in range(5)]
+    (tmp_path / "ratings.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
+    many = [f"u{user},i{(user * 7 + step * 31) % 290}" for user in range(90) for step in range(5)]
+    (tmp_path / "many.csv").write_text("user,item\n" + "\n".join(many) + "\n")
+    return tmp_path
+
+
+def test_everything_that_an_issuer_or_an_auditor_does_needs_no_torch(ratings):
+    promise = "--epsilon 1 --delta 1e-6"
+    commands = (
+        "keygen --out key",
+        "ledger init budget.jsonl --epsilon 4 --delta 1e-6 --unit rating",
+        f"publish ratings.csv {promise} --out first --ledger budget.jsonl --sign key",
+        f"publish ratings.csv {promise} --out second --ledger budget.jsonl --strategy jlt --dim 4",
+        "verify first --public-key key.pub",
+        "inspect first",
+        "ledger show budget.jsonl",
+        "ledger verify budget.jsonl first second",
+        "ledger plan --releases 3 budget.jsonl",
+        "audit first --draws 200 --canaries 200",
+        "revoke first --key key --reason mistake --out notices",
+        "strategies",
+        "split many.csv --out parts",
+        "diff first second",  # last: 1 says that they differ
+    )
+    codes, errors = run_without_torch(ratings, *commands)
+    assert codes == [0] * (len(commands) - 1) + [1], errors
+
+
+def test_what_needs_torch_says_in_one_line_what_to_install(ratings):
+    commands = ("train ratings.csv --out model", "demo --out demo", "methods", "report . --out page.html")
+    before = [path.name for path in ratings.iterdir()]
+    codes, errors = run_without_torch(ratings, *commands)
+    assert codes == [2] * len(commands)
+    assert errors == [f"error: methods and networks need torch: {INSTALL}"] * len(commands)
+    assert [path.name for path in ratings.iterdir()] == before
+
+
+def test_python_says_the_same_and_it_is_an_import_error(ratings):
+    code = HIDDEN.partition("from pricdr import cli")[0] + (
+        "import pricdr\n"
+        "pricdr.FittedModel, pricdr.evaluate, pricdr.split, pricdr.publish\n"  # no torch for these
+        "names = ['HeteroCDR', 'transfer', 'repeat', *pricdr.models.__all__]\n"
+        "refused = []\n"
+        "for name in names:\n"
+        "    try: getattr(pricdr if name in pricdr.__all__ else pricdr.models, name)\n"
+        "    except ImportError as error: refused.append((name, error.name, str(error)))\n"
+        "print(json.dumps(refused))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    refused = json.loads(done.stdout)
+    assert {"HeteroCDR", "transfer", "repeat", "EASE", "RidgeRelease", "BPR", "CoNet"} <= {one[0] for one in refused}
+    assert {tuple(one[1:]) for one in refused} == {("torch", f"methods and networks need torch: {INSTALL}")}
+
+
+def test_a_missing_extra_is_an_error_of_ours_and_of_pythons():
+    with pytest.raises(MissingExtraError) as caught:
+        Extra("spare", ("no_such_module", "json"), "examples").require()
+    assert isinstance(caught.value, PriCDRError) and isinstance(caught.value, ImportError)  # noqa: PT018
+    assert (caught.value.name, caught.value.exit_code) == ("no_such_module", 2)
+    TRAIN.require()
+    REPORT.require()
+
+
+@pytest.mark.parametrize("extra", [TRAIN, REPORT], ids=lambda extra: extra.name)
+def test_the_extras_that_messages_name_bring_what_is_missing(extra):
+    packages = {Requirement(line).name.replace("-python", "").replace("-", "_") for line in brought_by(extra.name)}
+    assert set(extra.modules) == packages
+    assert f"pricdr[{extra.name}]" in brought_by("dev")
+
+
+def brought_by(extra: str) -> list[str]:
+    return PROJECT["optional-dependencies"][extra]
+
+
+def closure(requirements: list[str]) -> set[str]:
+    """Return the names of everything that pip installs for these requirements."""
+    found: set[str] = set()
+    waiting = [(requirement, "") for requirement in requirements]
+    while waiting:
+        line, extra = waiting.pop()
+        needed = Requirement(line)
+        if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(needed.name)
+        if name not in found:
+            found.add(name)
+            inner = distribution(name).requires or []
+            waiting += [(one, chosen) for one in inner for chosen in (*needed.extras, "")]
+    return found
+
+
+def test_what_pip_installs_without_extras_has_no_torch():
+    plain = closure(PROJECT["dependencies"])
+    assert {"numpy", "polars-runtime-32", "cffi"} <= plain
+    assert not plain & {"torch", "pandas", "pyarrow", "pyspark", "altair", "sympy", "networkx"}
+    assert "torch" in closure([*PROJECT["dependencies"], *brought_by("train")])
+
+
+MOST_BYTES = 400_000_000
+"""Of everything that ``pip install pricdr`` unpacks on Linux, without compiled bytecode and without pip itself."""
+
+
+def unpacked(names: set[str]) -> int:
+    """Return the bytes of the files that these packages record, as their wheels hold them."""
+    files = [file for name in names for file in distribution(name).files or []]
+    return sum(file.size or 0 for file in files if file.suffix != ".pyc")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="wheels of other systems have other sizes")
+def test_what_pip_installs_without_extras_is_small():
+    own = sum(file.stat().st_size for file in (ROOT / "src").rglob("*") if file.suffix not in {"", ".pyc"})
+    plain = closure(PROJECT["dependencies"])
+    assert 300_000_000 < own + unpacked(plain) < MOST_BYTES
+    assert unpacked(closure([*PROJECT["dependencies"], *brought_by("train")])) > 2 * MOST_BYTES

@@ -49,9 +49,7 @@ TempDirOption: TypeAlias = Annotated[
 
 SparkConfOption: TypeAlias = Annotated[
     list[str] | None,
-    typer.Option(
-        help="engine spark: a setting, spark.NAME=VALUE; repeatable.  [default: this machine's cores]"
-    ),
+    typer.Option(help="engine spark: a setting, spark.NAME=VALUE; repeatable.  [default: this machine's cores]"),
 ]
 
 

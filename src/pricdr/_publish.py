@@ -5,14 +5,15 @@ once, and only then draw anything. Nothing is filtered here, and nothing read of
 matrix.
 """
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import EngineError, InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration
 from pricdr.privacy.dimension import ChosenDim, choose_dim
@@ -165,6 +166,7 @@ def publish(
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
         entries = ready.entries()  # before it too: ratings on disk are sorted here, and the disk may be full
         balance = None if ledger is None else ledger.spend(**_cost(plan))
+        lifetime.enter_context(_saying_what_is_spent(balance))
         randomness: Randomness
         # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
@@ -271,6 +273,18 @@ def _prepare(
         return ready
     # What cannot be certified must not be paid for either.
     return replace(ready, certificate=issue(ready.terms(ready.plan, None, None)))
+
+
+@contextmanager
+def _saying_what_is_spent(balance: Balance | None) -> Iterator[None]:
+    """Let an engine that fails from here on say what that means for the ledger."""
+    try:
+        yield
+    except EngineError as error:
+        if balance is None:
+            raise
+        rule = "nothing was written, and the release stays spent in the ledger: to publish again is to pay again"
+        raise EngineError(f"{error}; {rule}") from error
 
 
 def _noise_source(insecure_seed: int | None, insecure_no_noise: bool) -> NoiseSource:

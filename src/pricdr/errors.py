@@ -10,6 +10,7 @@ PriCDRError
 ├── BusyError             another run that spends or writes the same              exit 75
 ├── BudgetError           the ledger refuses the release                        exit 1
 ├── TrainingError         a training that went wrong                            exit 1
+├── EngineError           Spark could not finish what it was asked              exit 1
 └── VerificationError     a release that is not what its certificate says,      exit 1
                           or that contradicts its ledger
 """
@@ -109,6 +110,12 @@ class BudgetError(PriCDRError):
 
 class TrainingError(PriCDRError):
     """Training went wrong; the last good checkpoint is kept."""
+
+    exit_code = 1
+
+
+class EngineError(PriCDRError):
+    """Spark could not finish what it was asked; the message says whether a budget may be spent."""
 
     exit_code = 1
 

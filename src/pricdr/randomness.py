@@ -14,11 +14,14 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 BLOCK: Final = 16
 """Bytes in one AES block: positions in a stream are cheapest to reach at its multiples."""
+_NONCE: Final = 12
+"""Bytes in the nonce of AES-GCM."""
 
 
 class _Key:
@@ -44,6 +47,10 @@ class _Key:
 
         mode = modes.ECB() if counter is None else modes.CTR(counter.to_bytes(BLOCK, "big"))
         return Cipher(algorithms.AES256(self._live()), mode).encryptor()
+
+    def content(self) -> bytearray:
+        """Return the key itself, for a cipher: the same bytes, not a copy of them."""
+        return self._live()
 
     def _live(self) -> bytearray:
         if not any(self._bytes):
@@ -87,8 +94,60 @@ class Stream:
         """Return a 16-byte block address that only ``name`` and the key decide (a keyed hash)."""
         return self._key.hash(name, BLOCK)
 
+    def sealed(self, seal: "Seal", name: str) -> bytes:
+        """Return the stream as it may travel to another process: its key, sealed."""
+        return seal.close(self._key.content(), f"stream {name}")
+
     def __repr__(self) -> str:
         return "Stream(<hidden>)"
+
+
+class Seal:
+    """A one-time key that secrets travel under from one process to others, in AES-256-GCM.
+
+    The key is given, since it has to travel too, and by another way than what is sealed under it. What was sealed for
+    one purpose cannot be opened as another, nor can it be changed.
+
+    >>> wrapping = secrets.token_bytes(32)
+    >>> Seal(wrapping).open(Seal(wrapping).close(b"directions", "array 0"), "array 0")
+    b'directions'
+    """
+
+    __slots__ = ("_closed", "_key")
+
+    def __init__(self, wrapping: bytes) -> None:
+        self._key = _Key(wrapping)
+        self._closed = 0
+
+    def close(self, content: bytes | bytearray | memoryview, purpose: str) -> bytes:
+        """Return ``content`` encrypted and authenticated."""
+        # Counted, never drawn: under one key no nonce may come twice, and only one process closes under it.
+        nonce = self._closed.to_bytes(_NONCE, "big")
+        self._closed += 1
+        return nonce + self._cipher().encrypt(nonce, content, purpose.encode())
+
+    def open(self, sealed: bytes, purpose: str) -> bytes:
+        """Return what was sealed for this purpose; ``cryptography``'s InvalidTag where it was not."""
+        return self._cipher().decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose.encode())
+
+    def stream(self, sealed: bytes, name: str) -> Stream:
+        """Return a stream that was sealed under this key."""
+        return Stream(_Key(self.open(sealed, f"stream {name}")))
+
+    def erase(self) -> None:
+        """Overwrite the key, as far as that can be done."""
+        self._key.erase()
+
+    def _cipher(self) -> "AESGCM":
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        return AESGCM(self._key.content())
+
+    def __repr__(self) -> str:
+        return "Seal(<hidden>)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("seals are never serialised")
 
 
 class Randomness(Protocol):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
 
 import typer
 
-from pricdr.cli.console import progress_bar, say
-from pricdr.cli.ratings_input import RatingsInput, shown
+from pricdr.cli.console import progress_bar, say, working
+from pricdr.cli.ratings_input import STANDARD_INPUT, RatingsInput, as_written, shown
 from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
 from pricdr.errors import InputError, ParameterError
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
     from pricdr.engines.local.sizes import Need
+    from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.estimate import Estimate
     from pricdr.privacy.strategies import Strategy
 
@@ -46,6 +47,12 @@ TempDirOption: TypeAlias = Annotated[
 ]
 
 
+SparkConfOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(help="engine spark: a setting, spark.NAME=VALUE; repeatable.  [default: this machine's cores]"),
+]
+
+
 @dataclass(frozen=True)
 class EngineInput:
     """The ratings that are to be published, and where they are kept meanwhile."""
@@ -54,6 +61,7 @@ class EngineInput:
     reading: ReadingOptions
     engine: EngineName | None
     temp_dir: Path | None
+    spark_conf: list[str] | None
     out: Path
     """Where the release will be: rows are kept beside it, unless ``temp_dir`` names another place."""
     threshold: float | None
@@ -67,7 +75,7 @@ class EngineInput:
         lifetime: ExitStack,
         *,
         count_only: bool = False,
-    ) -> "RatingsFile | DiskReading":
+    ) -> "RatingsFile | DiskReading | SparkReading":
         """Return the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
 
         Args:
@@ -80,15 +88,17 @@ class EngineInput:
         from pricdr.engines.local.workspace import sweep
 
         engine = self._chosen()
-        if engine is EngineName.SPARK:
-            raise ParameterError("--engine spark needs the extra spark: pip install 'pricdr[spark]'")
+        if self.spark_conf and engine is not EngineName.SPARK:
+            raise ParameterError(f"--spark-conf belongs to --engine spark, and the engine is {engine.value}")
         if self.temp_dir is not None and engine is not EngineName.LOCAL:
             raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
-        found: RatingsFile | DiskReading
+        found: RatingsFile | DiskReading | SparkReading
         if engine is EngineName.MEMORY:
             if not count_only:
                 sweep(self.out.absolute().parent)  # a killed run of --engine local leaves ratings in plaintext
             found = self.reading.read(self.given, self.threshold)
+        elif engine is EngineName.SPARK:
+            found = self._on_spark(listed, universe, lifetime)
         else:
             keep_others = strategy.learns_from_unlisted
             found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
@@ -115,6 +125,26 @@ class EngineInput:
             f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory insists"
         )
         return EngineName.LOCAL
+
+    def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "SparkReading":
+        from pricdr.engines.spark.reading import open_ratings
+        from pricdr.engines.spark.session import parse_settings
+
+        if not isinstance(self.given, Path) or self.given == STANDARD_INPUT:
+            raise ParameterError("--engine spark reads Parquet or a table (table:NAME), not queries or standard input")
+        others = [option for option in self.reading.given() if option != "--columns"]
+        if others:
+            raise ParameterError(f"{others[0]} is for files, and --engine spark reads Parquet or a table")
+        opened = open_ratings(
+            as_written(self.given),
+            columns=self.reading.columns,
+            threshold=self.threshold,
+            users=listed,
+            items=universe,
+            settings=parse_settings(self.spark_conf),
+        )
+        with working(f"reading {as_written(self.given)}"):
+            return lifetime.enter_context(opened)
 
     def _on_disk(
         self,
@@ -156,11 +186,18 @@ class EngineInput:
         return DiskReading(stream, spilled, spilled.ratings.select(listed, universe), None)
 
 
-def is_on_disk(reading: "RatingsFile | DiskReading") -> TypeGuard["DiskReading"]:
+def is_on_disk(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["DiskReading"]:
     """Return whether the ratings are kept on disk."""
     from pricdr.engines.local.reading import DiskReading
 
     return isinstance(reading, DiskReading)
+
+
+def is_on_spark(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["SparkReading"]:
+    """Return whether Spark keeps the ratings."""
+    from pricdr.engines.spark.reading import SparkReading
+
+    return isinstance(reading, SparkReading)
 
 
 def needed_memory(reading: "DiskReading", work: "Estimate") -> "Need":

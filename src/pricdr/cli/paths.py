@@ -27,7 +27,9 @@ def require_local_paths(app: typer.Typer) -> None:
 def _checked(command: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(command)  # typer reads the signature of the command itself
     def checking(**arguments: Any) -> Any:  # noqa: ANN401 - whatever the command takes and returns
-        for value in arguments.values():
+        for name, value in arguments.items():
+            if name == "ratings" and arguments.get("engine") == "spark":
+                continue  # Spark reads from wherever its executors can
             for path in value if isinstance(value, list) else [value]:
                 if isinstance(path, Path):
                     require_local(path)

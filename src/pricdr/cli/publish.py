@@ -6,7 +6,7 @@ from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
@@ -14,8 +14,10 @@ from pricdr.cli.console import heed_interrupts, progress_bar
 from pricdr.cli.engines import (
     EngineInput,
     EngineOption,
+    SparkConfOption,
     TempDirOption,
     is_on_disk,
+    is_on_spark,
     needed_memory,
     require_memory,
     sort,
@@ -58,7 +60,7 @@ from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ra
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.run_lock import only_spender, only_writer
-from pricdr.cli.source_screen import say_input, say_result, warn_of_clamping
+from pricdr.cli.source_screen import say_counts, say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError
 from pricdr.files import new_folder, require_absent
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
+    from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
@@ -114,6 +117,7 @@ def publish(
     reading: ReadingOptions = DEFAULT_READING,
     engine: EngineOption = None,
     temp_dir: TempDirOption = None,
+    spark_conf: SparkConfOption = None,
     calibration: CalibrationOption = CalibrationName.EXACT,
     ledger: LedgerOption = None,
     sign: SignOption = None,
@@ -163,7 +167,7 @@ def publish(
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
         }
-        source = EngineInput(ratings, reading, engine, temp_dir, out, threshold=threshold, values=values)
+        source = EngineInput(ratings, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
         task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 
@@ -245,7 +249,7 @@ class _Task:
         lifetime: ExitStack,
         *,
         count_only: bool = False,
-    ) -> tuple["RatingsFile | DiskReading", "Ids | None", "Ids | None"]:
+    ) -> tuple["RatingsFile | DiskReading | SparkReading", "Ids | None", "Ids | None"]:
         """Read the lists and the ratings."""
         listed, universe = _read_lists(users, items)
         strategy = self.asked["strategy"]
@@ -253,14 +257,20 @@ class _Task:
         return given.read(listed, counting, strategy, lifetime, count_only=count_only), listed, universe
 
     def _rehearsed(
-        self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None"
+        self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
     ) -> "Rehearsal":
         from pricdr._publish import rehearse
 
         return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
 
-    def _say_input(self, reading: "RatingsFile | DiskReading", listed: "Ids | None", universe: "Ids | None") -> None:
-        say_input(reading, listed, universe, self.asked["strategy"])
+    def _say_input(
+        self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
+    ) -> None:
+        if is_on_spark(reading):
+            say_counts(reading, self.asked["strategy"])
+            warn_of_clamping(reading.ratings, self.asked["bounds"])
+            return
+        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.asked["strategy"])
         if not is_on_disk(reading):
             warn_of_clamping(reading.ratings, self.asked["bounds"])
         elif reading.counts is not None:  # sorted, so that there are values to look at

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
@@ -22,6 +22,13 @@ _FROM = typer.Option(
     help="Instead of files: a database, postgresql://user:password@host/name, or env:NAME, a variable that holds it.",
 )
 _QUERY = typer.Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
+
+
+class _Written(PosixPath):
+    """A path that remembers how it was written: for Spark it may be an address, s3a://bucket/ratings, or a table."""
+
+    def __init__(self, text: str) -> None:
+        self.text = str(text)
 
 
 def takes_query(
@@ -46,7 +53,7 @@ def takes_query(
                 raise ParameterError(f"Missing argument '{parameter.upper()}': give it, or --from and --query")
             return command(**arguments, **{parameter: chosen})
 
-        argument = _parameter(parameter, Annotated[Path | None, typer.Argument(help=help_text)])
+        argument = _parameter(parameter, Annotated[Path | None, typer.Argument(help=help_text, parser=_Written)])
         options = [_parameter("source_address", Annotated[str | None, _FROM])]
         options.append(_parameter("query", Annotated[str | None, _QUERY]))
         parameters: list[inspect.Parameter] = []
@@ -82,6 +89,11 @@ def _chosen(path: Path | None, source: str | None, query: str | None, what: str)
     if path is not None:
         raise ParameterError(f"give {what} or --from, not both: got {path} as well")
     return Query.of(source, query)
+
+
+def as_written(path: Path) -> str:
+    """Return a path as the command line has it: an address keeps both of its slashes."""
+    return path.text if isinstance(path, _Written) else str(path)
 
 
 def shown(ratings: RatingsInput) -> str:

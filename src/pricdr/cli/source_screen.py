@@ -12,6 +12,7 @@ from pricdr.cli.console import say, warn
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
     from pricdr.data.ids import Ids
+    from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.bounds import Bounds
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
@@ -66,6 +67,16 @@ def say_input(reading: Reading, listed: "Ids | None", universe: "Ids | None", st
         say(f"listed items: {len(universe):,}; {len(items.difference(universe)):,} others are left out")
     _warn_of_noise_alone(reading, listed, universe, raters, items)
     if strategy.dim is not None and strategy.dim > len(universe or items):
+        say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
+
+
+def say_counts(reading: "SparkReading", strategy: "Strategy") -> None:
+    """Say what Spark counted. Who else is in the table stays there: nobody's id is fetched for the screen alone."""
+    say(*reading.summary().split("\n"))
+    say("ids are kept as text, byte for byte")
+    if not len(reading.ratings):
+        warn("no rating of a listed user and item counts, and what is published is noise alone")
+    if strategy.dim is not None and strategy.dim > len(reading.ratings.items):
         say(f"dim {strategy.dim:,} is above the number of items: allowed, but a smaller one would lose nothing")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.privacy.calibration import GRID_STEPS, MAX_REFINEMENT
-from pricdr.randomness import Randomness
+from pricdr.randomness import Randomness, Seal, Stream
 
 Int16Array: TypeAlias = npt.NDArray[np.int16]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
@@ -104,7 +104,7 @@ class DiscreteGaussian:
     def __init__(self, randomness: Randomness, name: str, *, refinement: int = 1) -> None:
         if not 1 <= refinement <= MAX_REFINEMENT:
             raise ValueError(f"refinement must lie in 1 … {MAX_REFINEMENT}, got {refinement}")
-        self._refinement = refinement
+        self._name, self._refinement = name, refinement
         self._coarse = _TableDraws(randomness, name)
         self._fine = _TableDraws(randomness, f"{name} refined") if refinement > 1 else None
 
@@ -121,13 +121,44 @@ class DiscreteGaussian:
         """No draw exceeds this in absolute value."""
         return TAIL * (1 if self._fine is None else self._refinement + 1)
 
+    def sealed(self, seal: Seal) -> "SealedNoise":
+        """Return the same draws as they may travel to another process: the keys of their streams alone, sealed."""
+        used = [one for one in (self._coarse, self._fine) if one is not None]
+        keys = {name: stream.sealed(seal, name) for draws in used for name, stream in draws.streams.items()}
+        return SealedNoise(self._name, self._refinement, keys)
+
+
+@dataclass(frozen=True)
+class SealedNoise:
+    """Noise on its way to another process, which can open it if it has the seal's key."""
+
+    name: str
+    refinement: int
+    keys: dict[str, bytes]
+    """Of each stream, by its name, sealed."""
+
+    def opened(self, seal: Seal) -> DiscreteGaussian:
+        """Return the same draws, position by position."""
+        return DiscreteGaussian(_OpenedStreams(self.keys, seal), self.name, refinement=self.refinement)
+
+
+@dataclass(frozen=True, repr=False)
+class _OpenedStreams:
+    """The streams that were sealed, and no others."""
+
+    keys: dict[str, bytes]
+    seal: Seal
+
+    def stream(self, name: str) -> Stream:
+        return self.seal.stream(self.keys[name], name)
+
 
 class _TableDraws:
     """Draws of parameter 2^10 at positions of a stream of their own."""
 
     def __init__(self, randomness: Randomness, name: str) -> None:
-        self._draws = randomness.stream(f"{name} draws")
-        self._ties = randomness.stream(f"{name} ties")
+        self.streams = {full: randomness.stream(full) for full in (f"{name} draws", f"{name} ties")}
+        self._draws, self._ties = self.streams.values()
         self._table = alias_table()
 
     def draw(self, start: int, count: int) -> Int16Array:

@@ -1,0 +1,210 @@
+"""The Spark session that a release is made in: made here with safe settings, or somebody else's, which is checked."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from pricdr.data.reading.text_files import shorten
+from pricdr.engines.spark.failures import explained, without_warnings
+from pricdr.errors import InputError, ParameterError
+from pricdr.memory import memory_limit
+from pricdr.parallel import cores
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER: Final = "spark.master"
+BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+"""Rows that a function on an executor gets at a time."""
+SHUFFLES: Final = "spark.sql.shuffle.partitions"
+CACHED_BATCH: Final = "spark.sql.inMemoryColumnarStorage.batchSize"
+"""Rows that are persisted in one piece."""
+_DEFAULT_MASTER: Final = "local[*]"
+_ALWAYS: Final = {
+    "spark.app.name": "pricdr publish",
+    # What Spark writes to local disks (shuffles, spilled blocks, broadcasts) is as secret as the ratings.
+    "spark.io.encryption.enabled": "true",
+    "spark.io.encryption.keySizeBits": "256",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "OFF",
+    "spark.executorEnv.OMP_NUM_THREADS": "1",
+    "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
+}
+_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+_CLUSTER: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
+_SQL: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    # user=007 in the name of a folder is text: ids are kept byte for byte.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    BATCH: str(1 << 16),
+}
+
+
+def require_spark() -> None:
+    """Refuse, in one line, where pyspark or Java is missing; nothing is imported."""
+    for module in ("pyspark", "pyarrow", "pandas"):  # pyspark's own Arrow functions ask for pandas
+        if find_spec(module) is None:
+            raise InputError(f"--engine spark needs {module}, which is not installed: pip install 'pricdr[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").is_file()):
+        raise InputError(
+            "--engine spark needs Java 17 or later, and there is none: install one (default-jre-headless on Debian), "
+            "or point JAVA_HOME at it"
+        )
+
+
+@contextmanager
+def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
+    """Yield a session with its own SQL settings; a context that is made here is stopped on the way out.
+
+    Args:
+        settings: Spark's own settings, such as ``spark.master``; they replace those that are made here.
+        given: somebody's session, whose context is used and left running.
+    """
+    require_spark()
+    with without_warnings():
+        import pyspark.sql.functions  # noqa: F401
+    if given is not None:
+        if settings:
+            raise ParameterError("settings of Spark belong to a session that is made here, not to one that is given")
+        if not hasattr(given, "_jvm"):
+            raise ParameterError("a session of Spark Connect cannot run this: give one that has a Spark context")
+        _require_private(given)
+        yield _with_own_settings(given)
+        return
+    session, gateway = _made(settings)
+    try:
+        _require_private(session)
+        yield _with_own_settings(session)
+    finally:
+        with suppress(Exception):  # Java may be gone, and the reason why is on its way already
+            session.stop()
+        _leave(gateway)
+
+
+def parse_settings(given: list[str] | None) -> dict[str, str]:
+    """Return the settings that the command line names as KEY=VALUE.
+
+    >>> parse_settings(["spark.master=local[2]"])
+    {'spark.master': 'local[2]'}
+    """
+    settings: dict[str, str] = {}
+    for text in given or []:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"spark\.[A-Za-z0-9_.-]{1,200}", name):
+            raise ParameterError(f"--spark-conf must read spark.NAME=VALUE, got {shorten(text)}")
+        settings[name] = value
+    return settings
+
+
+def is_local(master: str) -> bool:
+    """Return whether driver and executors are on this machine.
+
+    >>> is_local("local[2,4]"), is_local("local-cluster[2,1,1024]"), is_local("yarn")
+    (True, True, False)
+    """
+    return re.match(r"local($|\[|-cluster\[)", master) is not None
+
+
+def n_cores(session: "SparkSession") -> int:
+    """Return how many tasks run at a time, as far as Spark knows."""
+    return max(1, session.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
+    """Change one of the session's SQL settings for a while."""
+    before = session.conf.get(name) or ""
+    session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        session.conf.set(name, before)
+
+
+def _made(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    if SparkContext._active_spark_context is not None:
+        raise ParameterError("a Spark context is running in this process already: give its session")
+    # Python on executors of this machine must be the one that runs here.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf()
+    master = settings.get(MASTER) or conf.get(MASTER, _DEFAULT_MASTER) or _DEFAULT_MASTER
+    own = {**_ALWAYS, **(_LOCAL if is_local(master) else _CLUSTER), MASTER: master}
+    if is_local(master):  # blocks and shuffles live in this Java process; Python workers need room beside it
+        own["spark.driver.memory"] = f"{max(1024, memory_limit() // 2 >> 20)}m"
+    if master == _DEFAULT_MASTER:
+        own[MASTER] = f"local[{cores()},4]"  # a worker process that dies is run again, as on a cluster
+    for name, value in own.items():
+        # What spark-defaults.conf says stays, but not less privacy than here: that is checked below.
+        if name == MASTER or not conf.contains(name):
+            conf.set(name, value)
+    for name, value in settings.items():
+        conf.set(name, own[MASTER] if name == MASTER else value)
+    with explained("start"):
+        # Java's complaints would fill the screen; what matters of them comes back as an exception.
+        quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
+        gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
+        try:
+            return SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway
+        except BaseException:
+            _leave(gateway)
+            raise
+
+
+def _leave(gateway: Any) -> None:  # noqa: ANN401
+    """End the Java process that was started here: pyspark itself leaves it to the end of the program."""
+    from pyspark import SparkContext
+
+    gateway.shutdown()
+    process = getattr(gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()
+        process.wait()
+    SparkContext._gateway = SparkContext._jvm = None
+
+
+def _require_private(session: "SparkSession") -> None:
+    """Refuse a session whose disks or network would show ratings and keys."""
+    conf = session.sparkContext.getConf()
+
+    def on(name: str) -> bool:
+        return (conf.get(name, "false") or "").lower() == "true"
+
+    if not on("spark.io.encryption.enabled"):
+        raise ParameterError(
+            "Spark would write ratings to local disks in the clear: set spark.io.encryption.enabled to true"
+        )
+    master = conf.get(MASTER, "") or ""
+    if is_local(master):
+        return
+    if not (on("spark.authenticate") and (on("spark.network.crypto.enabled") or on("spark.ssl.rpc.enabled"))):
+        raise ParameterError(
+            f"Spark at {shorten(master)} would send ratings and keys over the network in the clear: set "
+            "spark.authenticate and spark.network.crypto.enabled to true"
+        )
+
+
+def _with_own_settings(session: "SparkSession") -> "SparkSession":
+    """Return a session of the same context and catalogue whose SQL settings nobody else sees."""
+    own = session.newSession()
+    for name, value in {**_SQL, SHUFFLES: str(2 * n_cores(session))}.items():
+        own.conf.set(name, value)
+    return own

@@ -1,0 +1,118 @@
+"""One Spark session per process: everything it writes (logs, events, web pages, local files) lies in one folder."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+MISSING = next(
+    (
+        f"{what} is missing (make system brings it)"
+        for what, there in (
+            ("pyspark", find_spec("pyspark") is not None),
+            ("pandas", find_spec("pandas") is not None),
+            ("Java", shutil.which("java") is not None),
+        )
+        if not there
+    ),
+    None,
+)
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+LOGGING = """
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d %p %c: %m%n%ex
+"""
+
+
+def pytest_collection_modifyitems(items):
+    """Whatever needs Spark is slow, and is skipped with its reason where Spark cannot run."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents and item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.slow)
+            if MISSING is not None:
+                item.add_marker(pytest.mark.skip(reason=MISSING))
+
+
+@pytest.fixture(scope="session")
+def traces(tmp_path_factory):
+    """The folder with everything that Spark writes: its log, its events, its local files."""
+    return tmp_path_factory.mktemp("spark")
+
+
+@pytest.fixture(scope="session")
+def settings(traces):
+    """Settings for a session whose traces are kept, in the manner of somebody's cluster."""
+    for name in ("events", "local"):
+        (traces / name).mkdir()
+    (traces / "log4j2.properties").write_text(LOGGING.format(file=traces / "spark.log"))
+    log4j = f"-Dlog4j2.configurationFile={(traces / 'log4j2.properties').as_uri()}"
+    return {
+        "spark.master": "local[2,2]",  # a task may fail once
+        "spark.default.parallelism": "1",  # as few tasks as there can be: each costs more than what it computes here
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (traces / "events").as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.logBlockUpdates.enabled": "true",
+        "spark.local.dir": str(traces / "local"),
+        "spark.sql.warehouse.dir": (traces / "warehouse").as_uri(),
+        "spark.log.level": "INFO",
+        "spark.driver.extraJavaOptions": f"{QUICK_JAVA} {log4j}",
+        "spark.ui.enabled": "true",
+        "spark.ui.port": "0",
+        "spark.speculation": "true",
+        "spark.sql.ui.explainMode": "extended",
+    }
+
+
+@pytest.fixture(scope="session")
+def spark(settings):
+    from pricdr.engines.spark.session import opened_session
+
+    with opened_session(settings) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def rows():
+    """Ratings with repeated pairs, times and ids that sort differently by bytes than by eye."""
+    rng = np.random.default_rng(16)
+    n = 3000
+    names = [f"{'uÜ𝒰'[k % 3]}{k}" for k in range(140)]
+    return pl.DataFrame(
+        {
+            "user": [names[k] for k in rng.zipf(1.4, n) % len(names)],
+            "item": [f"i{k}" for k in rng.zipf(1.3, n) % 50],
+            "rating": rng.integers(1, 11, n) / 2,
+            "timestamp": [None if k == 0 else k for k in rng.integers(0, 40, n).tolist()],
+        }
+    )
+
+
+@pytest.fixture(scope="session")
+def table(rows, tmp_path_factory):
+    """The same ratings as a folder of Parquet files."""
+    folder = tmp_path_factory.mktemp("ratings")
+    for number, part in enumerate(rows.iter_slices(1100)):
+        part.write_parquet(folder / f"part-{number}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def users(rows):
+    """A user list in an order of its own; some have no ratings, and others are left out."""
+    present = sorted(set(rows["user"].to_list()))[10:90]
+    absent = [f"new {k}" for k in range(len(present))]
+    return tuple(name for pair in zip(present[::-1], absent, strict=True) for name in pair)
+
+
+@pytest.fixture(scope="session")
+def items(rows):
+    return (*(f"i{k}" for k in range(30, 0, -1)), "not rated by anybody")

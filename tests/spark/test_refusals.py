@@ -1,0 +1,127 @@
+"""Rows and tables that cannot be used, and machines without Spark: one line each, before anything is spent."""
+
+import polars as pl
+import pytest
+
+import pricdr.engines.spark.session as sessions
+from pricdr.engines.spark import open_ratings
+from pricdr.engines.spark.session import parse_settings, require_spark
+from pricdr.errors import InputError, ParameterError
+
+GOOD = {"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]}
+BAD = {
+    "an empty id": ({"user": ["a", ""]}, "a row: the user id is empty"),
+    "no id": ({"item": ["x", None]}, r"a row: the item id is empty \(null\)"),
+    "an escape": ({"user": ["a", "b\x1b[2J"]}, r"the user id 'b\\x1b\[2J' holds a line break or another control"),
+    "a long id": ({"item": ["x", "y" * 1001]}, "has more than 1,000 characters"),
+    "no rating": ({"rating": [1.0, None]}, "a row: the rating is empty"),
+    "nan": ({"rating": [1.0, float("nan")]}, "the rating nan is not a finite number"),
+    "infinity": ({"rating": [float("-inf"), 1.0]}, "the rating -inf is not a finite number"),
+    "ids that are fractions": ({"user": [1.0, 2.0]}, "the user column 'user' holds double; ids must be text or whole"),
+    "ratings that are text": ({"rating": ["1", "2"]}, "the rating column 'rating' holds string; ratings must be numb"),
+}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("column", "says"), BAD.values(), ids=BAD)
+def test_a_bad_row_is_named_by_the_rule(spark, tmp_path, column, says):
+    pl.DataFrame({**GOOD, **column}).write_parquet(tmp_path / "r.parquet")
+    with pytest.raises(InputError, match=says) as refused, open_ratings(str(tmp_path / "r.parquet"), session=spark):
+        pass
+    assert str(refused.value).startswith(str(tmp_path / "r.parquet"))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.spark
+def test_a_time_that_was_asked_for_must_be_one(spark, tmp_path):
+    pl.DataFrame({**GOOD, "when": ["2024-05-31", "soon"]}).write_parquet(tmp_path / "r.parquet")
+    columns = "user=user,item=item,rating=rating,time=when"
+    with (
+        pytest.raises(InputError, match="the time 'soon' is no time"),
+        open_ratings(str(tmp_path / "r.parquet"), session=spark, columns=columns),
+    ):
+        pass
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("location", "says"),
+    [
+        ("nowhere/ratings", "nowhere/ratings: the path does not exist"),
+        ("table:no_such_table", "table:no_such_table: there is no such table"),
+        ("ratings.csv", "reads Parquet or a table"),
+        (".", "there is no Parquet file in it"),
+    ],
+)
+def test_a_place_without_ratings(spark, tmp_path, monkeypatch, location, says):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=says) as refused, open_ratings(location, session=spark):
+        pass
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.spark
+def test_a_damaged_file_is_one_line(spark, tmp_path):
+    from pricdr.errors import PriCDRError
+
+    pl.DataFrame(GOOD).write_parquet(tmp_path / "a.parquet")
+    content = (tmp_path / "a.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(content[: len(content) // 2])
+    with (
+        pytest.raises(PriCDRError, match="Spark could not read") as refused,
+        open_ratings(str(tmp_path), session=spark),
+    ):
+        pass
+    assert "\n" not in str(refused.value)
+    assert "at org.apache" not in str(refused.value)
+
+
+@pytest.mark.spark
+def test_a_filter_that_files_disclose_is_disclosed(spark, tmp_path):
+    from pricdr import Ratings
+    from pricdr.data.reading.parquet import write_ratings
+
+    filtered = Ratings.of(pl.DataFrame(GOOD)).disclosing("at least 5 ratings per user")
+    write_ratings(tmp_path / "a.parquet", filtered)
+    with open_ratings(str(tmp_path), session=spark) as reading:
+        assert reading.ratings.filtered_by == "at least 5 ratings per user"
+    write_ratings(tmp_path / "b.parquet", Ratings.of(pl.DataFrame(GOOD)))
+    with pytest.raises(InputError, match="different filters"), open_ratings(str(tmp_path), session=spark):
+        pass
+
+
+@pytest.mark.spark
+def test_a_session_that_would_show_ratings_is_refused(spark, monkeypatch):
+    conf = spark.sparkContext.getConf()
+    others = {"spark.io.encryption.enabled": "false"}, {"spark.master": "spark://somewhere:7077"}
+    for other, says in zip(others, ("local disks in the clear", "over the network in the clear"), strict=True):
+        changed = spark.sparkContext.getConf()
+        for name, value in other.items():
+            changed.set(name, value)
+        monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _, changed=changed: changed)
+        with pytest.raises(ParameterError, match=says), open_ratings("r", session=spark):
+            pass
+        monkeypatch.setattr(type(spark.sparkContext), "getConf", lambda _: conf)
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow", "pandas"])
+def test_without_a_package_the_extra_is_named(monkeypatch, missing):
+    there = sessions.find_spec
+    monkeypatch.setattr(sessions, "find_spec", lambda name: None if name == missing else there("numpy"))
+    with pytest.raises(InputError, match=rf"needs {missing}, which is not installed: pip install 'pricdr\[spark\]'"):
+        require_spark()
+
+
+def test_without_java_it_is_named(monkeypatch):
+    monkeypatch.setattr(sessions, "find_spec", lambda name: object())
+    monkeypatch.setattr(sessions.shutil, "which", lambda name: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(InputError, match="needs Java 17 or later, and there is none"):
+        require_spark()
+
+
+@pytest.mark.parametrize("text", ["spark.master", "master=local", "spark.=x", "spark.a b=c", "=x", "spark.\x1b=1"])
+def test_a_setting_that_is_none_is_refused(text):
+    with pytest.raises(ParameterError, match=r"--spark-conf must read spark\.NAME=VALUE"):
+        parse_settings([text])

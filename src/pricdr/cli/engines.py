@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
 import typer
 
 from pricdr.cli.console import progress_bar, say, working
-from pricdr.cli.ratings_input import STANDARD_INPUT, RatingsInput, as_written, shown
+from pricdr.cli.ratings_input import RatingsInput, as_written, shown
 from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
+from pricdr.data.reading.text_files import STANDARD_INPUT
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:

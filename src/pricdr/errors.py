@@ -7,10 +7,10 @@ PriCDRError
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
 ├── MissingExtraError     a package that pip installs only when asked for       exit 2
-├── BusyError             another run that spends or writes the same              exit 75
+├── BusyError             another run that spends or writes the same            exit 75
 ├── BudgetError           the ledger refuses the release                        exit 1
 ├── TrainingError         a training that went wrong                            exit 1
-├── EngineError           Spark could not finish what it was asked              exit 1
+├── EngineError           Spark could not finish what it was asked              exit 2
 └── VerificationError     a release that is not what its certificate says,      exit 1
                           or that contradicts its ledger
 """
@@ -97,7 +97,7 @@ class MissingExtraError(PriCDRError, ImportError):
 
 
 class BusyError(PriCDRError):
-    """Another run spends from the same ledger or writes the same output; nothing was spent. Try again later."""
+    """Another run spends from the same ledger or writes the same output; nothing was done. Try again later."""
 
     exit_code = 75  # EX_TEMPFAIL of sysexits.h: what a scheduler may repeat
 
@@ -116,8 +116,6 @@ class TrainingError(PriCDRError):
 
 class EngineError(PriCDRError):
     """Spark could not finish what it was asked; the message says whether a budget may be spent."""
-
-    exit_code = 1
 
 
 class VerificationError(PriCDRError):

@@ -4,11 +4,12 @@ import fcntl
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
 from pricdr.cli.run_lock import only_spender, only_writer
-from pricdr.errors import BusyError, OutputError
+from pricdr.errors import BusyError, EngineError, OutputError
 from pricdr.progress import log_lines
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
@@ -64,6 +65,18 @@ def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
     failed = events(outcome.err)[-1]
     assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "InputError", 2)
     assert "--dry-run" in failed["message"]
+
+
+def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spend_open(ratings, publish, monkeypatch):
+    def fail(*_, **__):
+        raise EngineError("Spark could not compute: a task failed 4 times, the last time because 'dune' is no number")
+
+    monkeypatch.setattr("pricdr._publish.publish", fail)
+    outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
+    failed = events(outcome.err)[-1]
+    assert (outcome.code, failed["error"], failed["exit_code"]) == (2, "EngineError", 2)
+    assert "dune" not in outcome.err + Path("log.jsonl").read_text()
+    assert "a task failed 4 times" in publish(ratings, out="again").err
 
 
 def test_what_holds_no_ratings_is_told_in_full(here, ratings, ledger, publish):

@@ -82,4 +82,4 @@ def _require_log(path: Path) -> None:
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
     if begins and begins != _BEGINNING:
-        raise OutputError(f"{path} is not a log: it holds something else, which --log would be appended to")
+        raise OutputError(f"{path} is not a log: it holds something else, and --log would append to it")

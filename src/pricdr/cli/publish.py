@@ -81,9 +81,9 @@ if TYPE_CHECKING:
 
 
 EXIT_CODES: Final = (
-    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input, usage or disk; 75 another run has the ledger or the "
-    "output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and above, ledger show says "
-    "what was spent."
+    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input or usage, a disk or a cluster that failed; 75 another run "
+    "has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and "
+    "above, ledger show says what was spent."
 )
 
 
@@ -304,7 +304,7 @@ def _require_places(out: Path, *beside: Path | None) -> None:
     taken = [out.resolve()]
     for file in (file.resolve() for file in beside if file is not None):
         if any(file == other or other in file.parents or file in other.parents for other in taken):
-            raise OutputError(f"--out, --log and --json must be three places, none inside another: {file} is not")
+            raise OutputError(f"--out, --log and --json must be three places, none inside another: {file} is taken")
         taken.append(file)
 
 

@@ -60,6 +60,16 @@ def test_a_folder_stands_for_its_files_in_order(folder):
     ]
 
 
+def test_progress_is_that_of_all_files_together(folder):
+    """Every name of its own would be another bar: a hundred thousand files would fill any terminal."""
+    told = []
+    stream = open_stream(folder)
+    assert len(list(stream.batches(lambda *report: told.append(report)))) > 1
+    assert {what for what, *_ in told} == {f"reading {folder}"}
+    assert [done for _, done, *_ in told] == sorted(done for _, done, *_ in told)
+    assert told[-1][1] == told[-1][2] == stream.size
+
+
 def test_patterns_are_expanded_and_marks_are_skipped(folder):
     assert len(find_inputs(folder / "*" / "*" / "*.parquet").files) == 3
     assert len(find_inputs(folder / "country=[df]*").files) == 2

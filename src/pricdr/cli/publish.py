@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 
 
 EXIT_CODES: Final = (
-    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input or usage, a disk or a cluster that failed; 75 another run "
-    "has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and "
+    "Exit codes: 0 done; 1 refused by the ledger; 2 bad input or usage, a disk or a cluster that failed; 75 another "
+    "run has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and "
     "above, ledger show says what was spent."
 )
 

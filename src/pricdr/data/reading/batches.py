@@ -66,7 +66,8 @@ class RatingsStream:
             batch = _batch(part)
             self.rows += len(batch.users)
             self.blank_lines += part.blank_lines
-            progress(f"reading {named(part.file)}", part.done, self.size or 0, f"{self.rows:,} rows")
+            # Of all files together: a terminal shows a bar for each name, and a log keeps the names of partitions.
+            progress(f"reading {named(self.name)}", part.done, self.size or 0, f"{self.rows:,} rows")
             if len(batch.users):
                 yield batch
         if self.bad_rows is not None:

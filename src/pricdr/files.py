@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -136,10 +136,15 @@ def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
             staging.rename(path)
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o644, keep: os.stat_result | None = None) -> None:
-    """Put ``content`` at ``path`` in one step, over whatever is there; ``keep``: with this owner, group and mode."""
+def replace_file(
+    path: Path, content: bytes | Iterable[bytes | memoryview], *, mode: int = 0o644, keep: os.stat_result | None = None
+) -> None:
+    """Put ``content``, whole or in pieces, at ``path`` in one step, over whatever is there.
+
+    ``keep``: with this owner, group and mode.
+    """
     with _staged_file(path, mode if keep is None else PRIVATE) as (staging, file):
-        file.write(content)
+        file.writelines([content] if isinstance(content, bytes) else content)
         _finish(file)
         if keep is not None:
             _give(staging, keep)

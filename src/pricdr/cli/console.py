@@ -13,8 +13,9 @@ from contextvars import ContextVar
 from typing import Final, TextIO
 
 from pricdr.cli.json_log import WITHHELD, event_line, failure, is_on
+from pricdr.cli.processes import is_first
 from pricdr.errors import printable
-from pricdr.progress import PREPARING, Progress
+from pricdr.progress import PREPARING, Progress, silent
 from pricdr.progress.displays import display, on_terminal
 from pricdr.progress.log_lines import LogLines, Report
 
@@ -24,7 +25,7 @@ _LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
 
 def say(*lines: str) -> None:
     """Write one line per argument to the user: nothing from outside begins a line of its own."""
-    if not is_on():
+    if is_first() and not is_on():
         answer(*lines)
 
 
@@ -35,7 +36,7 @@ def answer(*lines: str) -> None:
 
 def warn(text: str) -> None:
     """Write something the user should know that does not stop the command."""
-    if not is_on():
+    if is_first() and not is_on():
         _write(sys.stderr, f"warning: {printable(text)}")
 
 
@@ -73,7 +74,7 @@ def heed_interrupts() -> None:
 @contextmanager
 def log_lines(command: str) -> Iterator[None]:
     """Let the log have a line now and then while a command runs, where standard error is no terminal."""
-    if on_terminal() and not is_on():
+    if not is_first() or (on_terminal() and not is_on()):
         yield
         return
     with LogLines(command, write=_log_progress if is_on() else None) as lines:
@@ -91,6 +92,9 @@ def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
     Args:
         what: what is shown until the first report.
     """
+    if not is_first():
+        yield silent
+        return
     lines = _LINES.get()
     with display(what) if lines is None else lines.part(what) as progress:
         yield progress

@@ -14,6 +14,7 @@ from pricdr.errors import ParameterError
 Result = TypeVar("Result")
 RatingsInput: TypeAlias = Path | Query
 STANDARD_INPUT: Final = Path("-")
+_FIRST_READING_OPTION: Final = "columns"
 _FROM = typer.Option(
     "--from",
     help="Instead of files: a database, postgresql://user:password@host/name, or env:NAME, a variable that holds it.",
@@ -50,17 +51,15 @@ def takes_query(
                 raise ParameterError(f"Missing argument '{parameter.upper()}': give it, or --from and --query")
             return command(**arguments, **{parameter: chosen})
 
-        own = {
-            parameter: Annotated[Path | None, typer.Argument(help=help_text, parser=_Written)],
-            "source_address": Annotated[str | None, _FROM],
-            "query": Annotated[str | None, _QUERY],
-        }
+        argument = _parameter(parameter, Annotated[Path | None, typer.Argument(help=help_text, parser=_Written)])
+        options = [_parameter("source_address", Annotated[str | None, _FROM])]
+        options.append(_parameter("query", Annotated[str | None, _QUERY]))
         parameters: list[inspect.Parameter] = []
         for one in signature.parameters.values():
-            here = own.items() if one.name == parameter else ()
-            kind = inspect.Parameter.KEYWORD_ONLY
-            parameters += [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in here]
-            parameters += [] if here else [one.replace(kind=kind)]
+            # In --help they stand with the options that say how ratings are read.
+            parameters += options if one.name == _FIRST_READING_OPTION else []
+            own = one.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            parameters.append(argument if one.name == parameter else own)
         # typer reads both: the signature for the parameters, the annotations for their types.
         vars(with_input).update(
             __signature__=signature.replace(parameters=parameters),
@@ -69,6 +68,10 @@ def takes_query(
         return with_input
 
     return decorate
+
+
+def _parameter(name: str, hint: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
 def _chosen(path: Path | None, source: str | None, query: str | None, what: str) -> RatingsInput | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -10,6 +11,7 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
+from pricdr.cli.processes import idle_gpus, is_first, take_gpu
 from pricdr.cli.ratings_input import RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pricdr.data.splits import HeldOut
     from pricdr.models.base import Method
     from pricdr.models.chosen import Chosen
+    from pricdr.models.fitted import FittedModel
     from pricdr.release import Release
 
 
@@ -99,8 +102,7 @@ def train(
     """
     with working("starting"):  # torch takes its time to load
         from pricdr._transfer import transfer
-    from pricdr.files import new_folder, require_absent
-    from pricdr.models.folder import write_model
+    from pricdr.files import require_absent
     from pricdr.training.run_log import RunLog
 
     given = {"--method": method, "--preset": preset, "--config": config, "--epochs": epochs}
@@ -109,10 +111,9 @@ def train(
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     own = _configured(method, preset, config, release, source) if measured is None else measured.method
     configured = _with_flags(own, flags)
+    _use_processes(configured)
     require_absent(out)
-    if release is None:
-        refuse_unused_key(public_key, "there is no --release")
-    received = None if release is None else _received(release, public_key, allow_unverified=allow_unverified)
+    received = _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
     warn_of_another_release(measured, received)
     ratings, validation = _data(data, reading, threshold)
@@ -120,28 +121,50 @@ def train(
     if received is not None:
         _say_coverage(ratings, received)
     require_known_epochs(start, chooses_anew=validation is None and measured is None)
+    fit = partial(
+        transfer,
+        ratings,
+        received,
+        method=configured,
+        plaintext_source=plaintext,
+        validation=validation,
+        chosen=None if measured is None else measured.chosen,
+        allow_not_private=allow_not_private,
+    )
+    if not is_first():
+        fit()  # the first process writes what all of them train
+        return
     resumable = ResumableRun(out, f"{configured.name} on {_described(ratings, validation)}")
     networks = starting_networks(start, resumable, configured)
     with resumable.begun(resume=resume):
         with progress_bar() as progress:
-            model = transfer(
-                ratings,
-                received,
-                method=configured,
-                plaintext_source=plaintext,
-                validation=validation,
-                chosen=None if measured is None else measured.chosen,
-                allow_not_private=allow_not_private,
-                log=RunLog(file=resumable.log, checkpoints=networks, progress=progress),
-            )
-        with new_folder(out, private=True) as staging:
-            write_model(staging, model)
-            resumable.copy_log(staging / "log.jsonl")
-            keep_networks(resumable, staging)
+            model = fit(log=RunLog(file=resumable.log, checkpoints=networks, progress=progress))
+        _write(model, out, resumable)
     say_found(networks)
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
     _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
     say(f"trained {model!r}", f"to {out}")
+
+
+def _use_processes(method: "Method") -> None:
+    """Settle which process uses which GPU, and say where some would be idle."""
+    method.require_shared()
+    device = "cpu" if method.options is None else method.options.device
+    take_gpu(device)
+    hint = idle_gpus(device) if method.is_shared else None
+    if hint is not None:
+        say(hint)
+
+
+def _write(model: "FittedModel", out: Path, resumable: ResumableRun) -> None:
+    """Write the model folder, with the log and the networks that other trainings can start from."""
+    from pricdr.files import new_folder
+    from pricdr.models.folder import write_model
+
+    with new_folder(out, private=True) as staging:
+        write_model(staging, model)
+        resumable.copy_log(staging / "log.jsonl")
+        keep_networks(resumable, staging)
 
 
 def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
@@ -226,10 +249,13 @@ def _with_flags(method: "Method", flags: dict[str, int | str | bool | None]) -> 
     return method  # a closed form: nothing to seed, no device to choose
 
 
-def _received(folder: Path, public_key: Path | None, *, allow_unverified: bool) -> "Release":
-    """Return the release, verified unless that is switched off, which a pinned key does not allow."""
+def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "Release | None":
+    """Return the release, if any, verified unless that is switched off, which a pinned key does not allow."""
     from pricdr.release import Release
 
+    if folder is None:
+        refuse_unused_key(public_key, "there is no --release")
+        return None
     if public_key is not None and allow_unverified:
         raise ParameterError(
             "--allow-unverified checks no signature, and a public key is pinned (--public-key or PRICDR_PUBLIC_KEY): "

@@ -16,6 +16,7 @@ from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
+from pricdr.training.distributed import processes
 from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
@@ -24,9 +25,9 @@ ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Users (b,) and items (b, c) to their scores (b, c)."""
 
 _USERS_AT_ONCE: Final = 1024
-_COPIES: Final = 13
+_COPIES, _COPIES_TO_RESUME = 5, 10
 """Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
-epoch's), and twice four while a checkpoint is assembled."""
+epoch's), ten for a moment where a checkpoint is resumed (the network, and the four of the file more than twice)."""
 
 
 class TrainableNetwork(Protocol):
@@ -91,6 +92,7 @@ def train_network(
         options = replace(options, epochs=epochs)
     # Whatever could make another network: what is trained, how, and what picks the epoch.
     fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
+    processes().require_alike(fingerprint, examples.device)
     result = train(
         run.network,
         run.step,
@@ -105,7 +107,9 @@ def train_network(
 
 def require_trainable(weights: int) -> None:
     """Refuse a network of so many weights where memory is too small to train it."""
-    require_memory(_COPIES * 4 * weights, f"training a network of {weights:,} weights")
+    # Every process has a network of its own; the first one alone reads checkpoints.
+    copies = _COPIES_TO_RESUME + _COPIES * (processes().on_this_machine - 1)
+    require_memory(copies * 4 * weights, f"training a network of {weights:,} weights")
 
 
 def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:
@@ -116,16 +120,17 @@ def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) ->
 @torch.no_grad()
 def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> Float64Array:
     """Return the NDCG@10 of each held-out item among its stored negatives, scored on the device in blocks."""
-    candidates = torch.as_tensor(np.column_stack([held_out.items, held_out.negatives]), device=device)
-    users = torch.as_tensor(held_out.users, device=device)
-    blocks = [
-        score(*block)
-        for block in zip(torch.split(users, _USERS_AT_ONCE), torch.split(candidates, _USERS_AT_ONCE), strict=True)
-    ]
-    scores = torch.cat(blocks).double().cpu().numpy()
-    if not np.isfinite(scores).all():
-        raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
-    return per_user(rank_of(scores[:, 0], scores[:, 1:]))["NDCG@10"]
+    ranks = [np.zeros(0)]
+    for start in range(0, len(held_out), _USERS_AT_ONCE):
+        block = slice(start, start + _USERS_AT_ONCE)
+        # Ranked block by block: a hundred scores for each of millions of users would be gigabytes.
+        candidates = np.column_stack([held_out.items[block], held_out.negatives[block]])
+        users = torch.as_tensor(held_out.users[block], device=device)
+        scores = score(users, torch.as_tensor(candidates, device=device)).double().cpu().numpy()
+        if not np.isfinite(scores).all():
+            raise TrainingError("scores are no longer finite numbers: try a lower learning rate")
+        ranks.append(rank_of(scores[:, 0], scores[:, 1:]))
+    return per_user(np.concatenate(ranks))["NDCG@10"]
 
 
 def arrays_identity(*arrays: npt.NDArray[Any]) -> str:

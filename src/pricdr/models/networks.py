@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout
 
 from pricdr.training.fused import dropped_relu
+from pricdr.training.portions import drawn, is_shared
 from pricdr.training.rows import Bags
 from pricdr.training.sparse_products import weighted_sums
 
@@ -31,10 +32,17 @@ class Dropout(nn.Module):
         if not self.training or left_out == 0:
             return units
         if units.device.type != "cpu":
-            return dropout(units, self.share)
-        draws = torch.randint(-(2**63), 2**63 - 1, (-(-units.numel() // 4),))
-        kept = draws.view(torch.int16)[: units.numel()].view(units.shape) >= left_out - _CHANCES // 2
+            if not is_shared():
+                return dropout(units, self.share)
+            return units * drawn(units.shape, lambda shape: dropout(units.new_ones(shape), self.share))
+        kept = drawn(units.shape, _draws) >= left_out - _CHANCES // 2
         return units * (kept * (_CHANCES / (_CHANCES - left_out)))
+
+
+def _draws(shape: torch.Size) -> Tensor:
+    """Return random 16-bit numbers, four from each draw."""
+    count = shape.numel()
+    return torch.randint(-(2**63), 2**63 - 1, (-(-count // 4),)).view(torch.int16)[:count].view(shape)
 
 
 class SparseTower(nn.Module):

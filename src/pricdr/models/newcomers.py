@@ -12,12 +12,14 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
+from pricdr.data.negatives import draw_negatives
 from pricdr.data.ratings import IntArray
 from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut
 from pricdr.evaluation.metrics import Float64Array
 from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.models.inputs import Inputs
 from pricdr.randomness import Simulation
+from pricdr.training.item_samples import LISTED
 
 FEWEST: Final = 10
 """Fewer cold users say little: of two, one in four is served better by chance."""
@@ -90,5 +92,10 @@ def _held_out(inputs: Inputs, users: IntArray, simulation: Simulation) -> HeldOu
         return HeldOut(users[:0], users[:0], np.zeros((0, 1), dtype=np.int64))
     draws = simulation.generator("stand-ins: items")
     items = np.array([draws.choice(rated) for rated in rows], dtype=np.int64)
+    if n_items > LISTED:  # listing them all for each user would take minutes
+        codes = np.repeat(np.arange(len(users), dtype=np.int64), [len(rated) for rated in rows]) * n_items
+        codes += np.concatenate(rows)
+        drawn = draw_negatives(np.sort(codes), n_items, np.arange(len(users)), count, draws)
+        return HeldOut(users, items, drawn)
     unrated = (np.setdiff1d(np.arange(n_items), rated) for rated in rows)
     return HeldOut(users, items, np.array([draws.permutation(others)[:count] for others in unrated]))

@@ -1,13 +1,14 @@
 """Training runs that can be killed: everything the next epoch needs, in one file, replaced in one step."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from pricdr.errors import InputError
@@ -16,6 +17,8 @@ from pricdr.untrusted.opening import Folder
 
 Weights = dict[str, Tensor]
 _LARGEST_HEADER: Final = 1 << 20
+_KINDS: Final = {torch.float32: "F32", torch.float64: "F64"}
+"""What safetensors calls the types that a checkpoint has."""
 _SLOTS: Final = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps for each parameter it has moved: a number, and two arrays of the parameter's shape."""
 
@@ -36,12 +39,18 @@ class State:
         return cls(0, 0, float("-inf"), _copy(network))
 
     def after(self, network: nn.Module, metric: float | None) -> "State":
-        """Return the state one epoch later; without a metric the newest weights are the best."""
+        """Return the state one epoch later, which takes over the weights; without a metric the newest are the best."""
         if metric is None:
-            return replace(self, epoch=self.epoch + 1, best=_copy(network))
+            return replace(self, epoch=self.epoch + 1, best=self._now_best(network))
         if metric > self.metric:  # equal is not better, or patience would never run out on a plateau
-            return State(self.epoch + 1, 0, metric, _copy(network))
+            return State(self.epoch + 1, 0, metric, self._now_best(network))
         return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
+
+    def _now_best(self, network: nn.Module) -> Weights:
+        """Copy the network over the best weights so far: a new copy would need memory beside the old one."""
+        for name, value in network.state_dict().items():
+            self.best[name].copy_(value)
+        return self.best
 
 
 class Checkpoint:
@@ -60,18 +69,14 @@ class Checkpoint:
 
     def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Write the run; without ``optimizer`` no epoch can follow, and the best weights are all that is written."""
-        tensors = {f"best/{name}": value for name, value in state.best.items()}
+        # Numbers as tensors too: floats in text would lose bits.
+        tensors = {"run": torch.tensor([state.epoch, state.stale, state.metric], dtype=torch.float64)}
+        tensors |= {f"best/{name}": value for name, value in state.best.items()}
         if optimizer is not None:
             tensors |= {f"network/{name}": value for name, value in network.state_dict().items()}
             for index, slots in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
-        # Numbers as tensors too: floats in text would lose bits.
-        tensors["run"] = torch.tensor([state.epoch, state.stale, state.metric], dtype=torch.float64)
-        content = save(
-            {name: value.detach().cpu().contiguous() for name, value in tensors.items()},
-            metadata={"fingerprint": self._fingerprint},
-        )
-        replace_file(self.path, content)
+        replace_file(self.path, _pieces(tensors, {"fingerprint": self._fingerprint}))
 
     def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> State:
         """Put network and optimiser where the file says, and return its state; a fresh one where there is no file."""
@@ -130,6 +135,20 @@ class CheckpointFiles:
         """Return the checkpoint at ``path`` with the label as its suffix."""
         name = f"{self.path.name}.{label.replace(' ', '.')}"
         return Checkpoint(self.path.with_name(name), fingerprint=fingerprint)
+
+
+def _pieces(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memoryview]:
+    """Yield a safetensors file piece by piece: made in one piece, it would be in memory three times."""
+    header: dict[str, object] = {"__metadata__": metadata}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.nbytes
+        header[name] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    yield len(text).to_bytes(8, "little") + text
+    for tensor in tensors.values():
+        yield tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
 def _state(tensors: Weights) -> State:

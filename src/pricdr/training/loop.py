@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from pricdr.errors import TrainingError
 from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import Checkpoint, State
+from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
-"""A batch of examples, by number, to the loss of that batch."""
+"""A batch of examples, by number, to its loss; where processes train together, to this one's summand of it."""
 Validate: TypeAlias = Callable[[], float]
 """The metric to stop by; larger is better."""
 
@@ -49,7 +50,9 @@ def train(
     optimizer = torch.optim.AdamW(
         network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
     )
+    together = processes()
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
+    state = together.start_from_first(state, network, optimizer)
     history: list[Epoch] = []
     steps = -(-len(examples) // options.batch)
     # In steps too: on small data an epoch is a few steps, and training starts on a plateau.
@@ -59,7 +62,7 @@ def train(
             started = time.perf_counter()
             torch.manual_seed(_epoch_seed(options.seed, state.epoch))
             loss = _run_epoch(network, step, examples, options, optimizer, state.epoch, log)
-            metric = None if validate is None else _validated(network, validate)
+            metric = None if validate is None else _validated(network, validate, examples.device)
             state = state.after(network, metric)
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
             if checkpoint is not None:
@@ -97,26 +100,33 @@ def _run_epoch(
 ) -> float:
     network.train()
     order = examples[torch.randperm(len(examples), device=examples.device)]
-    losses = []
+    losses, together = [], processes()
     for start in log.batches(range(0, len(order), options.batch), epoch, options.epochs):
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.device.type == "cuda"):
             loss = step(order[start : start + options.batch])
         loss.backward()  # type: ignore[no-untyped-call]
+        together.add_up_gradients(network.parameters())
         optimizer.step()
         losses.append(loss.detach())
     # Looked at once an epoch: asking after every step would make a GPU wait. The checkpoint is older than any of them.
-    values = torch.stack(losses).float().cpu()
+    values = together.add_up(torch.stack(losses).float()).cpu()
     broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if broken:
         raise TrainingError(f"the loss became {values[broken[0]].item()} in epoch {epoch + 1}, step {broken[0] + 1}")
     # A loss is finite before the step it leads to: weights can still break in the last one.
-    if not all(bool(torch.isfinite(parameter).all()) for parameter in network.parameters()):
+    # The largest absolute value says it too (a nan counts), without a second copy of each parameter.
+    largest = [
+        torch.linalg.vector_norm(parameter.detach(), float("inf"))
+        for parameter in network.parameters()
+        if parameter.numel()
+    ]
+    if not bool(torch.isfinite(torch.stack(largest)).all()):
         raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}")
     return float(values.mean())
 
 
-def _validated(network: nn.Module, validate: Validate) -> float:
+def _validated(network: nn.Module, validate: Validate, device: torch.device) -> float:
     network.eval()
     with torch.no_grad():
-        return validate()
+        return processes().from_first(validate, device)

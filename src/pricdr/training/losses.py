@@ -9,9 +9,13 @@ def cross_entropy_per_user(logits: Tensor, labels: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(logits, labels, reduction="none").sum(dim=1)
 
 
-def mean_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-    """Return the binary cross-entropy, summed over items with a weight each, and its mean over users."""
-    return binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum") / len(labels)
+def mean_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, users: int | None = None) -> Tensor:
+    """Return the binary cross-entropy, summed over items with a weight each, and its mean over users.
+
+    ``users`` is how many the mean is over, where these are a portion of them: what all portions return adds up to it.
+    """
+    summed = binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
+    return summed / (len(labels) if users is None else users)
 
 
 def normalised_cross_entropy(cosines: Tensor, labels: Tensor) -> Tensor:

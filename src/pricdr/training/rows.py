@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from pricdr.data.ratings import CSR
+from pricdr.training.portions import Portion
 
 
 class Mirror(NamedTuple):
@@ -29,6 +30,8 @@ class Bags(NamedTuple):
     """The batch row each entry belongs to."""
     mirror: "Mirror | None" = None
     """The same entries by column, where the batch is a whole matrix."""
+    drawn_for: Portion | None = None
+    """Where these entries lie among those of the whole batch, if this is a portion of one."""
 
     def keep(self, chance: float) -> "Bags":
         """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
@@ -37,7 +40,8 @@ class Bags(NamedTuple):
         if self.mirror is not None:
             # Left in with weight 0: the matrix stays as it is, and nobody waits to learn how many entries are left.
             return self._replace(weights=dropout(self.weights, 1 - chance))
-        kept = torch.nonzero(torch.rand(len(self.columns), device=self.columns.device) < chance).squeeze(1)
+        own, whole = self.drawn_for or Portion(slice(None), len(self.columns))
+        kept = torch.nonzero(torch.rand(whole, device=self.columns.device)[own] < chance).squeeze(1)
         row_of = self.row_of[kept]
         counts = torch.bincount(row_of, minlength=len(self.offsets))
         return Bags(self.columns[kept], torch.cumsum(counts, 0) - counts, self.weights[kept] / chance, row_of)
@@ -76,6 +80,16 @@ class SparseRows:
         self._starts = torch.as_tensor(matrix.indptr[:-1].astype(np.int64), device=device)
         self._columns = torch.as_tensor(matrix.indices.astype(np.int64), device=device)
         self._weights = torch.as_tensor(weights.astype(np.float32), device=device)
+
+    def portion(self, rows: Tensor, portion: Portion) -> Bags:
+        """Return the entries of a portion of these rows, which knows of the others what random draws must know."""
+        if portion.is_all:
+            return self.batch(rows)
+        counts = self.counts[rows]
+        before, own = int(counts[: portion.own.start].sum()), int(counts[portion.own].sum())
+        return self.batch(rows[portion.own])._replace(
+            drawn_for=Portion(slice(before, before + own), int(counts.sum())),
+        )
 
     def batch(self, rows: Tensor) -> Bags:
         """Return the entries of these rows."""

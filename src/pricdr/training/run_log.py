@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from pricdr.progress import Progress, shown, silent
 from pricdr.training.checkpoints import Checkpoint, Checkpoints
+from pricdr.training.distributed import processes
 
 Batch = TypeVar("Batch")
 
@@ -75,7 +76,13 @@ class RunLog:
 
     @contextmanager
     def shown(self, progress: Progress | bool) -> Iterator["RunLog"]:
-        """Yield the same run log, which reports to ``progress`` instead, unless that is False."""
+        """Yield the same run log, which reports to ``progress`` instead, unless that is False.
+
+        Of processes that train together, the first alone writes and reports.
+        """
+        if not processes().is_first:
+            yield NO_LOG
+            return
         if progress is False:
             yield self
             return

@@ -161,15 +161,17 @@ def _parts(
     rows = done = 0
     for file in files:
         bad = None if bad_rows is None else BadRows(1.0)
-        path, before = file.file.path, rows
+        path, before, size = file.file.path, rows, file.file.size or 0
+        in_file = 0 if file.layout is None else file.layout.rows
         for part in file.parts(bad, rows=batch_rows):
             schema.require(path, part.schema)
             rows += part.rows
-            part.done = done
+            # Text does not say how many rows it has: of such a file it is known only that it is being read.
+            part.done = done + (size * (rows - before) // in_file if in_file else 0)
             yield part
         if bad is not None and bad_rows is not None:
             bad_rows.absorb(bad, before=before, file=named(path) if len(files) > 1 else None)
-        done += file.file.size or 0
+        done += size
 
 
 def _batch(part: RawRatings) -> Batch:

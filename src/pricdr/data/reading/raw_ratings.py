@@ -48,7 +48,7 @@ class RawRatings:
     coded: bool = True
     """Whether ids are encoded when they are loaded; in a stream they stay text."""
     done: int = 0
-    """In a stream: the bytes of the files before this one."""
+    """In a stream: about how many bytes of all files were read with these rows."""
 
     def take_ids(self, role: str) -> "CodedIds":
         """Load a column of ids and forget it: the strings of one column at a time are memory enough."""

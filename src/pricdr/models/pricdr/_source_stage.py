@@ -23,10 +23,12 @@ from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.newcomers import Newcomers
 from pricdr.models.pricdr._networks import SourceNetwork
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
+from pricdr.training.distributed import ALONE, processes
 from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, mean_cross_entropy
 from pricdr.training.pair_scores import pair_scores
+from pricdr.training.portions import Portion, rows_of
 from pricdr.training.rows import Bags, SparseRows
 from pricdr.training.run_log import RunLog
 
@@ -141,20 +143,36 @@ class SourceStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
-        vectors = self.training_vectors(batch)
+        portion = processes().portion(len(batch))
+        vectors = self.training_vectors(batch, portion)
         sample = sample_items(self.rows.batch(batch), self.rows.shape[1], self.config.other_items)
-        return self.loss(batch, vectors, sample, self.item_vectors[sample.items], self.history_vectors[batch])
+        sample, own = sample._replace(labels=sample.labels[portion.own]), batch[portion.own]
+        items, histories = self.item_vectors[sample.items], self.history_vectors[own]
+        return self.loss(own, vectors, sample, items, histories, len(batch))
 
-    def training_vectors(self, batch: Tensor) -> Tensor:
-        """Return the vectors of a batch of users, each from a part of its source row."""
-        vectors: Tensor = self.network(self._source_rows(batch, training=True))
+    def training_vectors(self, batch: Tensor, portion: Portion | None = None) -> Tensor:
+        """Return the vectors of a batch of users, or of a portion of it, each from a part of its source row."""
+        portion = portion or ALONE.portion(len(batch))
+        with rows_of(portion):
+            vectors: Tensor = self.network(self._training_rows(batch, portion))
         return vectors
 
-    def loss(self, batch: Tensor, vectors: Tensor, sample: ItemSample, items: Tensor, histories: Tensor) -> Tensor:
-        """Return the loss of the source's vectors against the vectors of items and histories."""
+    def loss(
+        self,
+        batch: Tensor,
+        vectors: Tensor,
+        sample: ItemSample,
+        items: Tensor,
+        histories: Tensor,
+        users: int | None = None,
+    ) -> Tensor:
+        """Return the loss of the source's vectors against the vectors of items and histories.
+
+        It is a mean over so many ``users`` where those of the batch are a portion of them.
+        """
         network = self.target_network
         logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
-        loss = mean_cross_entropy(logits, sample.labels, sample.weights)
+        loss = mean_cross_entropy(logits, sample.labels, sample.weights, users)
         if self.narrow:  # so few numbers that reconstructing them would only copy their noise
             return loss
         total = self.config.alignment * alignment(vectors, histories)
@@ -162,7 +180,7 @@ class SourceStage:
             assert isinstance(self.source, Tensor)
             reconstructed = self.network.decoder(vectors)
             total = total + self.config.reconstruction * ((reconstructed - self.source[batch]) ** 2).sum()
-        return loss + total / len(batch)
+        return loss + total / (len(batch) if users is None else users)
 
     def scorer(self) -> ScorePairs:
         """Return how validation scores while the network is trained: by the source alone."""
@@ -211,11 +229,15 @@ class SourceStage:
         """Return user vectors from the source alone. The network gives them a learnt length, so trust comes last."""
         return trust * self.target_network.users(self._source_vectors()) * self.present[:, None]
 
-    def _source_rows(self, users: Tensor, *, training: bool = False) -> Tensor | Bags:
+    def _source_rows(self, users: Tensor) -> Tensor | Bags:
+        return self.source.batch(users) if isinstance(self.source, SparseRows) else self.source[users]
+
+    def _training_rows(self, batch: Tensor, portion: Portion) -> Tensor | Bags:
+        """Return source rows of a portion of a batch, with a part of their numbers or ratings left out."""
         if isinstance(self.source, SparseRows):
-            return self.source.batch(users).keep(1 - self.config.plaintext_dropout if training else 1.0)
+            return self.source.portion(batch, portion).keep(1 - self.config.plaintext_dropout)
         left_out = self.config.narrow_dropout if self.narrow else self.config.release_dropout
-        return torch.nn.functional.dropout(self.source[users], left_out, training)
+        return torch.nn.functional.dropout(self.source[batch], left_out)[portion.own]
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Tensor | SparseRows:

@@ -20,6 +20,7 @@ from pricdr.models.pricdr._networks import TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
 from pricdr.models.pricdr._target_stage import TargetStage, target_options
 from pricdr.models.pricdr._trust import choose_trust
+from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
@@ -40,6 +41,11 @@ class TwoStageMethod(ReleaseMethod):
     def starts_others(self) -> tuple[str, ...]:
         """The target's network, unless the source has moved it."""
         return () if self.config.joint else (TARGET_NETWORK,)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether both stages share their batches among processes; trained jointly, they do not."""
+        return not self.config.joint
 
     def target_stage(self, target: Ratings) -> TargetStage:
         """Return the target's network, not trained yet."""
@@ -78,7 +84,12 @@ class TwoStageMethod(ReleaseMethod):
         require_trainable(2 * inputs.source.shape[1] * self.config.hidden)
         if self.config.gated:
             log.working("evidence test")
-            if is_refused(inputs, validation, chosen, require_evidence=require_evidence):
+            # Settled by one process: rounding differs from machine to machine, and all must go on alike.
+            refused = processes().from_first(
+                lambda: is_refused(inputs, validation, chosen, require_evidence=require_evidence),
+                self.options.torch_device(),
+            )
+            if refused:
                 return self._train_target_alone(target, inputs, validation, chosen, log)
         followed = is_followed(validation, chosen)
         # Without validation and without gates there is nothing that newcomers could choose.

@@ -14,16 +14,19 @@ from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, require_trainable, train_network
 from pricdr.models.pricdr._networks import Sizes, TargetNetwork
+from pricdr.training.distributed import processes
 from pricdr.training.fused import all_items_loss
 from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
 from pricdr.training.pair_scores import pair_scores
+from pricdr.training.portions import rows_of
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
 
-_USERS_AT_ONCE = 4096
+_AT_ONCE = 4096
+"""Users or items that go through a tower together, where all of them do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +101,8 @@ class TargetStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users, against all items in expectation."""
-        if self.device.type == "cuda" and self.config.other_items >= self.rows.shape[1]:
+        everything = self.config.other_items >= self.rows.shape[1]
+        if everything and self.device.type == "cuda" and processes().count == 1:  # a pass is shared among processes
             return self.loss_of_all_items(batch)
         return self.training_pass(batch).loss
 
@@ -119,14 +123,21 @@ class TargetStage:
 
     def training_pass(self, batch: Tensor) -> TargetPass:
         """Return the loss of a batch of users and what it was computed from."""
-        network, kept = self.network, 1 - self.config.entry_dropout
-        rated = self.rows.batch(batch)
+        network, kept, together = self.network, 1 - self.config.entry_dropout, processes()
+        rated, users = self.rows.batch(batch), together.portion(len(batch))
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
-        vectors = network.user_tower(rated.keep(kept))
+        with rows_of(users):
+            vectors = network.user_tower((rated if users.is_all else self.rows.portion(batch, users)).keep(kept))
         sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
-        items = network.items(sample.items, self.columns.batch(sample.items).keep(kept))
-        logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
-        return TargetPass(vectors, sample, items, mean_cross_entropy(logits, sample.labels, sample.weights))
+        sample = sample._replace(labels=sample.labels[users.own])
+        items = together.portion(len(sample.items))
+        with rows_of(items):
+            own = network.items(sample.items[items.own], self.columns.portion(sample.items, items).keep(kept))
+        item_vectors = together.gathered(own, items)
+        with rows_of(users):
+            logits = network.users(vectors) @ item_vectors.T + network.item_bias[sample.items]
+        loss = mean_cross_entropy(logits, sample.labels, sample.weights, len(batch))
+        return TargetPass(vectors, sample, item_vectors, loss)
 
     def scorer(self) -> ScorePairs:
         """Return how validation scores."""
@@ -137,13 +148,15 @@ class TargetStage:
     def item_vectors(self) -> Tensor:
         """Return the vectors of all items."""
         everything = torch.arange(self.rows.shape[1], device=self.device)
-        return self.network.items(everything, self.columns.all())
+        # In blocks: the hidden layer of all items at once is several times as large as their vectors.
+        blocks = [self.network.items(items, self.columns.batch(items)) for items in torch.split(everything, _AT_ONCE)]
+        return torch.cat(blocks)
 
     @torch.no_grad()
     def history_vectors(self) -> Tensor:
         """Return each user's history as a vector, before it meets the items; zeros where there is no history."""
         everyone = torch.arange(self.rows.shape[0], device=self.device)
-        blocks = [self.network.user_tower(self.rows.batch(users)) for users in torch.split(everyone, _USERS_AT_ONCE)]
+        blocks = [self.network.user_tower(self.rows.batch(users)) for users in torch.split(everyone, _AT_ONCE)]
         return torch.cat(blocks) * (self.rows.counts > 0)[:, None]
 
     @torch.no_grad()

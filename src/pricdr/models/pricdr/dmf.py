@@ -43,6 +43,11 @@ class DMF(TargetMethod):
         """Its only network, which is the target stage of other methods."""
         return (NO_LOG.network,)
 
+    @property
+    def is_shared(self) -> bool:
+        """Always: users and items of a batch are shared among processes."""
+        return True
+
     def training_run(self, target: Ratings) -> TargetStage:
         """Return the network for these ratings, not trained yet."""
         return TargetStage(TwoTowers, target, self.config, self.options)

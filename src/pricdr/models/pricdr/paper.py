@@ -1,7 +1,7 @@
 """HeteroCDR as the paper prints it: the `paper` preset, reported beside the default whatever it gives."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from torch.nn.functional import normalize
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
+from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import is_followed, is_refused
@@ -24,6 +25,11 @@ from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
+
+_PER_SCORE: Final = 9
+"""Numbers in memory for each score of a batch: its label, what the loss makes of it, and the gradients."""
+_PER_UNIT: Final = 4
+"""Numbers in memory for each hidden unit of each item."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +105,9 @@ class _Run:
         n_users, n_items = inputs.ratings.shape
         dim = 0 if inputs.source is None else inputs.source.shape[1]
         require_trainable(config.hidden * (n_users + n_items + 2 * dim))  # before it is allocated; the rest is small
+        # The printed loss is over every item: a batch of them, and a hidden layer, with what gradients need of each.
+        cells = n_items * (_PER_SCORE * min(options.batch, n_users) + _PER_UNIT * config.hidden)
+        require_memory(4 * cells, f"the paper's loss over all {n_items:,} items")
         self.rows = SparseRows(inputs.ratings, device, scaled=False)
         self.columns = SparseRows(inputs.ratings.T.tocsr(), device, scaled=False).all()
         self.release = torch.as_tensor(inputs.source, device=device)

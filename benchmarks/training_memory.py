@@ -1,0 +1,134 @@
+"""The memory model of training against what training takes: peak of a process over what it had before it read anything.
+
+Every size runs in a process of its own; with ``--processes 2`` two of them train together, and the larger one counts.
+docs/training-at-scale.md states the model.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+SIZES = ((5_000, 100_000, 40, 64, 32, 512), (5_000, 1_000_000, 40, 32, 16, 256))
+"""Users, items, ratings per user, hidden units, width and batch."""
+WEIGHT = 5 * 4
+"""Bytes per weight: weights, gradients, two moments, the best epoch's."""
+RATING, ID, VALIDATED = 12 + 2 * 12, 72 + 16, 101 * 8
+"""Bytes per rating, per user or item, and per validation item: the matrix, both directions of it on the device; the
+text of an id and where its row begins; an item, its 99 negatives and their user."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What is trained, and how often."""
+
+    users: int
+    items: int
+    per_user: int
+    hidden: int
+    width: int
+    batch: int
+    processes: int = 1
+
+    def weights(self) -> int:
+        """Return how many weights the two towers have."""
+        tables = (self.users + self.items) * self.hidden
+        return tables + 2 * (self.hidden + 1) * self.width + self.items + 1
+
+    def expected(self, ratings: int) -> dict[str, float]:
+        """Return the bytes that the model predicts, part by part."""
+        sampled = min(self.batch * self.per_user, self.items) + 1024
+        entries = sampled * ratings / self.items
+        # A label, a logit, a weight and three gradients for each score; four numbers for each hidden unit.
+        scores = 6 * 4 * self.batch / self.processes * sampled
+        units = 4 * 4 * self.hidden * (sampled + self.batch) / self.processes
+        step = scores + units + 36 * entries / self.processes
+        validation = 4 * self.width * (3 * self.users + 2 * self.items)
+        return {
+            "networks": WEIGHT * self.weights(),
+            "data": RATING * ratings + ID * (self.users + self.items) + VALIDATED * self.users,
+            "step or validation": max(step, validation),
+        }
+
+
+def main() -> None:
+    """Print one line per size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.one:
+        sys.stdout.write(json.dumps(measure(Size(**json.loads(given.one)))) + "\n")
+        return
+    print(f"{'users':>9} {'items':>10} {'weights':>12} {'expected':>10} {'measured':>10} {'ratio':>6}")
+    for numbers in SIZES:
+        size = Size(*numbers, given.processes)
+        peak, ratings = max(run(size))
+        expected = sum(size.expected(ratings).values())
+        print(
+            f"{size.users:>9,} {size.items:>10,} {size.weights():>12,} "
+            f"{expected / 1e6:>7.0f} MB {peak / 1e6:>7.0f} MB {peak / expected:>6.2f}"
+        )
+
+
+def run(size: Size) -> list[tuple[int, int]]:
+    """Return the peak of each process over its beginning, and the number of ratings."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size.processes}"]
+    command = [sys.executable, *(launcher if size.processes > 1 else []), "-m", "benchmarks.training_memory"]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+    }  # else glibc keeps what is freed
+    done = subprocess.run(
+        [*command, "--one", json.dumps(asdict(size))], check=True, capture_output=True, text=True, env=environment
+    )
+    return [(peak, ratings) for peak, ratings in map(json.loads, done.stdout.splitlines())]
+
+
+def measure(size: Size) -> tuple[int, int]:
+    """Train two epochs with checkpoints; return the peak in bytes over the beginning, and the number of ratings."""
+    import torch.distributed as dist
+
+    from pricdr.data.ratings import Ratings
+    from pricdr.data.splits import HeldOut
+    from pricdr.models.pricdr._networks import TwoTowers
+    from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig, target_options
+    from pricdr.training.checkpoints import CheckpointFiles
+    from pricdr.training.run_log import RunLog
+
+    if size.processes > 1:
+        dist.init_process_group("gloo")
+    first = size.processes == 1 or dist.get_rank() == 0
+    before = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    draws = np.random.default_rng(0)
+    shape = (size.users, size.items)
+    columns = draws.integers(0, size.items, (size.users, size.per_user), dtype=np.int32)
+    starts = np.arange(0, columns.size + 1, size.per_user, dtype=np.int32)
+    matrix = sp.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=shape)
+    matrix.sum_duplicates()
+    matrix.data[:] = 1
+    users = tuple(f"u{number:09d}" for number in range(size.users))
+    ratings = Ratings(matrix, users, tuple(f"i{number:09d}" for number in range(size.items)))
+    everyone = np.arange(size.users)
+    negatives = draws.integers(0, size.items, (size.users, 99))
+    held_out = HeldOut(everyone, draws.integers(0, size.items, size.users), negatives)
+    del columns, starts, negatives
+    options = replace(target_options(), device="cpu", batch=size.batch, epochs=2)
+    with tempfile.TemporaryDirectory() as folder:
+        files = CheckpointFiles(Path(folder) / "run") if first else None
+        stage = TargetStage(TwoTowers, ratings, TargetStageConfig(hidden=size.hidden, width=size.width), options)
+        stage.train(held_out, None, RunLog(checkpoints=files))
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, matrix.nnz
+
+
+if __name__ == "__main__":
+    main()

@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from pricdr.cli.run_lock import only_spender, only_writer
+from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, OutputError
 from pricdr.progress import log_lines
 
@@ -178,14 +178,35 @@ def test_what_a_killed_run_was_staging_stops_nobody(here):
     mine, left, another = (here / f".o[1].partial-{number}" for number in (1, 2, 3))
     for folder in (mine, left, another):
         folder.mkdir()
-    with only_writer(mine, here / "o[1]"):
-        pass
-    with (
-        only_writer(another, here / "other"),
-        pytest.raises(BusyError, match="process 3"),
-        only_writer(mine, here / "o[1]"),
-    ):
-        pass
+    require_only_writer(mine, here / "o[1]")
+    descriptor = os.open(another, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="process 3"):
+            require_only_writer(mine, here / "o[1]")
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", ["the same", "one that is nobody's here"])
+def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, start, until, pricdr, monkeypatch, number):
+    """Containers count processes for themselves: this one's number may be that of the run over there, or unknown."""
+    os.mkfifo(here / "users.txt")
+    options = ("--epsilon", 1, "--delta", 1e-6, "--out", "o", "--ledger", ledger)
+    first = start("publish", ratings, *options, "--users", "users.txt")
+    until(lambda: (here / ".budget.jsonl.lock").exists(), first)
+    if number == "the same":
+        monkeypatch.setattr(os, "getpid", lambda: first.pid)
+    else:
+        monkeypatch.setattr("pricdr.files._alive", lambda pid: False)
+    staged = here / f".o.partial-{first.pid}"
+    before = staged.stat().st_ino
+    second = pricdr("publish", ratings, *options)
+    assert (second.code, second.err.count("\n")) == (75, 1)
+    assert "nothing was spent" in second.err
+    assert staged.stat().st_ino == before
+    first.kill()
+    first.wait()
 
 
 # Killed after the spend

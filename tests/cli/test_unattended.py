@@ -4,11 +4,14 @@ import fcntl
 import json
 import os
 import signal
+from collections import namedtuple
+from pathlib import Path
 
 import pytest
 
+from pricdr.cli.json_log import failure
 from pricdr.cli.run_lock import only_spender, require_only_writer
-from pricdr.errors import BusyError, OutputError
+from pricdr.errors import BusyError, EngineError, OutputError
 from pricdr.progress import log_lines
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
@@ -64,6 +67,46 @@ def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
     failed = events(outcome.err)[-1]
     assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "InputError", 2)
     assert "--dry-run" in failed["message"]
+
+
+def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publish, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("pricdr.engines.local.workspace.shutil.disk_usage", lambda _: usage(1, 1, 60))
+    outcome = publish(ratings, "--engine", "local")
+    assert outcome.code == 2
+    assert "sorting" in outcome.err
+    outcome = publish(ratings, "--engine", "local", "--log-json", "--log", "log.jsonl")
+    for lines in (outcome.err, Path("log.jsonl").read_text()):
+        failed = events(lines)[-1]
+        assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "DiskSpaceError", 2)
+        assert failed["message"] == "the disk has too little room: choose another one with --temp-dir"
+
+
+def test_what_spark_quotes_is_not_in_the_log():
+    said = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
+    assert "alice" in str(said)
+    assert failure(said) == {"error": "EngineError", "exit_code": 1, "message": "Spark could not read table:shop"}
+
+
+@pytest.mark.parametrize("error", [EngineError("Spark could not", "alice"), OutputError("No space left on device")])
+def test_what_fails_after_the_spend_is_spent_and_says_so(ratings, ledger, publish, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("pricdr.data.blocks.InMemory.rows", fail)
+    outcome = publish(ratings, "--ledger", ledger, "--log-json")
+    assert events(outcome.err)[-1]["spent"] is True
+    assert "alice" not in outcome.err
+    assert "to publish again is to pay again" in str(error)
+    assert ledger.read_bytes().count(b"\n") == 2
+
+
+def test_a_password_in_the_wrong_place_is_shown_to_nobody(publish):
+    for option in ("--dry-run", "--log-json"):
+        outcome = publish("postgresql://bob:hunter2@db/shop", option)
+        assert outcome.code == 2
+        assert "hunter2" not in outcome.err + outcome.out
+        assert "--from" in outcome.err
 
 
 def test_what_holds_no_ratings_is_told_in_full(here, ratings, ledger, publish):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.errors import OutputError
+from pricdr.errors import DiskSpaceError, OutputError
 from pricdr.files import PRIVATE, require_local
 from pricdr.memory import in_words
 
@@ -78,7 +78,7 @@ class Workspace:
         """Refuse work for which this disk has too little room left."""
         free = shutil.disk_usage(self.folder).free
         if need > free:
-            raise OutputError(
+            raise DiskSpaceError(
                 f"{what} needs about {in_words(need)} on the disk of {self.folder.parent}, {in_words(free)} are free: "
                 "choose another disk with --temp-dir"
             )

@@ -63,6 +63,7 @@ def test_plans(release):
     search, plans, _ = release
     assert any("MapInArrow rows" in plan for plan in plans)
     assert not search.found_in("\n".join(plans).encode())
+    assert "𝒰" not in "\n".join(plans)
 
 
 def test_files_of_spark_while_it_ran(release):
@@ -79,6 +80,7 @@ def test_log_and_event_files(release, traces):
     assert any(b"SparkListenerJobStart" in file.read_bytes() for file in events)
     for file in [*events, traces / "spark.log"]:
         assert not search.found_in(file.read_bytes()), file.name
+        assert "𝒰".encode() not in file.read_bytes(), "an id"
 
 
 def test_web_pages_and_what_programs_may_ask(release, spark):

@@ -241,7 +241,7 @@ def _removed_unless_held(staged: Path) -> bool:
 
 
 def _unless_held(staged: Path, act: Callable[[], None]) -> bool:
-    """Call ``act`` under the lock of a file or folder; return False, without calling it, where somebody has the lock."""
+    """Call ``act`` under the lock of a file or folder; return False, without calling it, where somebody has it."""
     try:
         descriptor = os.open(staged, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
     except OSError:  # gone, a link, or not for us to open: nobody's lock is in the way

@@ -128,6 +128,6 @@ def test_a_setting_that_is_none_is_refused(text):
 
 
 def test_the_value_of_a_setting_may_be_a_password_and_is_not_shown():
-    with pytest.raises(ParameterError, match="got the name 'fs.s3a.secret.key'") as refused:
+    with pytest.raises(ParameterError, match=r"got the name 'fs\.s3a\.secret\.key'") as refused:
         parse_settings(["fs.s3a.secret.key=hunter2"])
     assert "hunter2" not in str(refused.value)

@@ -40,9 +40,7 @@ class Workspace:
         require_local(parent, OutputError)
         try:
             sweep(parent)
-            made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
-            lock = os.open(made, os.O_RDONLY)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            made, lock = _made_and_locked(parent)
             folder = made.rename(made.with_name(made.name.replace(_UNFINISHED, _NAME)))
         except OSError as error:
             fault = error.strerror or error
@@ -138,6 +136,22 @@ class ColumnFile:
         """Give the space back."""
         os.close(self._descriptor)
         self._path.unlink(missing_ok=True)
+
+
+def _made_and_locked(parent: Path) -> tuple[Path, int]:
+    """Return a new folder and a descriptor that holds its lock."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
+        # Until it is locked, another run may take it for a left-over: then there is another one.
+        with suppress(FileNotFoundError):
+            lock = os.open(made, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # a sweep holds it for a moment, and nobody else can open it
+                made.lstat()
+            except BaseException:
+                os.close(lock)
+                raise
+            return made, lock
 
 
 def sweep(parent: Path) -> None:

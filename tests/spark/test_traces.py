@@ -1,6 +1,8 @@
 """What Spark writes and shows while a release is made: no key of it, and no wrapping key, anywhere."""
 
+import io
 import json
+import logging
 import re
 import threading
 import urllib.request
@@ -44,6 +46,11 @@ def release(spark, table, traces, users):
                     if file.is_file():
                         seen[file.name] = file.read_bytes()
 
+    said = io.StringIO()
+    listening, gateway = logging.StreamHandler(said), logging.getLogger("py4j")
+    gateway.addHandler(listening)
+    patch.setattr(gateway, "level", logging.DEBUG)
+    logging.getLogger("py4j.clientserver").manager._clear_cache()
     watcher = threading.Thread(target=watch)
     watcher.start()
     spark.sparkContext.setLogLevel("DEBUG")
@@ -54,7 +61,11 @@ def release(spark, table, traces, users):
         spark.sparkContext.setLogLevel("INFO")
         over.set()
         watcher.join()
+        gateway.removeHandler(listening)
         patch.undo()
+        gateway.manager._clear_cache()
+    seen["what Python logs of its talks with Java"] = said.getvalue().encode()
+    assert "Command to send" in said.getvalue()
     assert len(search.keys) > 20, "the release key, those of its streams, one for every job"
     return search, plans, seen
 

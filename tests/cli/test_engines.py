@@ -169,7 +169,7 @@ def test_a_dry_run_counts_and_does_not_sort(here, many, publish):
 
 def test_refusals_name_the_option(here, many, publish):
     assert "--temp-dir belongs to --engine local" in publish(many, "--temp-dir", here).err
-    assert "the extra spark" in publish(many, "--engine", "spark").err
+    assert "--engine spark reads Parquet or a table" in publish(many, "--engine", "spark").err
     missing = publish(many, "--engine", "local", "--temp-dir", here / "nowhere")
     assert missing.code == 2
     assert "nowhere: No such file or directory" in missing.err

@@ -55,7 +55,7 @@ def settings(traces):
     (traces / "log4j2.properties").write_text(LOGGING.format(file=traces / "spark.log"))
     log4j = f"-Dlog4j2.configurationFile={(traces / 'log4j2.properties').as_uri()}"
     return {
-        "spark.master": "local[2,4]",
+        "spark.master": "local[2,2]",  # a task may fail once
         "spark.default.parallelism": "1",  # as few tasks as there can be: each costs more than what it computes here
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (traces / "events").as_uri(),

@@ -17,13 +17,14 @@ from tests.spark.key_search import KeySearch
 
 pytestmark = pytest.mark.spark
 PAGES = ("jobs/", "stages/", "storage/", "environment/", "executors/", "SQL/")
-REST = ("jobs", "stages?details=true", "executors", "environment", "storage/rdd", "sql?details=true&length=1000")
+REST = ("jobs", "executors", "environment", "storage/rdd")
 
 
 @pytest.fixture(scope="module")
 def release(spark, table, traces, users):
     """Make a private release with every log on, and look at Spark's local files while it is made."""
     search, plans, seen = KeySearch(), [], {}
+    before = {file: file.stat().st_size for file in _written(traces)}
     patch = pytest.MonkeyPatch()
     make_key, collect = randomness._Key.__init__, spark_matrix._collected
 
@@ -67,35 +68,37 @@ def release(spark, table, traces, users):
     seen["what Python logs of its talks with Java"] = said.getvalue().encode()
     assert "Command to send" in said.getvalue()
     assert len(search.keys) > 20, "the release key, those of its streams, one for every job"
-    return search, plans, seen
+    new = {file: file.read_bytes()[before.get(file, 0) :] for file in _written(traces)}
+    return search, plans, seen, new
+
+
+def _written(traces):
+    return [traces / "spark.log", *(file for file in (traces / "events").rglob("*") if file.is_file())]
 
 
 def test_plans(release):
-    search, plans, _ = release
+    search, plans, *_ = release
     assert any("MapInArrow rows" in plan for plan in plans)
     assert not search.found_in("\n".join(plans).encode())
     assert "𝒰" not in "\n".join(plans)
 
 
 def test_files_of_spark_while_it_ran(release):
-    search, _, seen = release
+    search, _, seen, _ = release
     assert any(name.startswith(("broadcast", "shuffle", "rdd", "temp", "tmp")) for name in seen), sorted(seen)[:20]
     assert not [name for name, content in seen.items() if search.found_in(content)]
 
 
-def test_log_and_event_files(release, traces):
-    search, _, _ = release
-    log = (traces / "spark.log").read_bytes()
-    assert b" DEBUG " in log
-    events = [file for file in (traces / "events").rglob("*") if file.is_file()]
-    assert any(b"SparkListenerJobStart" in file.read_bytes() for file in events)
-    for file in [*events, traces / "spark.log"]:
-        assert not search.found_in(file.read_bytes()), file.name
-        assert "𝒰".encode() not in file.read_bytes(), "an id"
+def test_log_and_event_files(release):
+    search, *_, new = release
+    assert any(b" DEBUG " in content for content in new.values())
+    assert any(b"SparkListenerJobStart" in content for content in new.values())
+    assert not [file.name for file, content in new.items() if search.found_in(content)]
+    assert not [file.name for file, content in new.items() if "𝒰".encode() in content], "an id"
 
 
 def test_web_pages_and_what_programs_may_ask(release, spark):
-    search, _, _ = release
+    search, *_ = release
     address, application = spark.sparkContext.uiWebUrl, spark.sparkContext.applicationId
     assert address.startswith("http://127.0.0.1:")
 
@@ -104,8 +107,12 @@ def test_web_pages_and_what_programs_may_ask(release, spark):
             return answer.read()
 
     pages = {path: fetched(path) for path in PAGES}
-    answers = {path: fetched(f"api/v1/applications/{application}/{path}") for path in REST}
-    last = json.loads(answers["sql?details=true&length=1000"])[-1]["id"]
+    rest = f"api/v1/applications/{application}"
+    queries = json.loads(fetched(f"{rest}/sql?details=false&length=100000"))
+    paths = (*REST, f"sql?details=true&offset={max(0, len(queries) - 30)}&length=30")
+    answers = {path: fetched(f"{rest}/{path}") for path in paths}
+    last, stage = queries[-1]["id"], json.loads(fetched(f"{rest}/stages"))[0]["stageId"]
+    answers["stage"] = fetched(f"{rest}/stages/{stage}?details=true")
     pages |= {
         path: fetched(path) for path in (f"SQL/execution/?id={last}", "jobs/job/?id=1", "stages/stage/?id=1&attempt=0")
     }

@@ -15,6 +15,8 @@ from typing import Any
 
 LENGTH = 8
 """Bytes of the length that precedes every message."""
+_RESERVED = 4 << 30
+"""Addresses, not memory, that a child may reserve beside what it may use."""
 
 
 def main() -> None:
@@ -91,10 +93,11 @@ def _limit_memory(more: int, mapped: int = 0) -> None:
     with suppress(OSError, ValueError):
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
             now = int(file.read().split()[0]) * resource.getpagesize()
-        # Threads reserve address space that they never use.
         most = now + more + (512 << 20)
-        resource.setrlimit(resource.RLIMIT_AS, (most + mapped, most + mapped))
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+        # Allocators reserve addresses for every thread, how many differs from run to run; most are never used.
+        addresses = most + mapped + _RESERVED
+        resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))
 
 
 if __name__ == "__main__":

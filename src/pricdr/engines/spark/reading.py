@@ -11,7 +11,7 @@ from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.summaries import Summary, stars_of
 from pricdr.engines.spark.ratings import SparkRatings
 from pricdr.engines.spark.session import opened_session
-from pricdr.engines.spark.source import opened_source
+from pricdr.engines.spark.source import opened_source, require_no_text_file
 from pricdr.errors import LARGEST_SCALE, ParameterError
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def open_ratings(
     """
     if threshold is not None and not abs(threshold) <= LARGEST_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
+    require_no_text_file(location)
     wanted = Columns.parse(columns) if isinstance(columns, str) else columns
     with opened_session(settings or {}, session) as own:
         source = opened_source(own, location, wanted, need_rating=threshold is not None)

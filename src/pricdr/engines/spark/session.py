@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pricdr.data.reading.text_files import shorten
 from pricdr.engines.spark.failures import explained, without_warnings
 from pricdr.errors import InputError, ParameterError
+from pricdr.memory import memory_limit
 from pricdr.parallel import cores
 
 if TYPE_CHECKING:
@@ -148,6 +149,8 @@ def _made(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
     conf = SparkConf()
     master = settings.get(MASTER) or conf.get(MASTER, _DEFAULT_MASTER) or _DEFAULT_MASTER
     own = {**_ALWAYS, **(_LOCAL if is_local(master) else _CLUSTER), MASTER: master}
+    if is_local(master):  # blocks and shuffles live in this Java process; Python workers need room beside it
+        own["spark.driver.memory"] = f"{max(1024, memory_limit() // 2 >> 20)}m"
     if master == _DEFAULT_MASTER:
         own[MASTER] = f"local[{cores()},4]"  # a worker process that dies is run again, as on a cluster
     for name, value in own.items():

@@ -111,11 +111,15 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
     )
 
 
+def require_no_text_file(location: str) -> None:
+    """Refuse the name of a text file, before Spark is started for it."""
+    if Path(location).suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".dat", ".inter", ".gz"):
+        raise refusal(location, "--engine spark reads Parquet or a table (table:catalog.db.name), not text files")
+
+
 def _frame(session: "SparkSession", location: str) -> "DataFrame":
     if location.startswith(TABLE):
         return session.table(location.removeprefix(TABLE))
-    if Path(location).suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".dat", ".inter", ".gz"):
-        raise refusal(location, "--engine spark reads Parquet or a table (table:catalog.db.name), not text files")
     master = session.sparkContext.getConf().get(MASTER, "") or ""
     if is_local(master) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location):
         # A path on this machine stays one, whatever file system Hadoop's settings name as the default.

@@ -13,7 +13,7 @@ from pricdr import __version__
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
-from pricdr.errors import EngineError, InputError, ParameterError
+from pricdr.errors import InputError, ParameterError, PriCDRError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration
 from pricdr.privacy.dimension import ChosenDim, choose_dim
@@ -277,14 +277,15 @@ def _prepare(
 
 @contextmanager
 def _saying_what_is_spent(balance: Balance | None) -> Iterator[None]:
-    """Let an engine that fails from here on say what that means for the ledger."""
+    """Let whatever fails from here on (a cluster, a disk) say what that means for the ledger."""
     try:
         yield
-    except EngineError as error:
-        if balance is None:
-            raise
-        rule = "nothing was written, and the release stays spent in the ledger: to publish again is to pay again"
-        raise EngineError(f"{error}; {rule}") from error
+    except PriCDRError as error:
+        if balance is not None:
+            rule = "nothing was written, and the release stays spent in the ledger: to publish again is to pay again"
+            error.args = (f"{error}; {rule}",)
+            error.spent = True
+        raise
 
 
 def _noise_source(insecure_seed: int | None, insecure_no_noise: bool) -> NoiseSource:

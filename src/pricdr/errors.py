@@ -6,6 +6,7 @@ PriCDRError
 │   └── MissingDataError  a data set that is not in the folder of data sets     exit 2
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
+│   └── DiskSpaceError    a disk that is too small to sort on                   exit 2
 ├── MissingExtraError     a package that pip installs only when asked for       exit 2
 ├── BusyError             another run that spends or writes the same            exit 75
 ├── BudgetError           the ledger refuses the release                        exit 1
@@ -48,17 +49,34 @@ class PriCDRError(Exception):
     """Anything this library refuses to do, in one line: whatever a hostile value in the message tries to print."""
 
     exit_code = 2
+    spent = False
+    """Whether a ledger had recorded the release by then: to publish again is to pay again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message.replace("\r", "").replace("\n", " ")))
+
+    @property
+    def disclosed(self) -> str | None:
+        """What a log that others collect may say of it; None where the message may quote the ratings."""
+        return str(self)
 
 
 class InputError(PriCDRError, ValueError):
     """A file, column, row or value that cannot be used."""
 
+    @property
+    def disclosed(self) -> str | None:
+        """Nothing: most name a row or a value."""
+        return None
+
 
 class LedgerError(InputError):
     """A ledger that is damaged or was changed: it is not spent from."""
+
+    @property
+    def disclosed(self) -> str | None:
+        """All of it: a ledger holds no ratings."""
+        return str(self)
 
 
 class MissingDataError(InputError):
@@ -85,6 +103,15 @@ class ParameterError(PriCDRError, ValueError):
 
 class OutputError(PriCDRError, OSError):
     """An output that already exists or cannot be written."""
+
+
+class DiskSpaceError(OutputError):
+    """A disk that is too small for what is to be sorted there; the message says how many ratings that is."""
+
+    @property
+    def disclosed(self) -> str | None:
+        """No sizes: they follow from the number of ratings."""
+        return "the disk has too little room: choose another one with --temp-dir"
 
 
 class MissingExtraError(PriCDRError, ImportError):
@@ -115,7 +142,21 @@ class TrainingError(PriCDRError):
 
 
 class EngineError(PriCDRError):
-    """Spark could not finish what it was asked; the message says whether a budget may be spent."""
+    """Spark could not finish what it was asked; the message says whether a budget may be spent.
+
+    Args:
+        message: what it was asked.
+        cause: what Spark says, which may quote a value (``The value 'alice' … cannot be cast``) or a path of one user.
+    """
+
+    def __init__(self, message: str, cause: str | None = None) -> None:
+        super().__init__(message if cause is None else f"{message}: {cause}")
+        self._message = printable(message)
+
+    @property
+    def disclosed(self) -> str | None:
+        """The message without Spark's words."""
+        return self._message
 
 
 class VerificationError(PriCDRError):

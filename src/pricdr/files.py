@@ -1,16 +1,17 @@
 """Writing files so that a reader never sees half of one: stage beside the target, then rename."""
 
 import errno
+import fcntl
 import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pricdr.errors import InputError, OutputError, PriCDRError
+from pricdr.errors import BusyError, InputError, OutputError, PriCDRError
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 _ELSEWHERE: Final = frozenset(
@@ -81,16 +82,24 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     holds ratings in plaintext. Every other folder follows the umask, as do files.
 
     A process killed outright leaves at most the hidden staging folder, never a partial ``path``; the next run that
-    writes the same output sweeps it away.
+    writes the same output sweeps it away. It is locked while its writer lives, which tells the two apart: process
+    numbers do not, since every container has its own.
     """
     require_absent(path)
     missing = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
     visible = False
-    with _naming_output(path), _claimed(path) as staging:
+    with _naming_output(path), _claimed(path) as staging, ExitStack() as held:
         try:
             _make_parent(path)
             _sweep(path)
-            staging.mkdir(mode=0o700 if private else 0o777)
+            held.enter_context(_made(staging, path, mode=0o700 if private else 0o777))
+        except (BusyError, FileExistsError):  # somebody else's, who came first
+            discard(None, missing)
+            raise
+        except BaseException:
+            discard(staging, missing)
+            raise
+        try:
             yield staging
             for written in sorted(staging.iterdir()):
                 if private and written.is_file():
@@ -173,20 +182,81 @@ def _staged_file(path: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
     """Yield a new file beside ``path``, open, for the block to write and to put there; gone afterwards."""
     require_local(path, OutputError)
     with _naming_output(path), _claimed(path) as staging:
-        try:
-            _make_parent(path)
-            _sweep(path)
-            with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+        _make_parent(path)
+        _sweep(path)
+        with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            try:
+                _lock(file.fileno(), staging, path)
                 yield staging, file
-            sync(path.parent)
-        finally:
-            discard(staging)
+                sync(path.parent)
+            finally:
+                discard(staging)
 
 
 def _finish(file: BinaryIO) -> None:
     """Ask the disk to have all that was written, for good."""
     file.flush()
     os.fsync(file.fileno())
+
+
+@contextmanager
+def _made(staging: Path, path: Path, *, mode: int) -> Iterator[None]:
+    """Make the staging folder of ``path``, and hold its lock."""
+    staging.mkdir(mode=mode)
+    descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        _lock(descriptor, staging, path)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, staging: Path, path: Path) -> None:
+    """Lock what was just made; :class:`BusyError` where a process of the same number has taken it for a left-over."""
+    with suppress(OSError):  # a file system without locks: there the number of the process has to do
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _busy(path) from error
+    try:
+        ours = os.path.samestat(os.fstat(descriptor), staging.lstat())
+    except FileNotFoundError:
+        ours = False
+    if not ours:
+        raise _busy(path)
+
+
+def _busy(path: Path) -> BusyError:
+    return BusyError(f"{path} is in use by another run: nothing was spent; try again when it has ended")
+
+
+def is_held(staged: Path) -> bool:
+    """Return whether somebody holds the lock of a file or folder; one that is gone by now is nobody's."""
+    return not _unless_held(staged, lambda: None)
+
+
+def _removed_unless_held(staged: Path) -> bool:
+    """Remove what a dead process was staging; return False, and leave it, where its writer lives."""
+    return _unless_held(staged, lambda: _remove(staged))
+
+
+def _unless_held(staged: Path, act: Callable[[], None]) -> bool:
+    """Call ``act`` under the lock of a file or folder; return False, without calling it, where somebody has it."""
+    try:
+        descriptor = os.open(staged, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:  # gone, a link, or not for us to open: nobody's lock is in the way
+        act()
+        return True
+    try:
+        with suppress(OSError):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        act()
+        return True
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -197,7 +267,9 @@ def _claimed(path: Path) -> Iterator[Path]:
         raise OutputError(f"{path} is being written by this process already")
     _staged.add(staging)
     try:
-        _remove(staging)  # left by an earlier process of the same number, as every one has in some containers
+        # Left by an earlier process of the same number, as every one has in some containers, or a living one's there.
+        if not _removed_unless_held(staging):
+            raise _busy(path)
         yield staging
     finally:
         _staged.discard(staging)
@@ -233,7 +305,7 @@ def _sweep(path: Path) -> None:
         for stale in path.parent.iterdir():
             staged, _, owner = stale.name.rpartition("-")
             if staged == f".{path.name}.partial" and owner.isdecimal() and not _alive(int(owner)):
-                _remove(stale)
+                _removed_unless_held(stale)
 
 
 def _alive(pid: int) -> bool:
@@ -246,12 +318,13 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def discard(staging: Path, parents: Sequence[Path] = ()) -> None:
+def discard(staging: Path | None, parents: Sequence[Path] = ()) -> None:
     """Remove a file or folder of ours and the folders made for it; an interrupt meanwhile waits until that is done."""
     interrupt = None
     while True:
         try:
-            _remove(staging)
+            if staging is not None:
+                _remove(staging)
             for folder in parents:
                 with suppress(OSError):  # not empty: somebody else uses it by now
                     folder.rmdir()

@@ -4,11 +4,13 @@ import fcntl
 import json
 import os
 import signal
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
-from pricdr.cli.run_lock import only_spender, only_writer
+from pricdr.cli.json_log import failure
+from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
 from pricdr.progress import log_lines
 
@@ -69,7 +71,7 @@ def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
 
 def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spend_open(ratings, publish, monkeypatch):
     def fail(*_, **__):
-        raise EngineError("Spark could not compute: a task failed 4 times, the last time because 'dune' is no number")
+        raise EngineError("Spark could not compute", "a task failed 4 times, the last time because 'dune' is no number")
 
     monkeypatch.setattr("pricdr._publish.publish", fail)
     outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
@@ -77,6 +79,46 @@ def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spen
     assert (outcome.code, failed["error"], failed["exit_code"]) == (2, "EngineError", 2)
     assert "dune" not in outcome.err + Path("log.jsonl").read_text()
     assert "a task failed 4 times" in publish(ratings, out="again").err
+
+
+def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publish, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr("pricdr.engines.local.workspace.shutil.disk_usage", lambda _: usage(1, 1, 60))
+    outcome = publish(ratings, "--engine", "local")
+    assert outcome.code == 2
+    assert "sorting" in outcome.err
+    outcome = publish(ratings, "--engine", "local", "--log-json", "--log", "log.jsonl")
+    for lines in (outcome.err, Path("log.jsonl").read_text()):
+        failed = events(lines)[-1]
+        assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "DiskSpaceError", 2)
+        assert failed["message"] == "the disk has too little room: choose another one with --temp-dir"
+
+
+def test_what_spark_quotes_is_not_in_the_log():
+    said = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
+    assert "alice" in str(said)
+    assert failure(said) == {"error": "EngineError", "exit_code": 2, "message": "Spark could not read table:shop"}
+
+
+@pytest.mark.parametrize("error", [EngineError("Spark could not", "alice"), OutputError("No space left on device")])
+def test_what_fails_after_the_spend_is_spent_and_says_so(ratings, ledger, publish, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("pricdr.data.blocks.InMemory.rows", fail)
+    outcome = publish(ratings, "--ledger", ledger, "--log-json")
+    assert events(outcome.err)[-1]["spent"] is True
+    assert "alice" not in outcome.err
+    assert "to publish again is to pay again" in str(error)
+    assert ledger.read_bytes().count(b"\n") == 2
+
+
+def test_a_password_in_the_wrong_place_is_shown_to_nobody(publish):
+    for option in ("--dry-run", "--log-json"):
+        outcome = publish("postgresql://bob:hunter2@db/shop", option)
+        assert outcome.code == 2
+        assert "hunter2" not in outcome.err + outcome.out
+        assert "--from" in outcome.err
 
 
 def test_what_holds_no_ratings_is_told_in_full(here, ratings, ledger, publish):
@@ -191,14 +233,35 @@ def test_what_a_killed_run_was_staging_stops_nobody(here):
     mine, left, another = (here / f".o[1].partial-{number}" for number in (1, 2, 3))
     for folder in (mine, left, another):
         folder.mkdir()
-    with only_writer(mine, here / "o[1]"):
-        pass
-    with (
-        only_writer(another, here / "other"),
-        pytest.raises(BusyError, match="process 3"),
-        only_writer(mine, here / "o[1]"),
-    ):
-        pass
+    require_only_writer(mine, here / "o[1]")
+    descriptor = os.open(another, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="process 3"):
+            require_only_writer(mine, here / "o[1]")
+    finally:
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("number", ["the same", "one that is nobody's here"])
+def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, start, until, pricdr, monkeypatch, number):
+    """Containers count processes for themselves: this one's number may be that of the run over there, or unknown."""
+    os.mkfifo(here / "users.txt")
+    options = ("--epsilon", 1, "--delta", 1e-6, "--out", "o", "--ledger", ledger)
+    first = start("publish", ratings, *options, "--users", "users.txt")
+    until(lambda: (here / ".budget.jsonl.lock").exists(), first)
+    if number == "the same":
+        monkeypatch.setattr(os, "getpid", lambda: first.pid)
+    else:
+        monkeypatch.setattr("pricdr.files._alive", lambda pid: False)
+    staged = here / f".o.partial-{first.pid}"
+    before = staged.stat().st_ino
+    second = pricdr("publish", ratings, *options)
+    assert (second.code, second.err.count("\n")) == (75, 1)
+    assert "nothing was spent" in second.err
+    assert staged.stat().st_ino == before
+    first.kill()
+    first.wait()
 
 
 # Killed after the spend

@@ -4,13 +4,14 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections import namedtuple
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pricdr.engines.local.workspace import Workspace
+from pricdr.engines.local.workspace import Workspace, sweep
 from pricdr.errors import OutputError
 
 HOLDER = """
@@ -67,6 +68,22 @@ def test_nothing_but_its_own_folders_is_swept(tmp_path):
         pass
     assert (elsewhere / "kept").exists()
     assert {path.name for path in tmp_path.iterdir()} >= {"elsewhere", "other", ".pricdr-sort-file"}
+
+
+def test_a_folder_that_another_run_sweeps_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    make, made = tempfile.mkdtemp, []
+
+    def swept_at_once(**options):
+        made.append(make(**options))
+        if len(made) == 1:
+            sweep(tmp_path)
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", swept_at_once)
+    with Workspace.opened(tmp_path) as workspace:
+        workspace.column("rows", np.int32).append(np.arange(3))
+    assert len(made) == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_too_little_space_is_refused_with_the_way_out(tmp_path, monkeypatch):

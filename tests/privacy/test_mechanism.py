@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.mechanism import Grid, clip_rows, on_grid, release_rows
+from pricdr.privacy.mechanism import Grid, clip_rows, on_grid, release_rows, squared_norms
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.randomness import Simulation
 
@@ -152,3 +152,17 @@ def test_the_grid_depends_on_declared_figures_and_is_coarse_where_that_suffices(
 def test_an_item_row_that_is_not_finite_is_refused():
     with pytest.raises(ParameterError, match="not finite"):
         on_grid(np.array([[np.nan, 1.0]], dtype=np.float32), radius=10.0)
+
+
+@pytest.mark.parametrize("dim", [200, 8192, 9000, 20_000])
+def test_clipping_a_user_does_not_depend_on_who_else_is_in_the_block(dim, rng):
+    """numpy adds up 8,192 numbers at a time, across rows: the norms of wider ones differed from cut to cut."""
+    rows = rng.integers(-(2**26), 2**26, size=(25, dim))
+    radius = 0.9 * float(np.linalg.norm(rows[0].astype(np.float64)))
+    exact = rows.astype(np.float64)
+    whole = clip_rows(rows, radius)
+    for size in (1, 2, 7):
+        parts = [slice(at, at + size) for at in range(0, len(rows), size)]
+        assert np.array_equal(whole, np.concatenate([clip_rows(rows[part], radius) for part in parts]))
+        norms = np.concatenate([squared_norms(exact[part]) for part in parts])
+        assert norms.tobytes() == squared_norms(exact).tobytes()

@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import pricdr
@@ -90,6 +91,34 @@ def test_before_the_spend_a_failure_leaves_the_ledger_as_it_was(table, spark, le
         ):
             publish(reading.ratings, PROMISE, users=users, ledger=ledger)
     assert not ledger.read().spends
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["the same rows", "other rows"])
+def test_blocks_that_are_lost_after_the_spend_are_computed_from_the_same_rows_or_refused(
+    rows, spark, ledger, tmp_path, monkeypatch, changed
+):
+    """Two results of different ratings under the same noise would differ by the ratings themselves."""
+    rows.write_parquet(tmp_path / "r.parquet")
+    with open_ratings(str(tmp_path / "r.parquet"), session=spark) as reading:
+        given, honest = reading.ratings, spark_matrix.SparkMatrix.rows
+
+        def lose_all(self, *arguments, **options):
+            if changed:
+                least = rows.group_by("user", "item").len().sort("len", "user", "item").row(0)
+                fewer = rows.filter((pl.col("user") != least[0]) | (pl.col("item") != least[1]))
+                fewer.write_parquet(tmp_path / "r.parquet")  # one entry less
+                spark.catalog.refreshByPath(str(tmp_path / "r.parquet"))
+            given.source.release()
+            return honest(self, *arguments, **options)
+
+        monkeypatch.setattr(spark_matrix.SparkMatrix, "rows", lose_all)
+        if not changed:
+            expected = publish(Ratings.of(rows), PROMISE, strategy="jlt", insecure_seed=5)
+            release = publish(given, PROMISE, strategy="jlt", insecure_seed=5)
+            assert release.matrix.tobytes() == expected.matrix.tobytes()
+            return
+        with pytest.raises(EngineError, match=r"computed again from other rows.*stays spent"):
+            publish(given, PROMISE, strategy="jlt", ledger=ledger)
 
 
 CLUSTER = """

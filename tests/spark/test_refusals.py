@@ -125,3 +125,9 @@ def test_without_java_it_is_named(monkeypatch):
 def test_a_setting_that_is_none_is_refused(text):
     with pytest.raises(ParameterError, match=r"--spark-conf must read spark\.NAME=VALUE"):
         parse_settings([text])
+
+
+def test_the_value_of_a_setting_may_be_a_password_and_is_not_shown():
+    with pytest.raises(ParameterError, match=r"got the name 'fs\.s3a\.secret\.key'") as refused:
+        parse_settings(["fs.s3a.secret.key=hunter2"])
+    assert "hunter2" not in str(refused.value)

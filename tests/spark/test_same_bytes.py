@@ -108,3 +108,21 @@ def test_a_table_of_the_catalogue_without_times(rows, table, spark, tmp_path):
 
 def test_the_choice_of_a_dimension(in_memory, listed, users, items):
     same(in_memory, listed, strategy=JLT(dim=None), users=users, items=items)
+
+
+@pytest.mark.parametrize("lists", ["users", "users and items"])
+def test_nobody_is_outside_of_the_list(in_memory, everything, lists):
+    """A refusal would tell whoever waits for the release that nobody else rated anything."""
+    given = {"users": in_memory.users, **({} if lists == "users" else {"items": in_memory.items})}
+    same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64), **given)
+
+
+def test_which_zero_comes_first_does_not_change_a_block():
+    """Spark gives rows of a pair in any order; a block that is computed again must have the same digest."""
+    import pyarrow as pa
+
+    from pricdr.engines.spark.source import checked_batch
+
+    batch = pa.record_batch({"user": ["a", "a"], "item": ["x", "x"], "rating": [-0.0, 0.0]})
+    values = checked_batch(batch, time_asked=False).column(2).to_numpy()
+    assert not np.signbit(values).any()

@@ -1,6 +1,8 @@
 """What Spark writes and shows while a release is made: no key of it, and no wrapping key, anywhere."""
 
+import io
 import json
+import logging
 import re
 import threading
 import urllib.request
@@ -45,6 +47,11 @@ def release(spark, table, traces, users):
                     if file.is_file():
                         seen[file.name] = file.read_bytes()
 
+    said = io.StringIO()
+    listening, gateway = logging.StreamHandler(said), logging.getLogger("py4j")
+    gateway.addHandler(listening)
+    patch.setattr(gateway, "level", logging.DEBUG)
+    logging.getLogger("py4j.clientserver").manager._clear_cache()
     watcher = threading.Thread(target=watch)
     watcher.start()
     spark.sparkContext.setLogLevel("DEBUG")
@@ -55,7 +62,11 @@ def release(spark, table, traces, users):
         spark.sparkContext.setLogLevel("INFO")
         over.set()
         watcher.join()
+        gateway.removeHandler(listening)
         patch.undo()
+        gateway.manager._clear_cache()
+    seen["what Python logs of its talks with Java"] = said.getvalue().encode()
+    assert "Command to send" in said.getvalue()
     assert len(search.keys) > 20, "the release key, those of its streams, one for every job"
     new = {file: file.read_bytes()[before.get(file, 0) :] for file in _written(traces)}
     return search, plans, seen, new
@@ -69,6 +80,7 @@ def test_plans(release):
     search, plans, *_ = release
     assert any("MapInArrow rows" in plan for plan in plans)
     assert not search.found_in("\n".join(plans).encode())
+    assert "𝒰" not in "\n".join(plans)
 
 
 def test_files_of_spark_while_it_ran(release):
@@ -82,6 +94,7 @@ def test_log_and_event_files(release):
     assert any(b" DEBUG " in content for content in new.values())
     assert any(b"SparkListenerJobStart" in content for content in new.values())
     assert not [file.name for file, content in new.items() if search.found_in(content)]
+    assert not [file.name for file, content in new.items() if "𝒰".encode() in content], "an id"
 
 
 def test_web_pages_and_what_programs_may_ask(release, spark):

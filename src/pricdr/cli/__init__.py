@@ -130,7 +130,7 @@ def _run(arguments: Sequence[str]) -> int:
     except MemoryError:
         return fail("out of memory", 2)
     except OSError as error:
-        return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2)
+        return fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""), 2, error)
     except SystemExit as error:
         log_event("failed", message="ended by a signal; no output was left half-written", exit_code=error.code)
         raise

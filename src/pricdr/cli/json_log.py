@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Final
 
-from pricdr.errors import EngineError, InputError, LedgerError, PriCDRError
+from pricdr.errors import PriCDRError
 
 OPTION: Final = "--log-json"
 WITHHELD: Final = "withheld, it may quote the ratings: run the same command with --dry-run and without --log-json"
@@ -46,7 +46,8 @@ def failure(error: BaseException) -> dict[str, object]:
     facts: dict[str, object] = {"error": type(error).__name__}
     if isinstance(error, PriCDRError):
         facts["exit_code"] = error.exit_code
-        # What Spark says may hold what a task stumbled over: a row.
-        if isinstance(error, LedgerError) or not isinstance(error, InputError | EngineError):
-            facts["message"] = str(error)
+        if error.disclosed is not None:
+            facts["message"] = error.disclosed
+        if error.spent:
+            facts["spent"] = True
     return facts

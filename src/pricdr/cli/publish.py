@@ -59,7 +59,7 @@ from pricdr.cli.ratings_input import FILES, RatingsInput, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
-from pricdr.cli.run_lock import only_spender, only_writer
+from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.cli.source_screen import say_counts, say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
 from pricdr.errors import OutputError, ParameterError
@@ -206,8 +206,8 @@ class _Task:
         """Make the release, write it and say so."""
         ledger = self.asked["ledger"]
         # The folder first: an unwritable output must be known before the budget is spent.
-        with ExitStack() as until_it_is_there, new_folder(self.out) as staging:
-            until_it_is_there.enter_context(only_writer(staging, self.out))
+        with new_folder(self.out) as staging:
+            require_only_writer(staging, self.out)
             with nullcontext() if ledger is None else only_spender(ledger.path):
                 release, certificate = self._make(staging, given, users, items)
         say_result(release, self.out, learnt=self.asked["strategy"].learns)

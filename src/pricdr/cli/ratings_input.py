@@ -1,6 +1,7 @@
 """Where ratings come from: the files that an argument names, or a query (``--from``, ``--query``)."""
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path, PosixPath
@@ -82,6 +83,8 @@ def _parameter(name: str, hint: object) -> inspect.Parameter:
 
 
 def _chosen(path: Path | None, source: str | None, query: str | None, what: str) -> RatingsInput | None:
+    if path is not None and re.match(r"\w*(sql|postgres)\w*:/", str(path)):
+        raise ParameterError(f"{what} is the address of a database (not shown, for its password): give it with --from")
     if (source is None) != (query is None):
         raise ParameterError("--from and --query belong together: a database, and what to read from it")
     if source is None or query is None:

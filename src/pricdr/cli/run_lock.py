@@ -12,24 +12,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pricdr.errors import BusyError, OutputError
-from pricdr.files import PRIVATE, discard
+from pricdr.files import PRIVATE, discard, is_held
 
 
-@contextmanager
-def only_writer(staging: Path, out: Path) -> Iterator[None]:
-    """Hold the lock of an output by way of the folder it is staged in; :class:`BusyError` where another run stages it.
+def require_only_writer(staging: Path, out: Path) -> None:
+    """Refuse, with :class:`BusyError`, an output that another run is staging; ``staging`` is our own, and locked.
 
-    It stays held when the folder takes its place. Of two runs that begin in the same instant both may be refused.
+    Of two runs that begin in the same instant both may be refused.
     """
-    descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for other in staging.parent.glob(f".{_literal(out.name)}.partial-*"):
-            if other != staging and _is_held(other):
-                raise BusyError(_refusal(out, other.name.rpartition("-")[2]))
-        yield
-    finally:
-        os.close(descriptor)
+    for other in staging.parent.glob(f".{_literal(out.name)}.partial-*"):
+        if other != staging and is_held(other):
+            raise BusyError(_refusal(out, other.name.rpartition("-")[2]))
 
 
 @contextmanager
@@ -74,21 +67,6 @@ def _acquired(lock: Path, ledger: Path) -> int:
             os.close(descriptor)
             raise OutputError(f"cannot lock {ledger}: {error.strerror}") from error
         os.close(descriptor)
-
-
-def _is_held(folder: Path) -> bool:
-    """Return whether somebody holds the lock of a folder; one that is gone by now is nobody's."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _refusal(path: Path, holder: str) -> str:

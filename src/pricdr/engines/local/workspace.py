@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.errors import OutputError
+from pricdr.errors import DiskSpaceError, OutputError
 from pricdr.files import PRIVATE, require_local
 from pricdr.memory import in_words
 
@@ -40,9 +40,7 @@ class Workspace:
         require_local(parent, OutputError)
         try:
             sweep(parent)
-            made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
-            lock = os.open(made, os.O_RDONLY)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            made, lock = _made_and_locked(parent)
             folder = made.rename(made.with_name(made.name.replace(_UNFINISHED, _NAME)))
         except OSError as error:
             fault = error.strerror or error
@@ -78,7 +76,7 @@ class Workspace:
         """Refuse work for which this disk has too little room left."""
         free = shutil.disk_usage(self.folder).free
         if need > free:
-            raise OutputError(
+            raise DiskSpaceError(
                 f"{what} needs about {in_words(need)} on the disk of {self.folder.parent}, {in_words(free)} are free: "
                 "choose another disk with --temp-dir"
             )
@@ -138,6 +136,22 @@ class ColumnFile:
         """Give the space back."""
         os.close(self._descriptor)
         self._path.unlink(missing_ok=True)
+
+
+def _made_and_locked(parent: Path) -> tuple[Path, int]:
+    """Return a new folder and a descriptor that holds its lock."""
+    while True:
+        made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
+        # Until it is locked, another run may take it for a left-over: then there is another one.
+        with suppress(FileNotFoundError):
+            lock = os.open(made, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # a sweep holds it for a moment, and nobody else can open it
+                made.lstat()
+            except BaseException:
+                os.close(lock)
+                raise
+            return made, lock
 
 
 def sweep(parent: Path) -> None:

@@ -6,6 +6,7 @@ without the other. ``docs/threat-model.md`` says what an attacker with which acc
 """
 
 import copy
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 26
 """Bytes of an array that are sealed in one piece: AES-GCM takes less than 2^31."""
+_TALKS: Final = ("py4j.clientserver", "py4j.java_gateway")
 _PLAIN: Final = (type(None), bool, int, float, str, Enum, np.generic, BuiltinFunctionType, ModuleType)
 """What may stand in a work as it is: settings, which say nothing about ratings."""
 
@@ -91,12 +93,27 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
     taken: list[npt.NDArray[Any] | DiscreteGaussian] = []
     outline = _take_apart(work, taken)
     sealed = [_sealed(number, one, seal) for number, one in enumerate(taken)]
-    broadcast = context.broadcast(sealed)
+    with _unlogged():
+        broadcast = context.broadcast(sealed)
+        try:
+            yield Message(outline, broadcast, wrapping, secrets.token_hex(8))
+        finally:
+            broadcast.destroy()
+            seal.erase()
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep what Python and Java tell each other out of Python's log: at DEBUG, py4j writes whole functions there."""
+    loggers = [logging.getLogger(name) for name in _TALKS]
+    before = [one.disabled for one in loggers]
+    for one in loggers:
+        one.disabled = True
     try:
-        yield Message(outline, broadcast, wrapping, secrets.token_hex(8))
+        yield
     finally:
-        broadcast.destroy()
-        seal.erase()
+        for one, was in zip(loggers, before, strict=True):
+            one.disabled = was
 
 
 def _sealed(number: int, content: "npt.NDArray[Any] | DiscreteGaussian", seal: Seal) -> _SealedArray | SealedNoise:

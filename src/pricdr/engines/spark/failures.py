@@ -41,7 +41,7 @@ def explained(doing: str) -> Iterator[None]:
         condition = _condition(error)
         if condition is not None:
             raise InputError(f"Spark could not {doing}: {condition}") from error
-        raise EngineError(f"Spark could not {doing}: {_cause(error)}") from error
+        raise EngineError(f"Spark could not {doing}", _cause(error)) from error
 
 
 def _condition(error: Exception) -> str | None:

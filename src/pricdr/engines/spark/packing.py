@@ -66,7 +66,7 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
 
     session, n_users = source.session, len(users)
     per_block = _users_per_block(source.rows, n_users, len(items), n_cores(session))
-    n_blocks = -(-n_users // per_block)
+    n_blocks = max(1, -(-n_users // per_block))  # nobody makes an empty block: sums over it have their shape
     # A row of the result is megabytes: persisted one by one, so that no buffer outgrows 2 GB.
     one_by_one = setting(session, CACHED_BATCH, "1")
     with explained("sort the ratings into blocks of users"), one_by_one:

@@ -106,7 +106,8 @@ def parse_settings(given: list[str] | None) -> dict[str, str]:
     for text in given or []:
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"spark\.[A-Za-z0-9_.-]{1,200}", name):
-            raise ParameterError(f"--spark-conf must read spark.NAME=VALUE, got {shorten(text)}")
+            # The value may be a password: it is shown to nobody.
+            raise ParameterError(f"--spark-conf must read spark.NAME=VALUE, got the name {shorten(name)}")
         settings[name] = value
     return settings
 

@@ -189,6 +189,8 @@ def checked_batch(batch: "pa.RecordBatch", *, time_asked: bool) -> "pa.RecordBat
         numbers = pl.Series(batch.column(names.index("rating")))
         values = numbers.fill_null(np.nan).to_numpy()
         _note(faults, ~np.isfinite(values), lambda at: f"the rating {_shown_rating(numbers[at])}")
+        # -0 equals 0, so rows of a pair may come in either order; as bytes they would be two different blocks.
+        values = values + 0.0
     seconds = np.zeros(rows)
     if "time" in names:
         times = pl.Series(batch.column(names.index("time")))

@@ -123,7 +123,7 @@ def is_local(master: str) -> bool:
 
 def n_cores(session: "SparkSession") -> int:
     """Return how many tasks run at a time, as far as Spark knows."""
-    return max(1, session.sparkContext.defaultParallelism)
+    return max(1, int(session.sparkContext.defaultParallelism))
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Writing files so that a reader never sees half of one: stage beside the target, then rename."""
 
 import errno
-import fcntl
 import os
 import re
 import shutil
@@ -11,7 +10,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pricdr.errors import BusyError, InputError, OutputError, PriCDRError
+from pricdr.errors import POSIX_ONLY, BusyError, InputError, OutputError, PriCDRError
+
+try:
+    import fcntl
+except ImportError as error:
+    raise ImportError(POSIX_ONLY) from error
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
 _ELSEWHERE: Final = frozenset(

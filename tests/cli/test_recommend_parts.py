@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -57,9 +56,10 @@ def model(here):
 
 
 @pytest.fixture
-def small_parts():
-    with patch.multiple(recommending, ROWS_IN_A_PART=50, SCORES_AT_ONCE=300, _ITEMS_AT_ONCE=30):
-        yield
+def small_parts(monkeypatch):
+    """Not by a patch of its own: whichever of two is undone last would stay."""
+    for name, size in (("ROWS_IN_A_PART", 50), ("SCORES_AT_ONCE", 300), ("_ITEMS_AT_ONCE", 30)):
+        monkeypatch.setattr(recommending, name, size)
 
 
 def test_killed_again_and_again_it_ends_with_the_same_bytes(here, model, pricdr, small_parts):

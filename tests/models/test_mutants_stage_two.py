@@ -115,8 +115,8 @@ def refused_at(monkeypatch, call, megabytes):
     call()
 
 
-def test_training_is_counted_as_thirteen_copies_of_the_weights_in_single_precision(monkeypatch):
-    refused_at(monkeypatch, lambda: require_trainable(1_000_000), 52)
+def test_training_is_counted_as_ten_copies_of_the_weights_in_single_precision(monkeypatch):
+    refused_at(monkeypatch, lambda: require_trainable(1_000_000), 40)
 
 
 def test_a_release_is_counted_by_the_rows_and_copies_it_needs(monkeypatch):
@@ -143,7 +143,7 @@ def test_ridge_regression_is_counted_by_its_equations(monkeypatch):
 
 def test_every_trained_network_is_counted(monkeypatch):
     target = Ratings.from_triples([f"u{at}" for at in range(2000)], [f"i{at}" for at in range(2000)])
-    monkeypatch.setenv("PRICDR_MEMORY", "20MB")
+    monkeypatch.setenv("PRICDR_MEMORY", "16MB")  # 404,000 weights
     with pytest.raises(InputError, match=r"training a network of .* weights"):
         BPR(config=BPRConfig(width=100), options=QUICK).fit(target, chosen=NOTHING_CHOSEN)
 

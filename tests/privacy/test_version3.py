@@ -23,5 +23,5 @@ def test_releases_of_version_3_verify(name):
 
 
 def test_a_ledger_of_that_time_holds_its_releases():
-    balance = check_ledger(Ledger(OLD / "budget.jsonl"), [OLD / "spectral", OLD / "jlt"])
-    assert [spend.strategy for spend in balance.spends] == ["spectral", "jlt"]
+    checked = check_ledger(Ledger(OLD / "budget.jsonl"), [OLD / "spectral", OLD / "jlt"])
+    assert [spend.strategy for spend in checked.balance.spends] == ["spectral", "jlt"]

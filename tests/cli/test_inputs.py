@@ -7,6 +7,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+from pricdr.cli.reading_options import FormatName
+from pricdr.data.reading.formats import Format
+
 
 @pytest.fixture
 def many(here):
@@ -81,3 +84,8 @@ def test_a_file_that_is_missing_a_column_is_named_before_anything_is_spent(here,
     common = ("--epsilon", 4, "--delta", 1e-6, "--out", "release", "--ledger", ledger)
     says = "ratings/country=2/part-1.parquet: it has no column 'rating', and ratings/country=0/part-0.parquet has one"
     refused("publish", "ratings", *common, says=says)
+
+
+def test_the_command_line_offers_the_formats_that_are_read():
+    """Two lists, since ``--help`` must not load what reads files."""
+    assert [name.value for name in FormatName] == [one.value for one in Format]

@@ -39,15 +39,7 @@ host.main()
 """
 CRASHED = "crashed or was stopped"
 
-
-@pytest.fixture(scope="module", autouse=True)
-def obedient():
-    """Let children do what a file says, where it is not Parquet: it has taken them over."""
-    with pytest.MonkeyPatch.context() as patch:
-        sandbox.stop()
-        patch.setattr(sandbox, "START", TAKEN_OVER)
-        yield
-        sandbox.stop()
+pytestmark = pytest.mark.usefixtures("obedient")
 
 
 @pytest.fixture

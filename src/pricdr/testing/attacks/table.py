@@ -1,7 +1,7 @@
 """The attack table: every attack, how it fares on a flawed variant and on ours, and what the guarantee allows."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -58,14 +58,12 @@ def attack_table(seed: int) -> list[AttackRow]:
 
     ``seed`` decides the inputs, the coins and the flawed variants; the noise of ours is secret and differs each time.
     """
-    rng = np.random.default_rng(seed)
-    return [
-        *_projection_rows(rng),
-        *_reconstruction_rows(rng),
-        *_release_rows(rng),
-        *_membership_rows(rng),
-        *_learnt_rows(rng),
-    ]
+    return [row for group in GROUPS for row in attack_rows(group, seed)]
+
+
+def attack_rows(group: str, seed: int) -> list[AttackRow]:
+    """Run the attacks of one of the ``GROUPS``: its rows of :func:`attack_table`."""
+    return GROUPS[group](np.random.default_rng([seed, list(GROUPS).index(group)]))
 
 
 def as_markdown(rows: Sequence[AttackRow]) -> str:
@@ -191,7 +189,7 @@ def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
     flawed.append(("directions published too", learnt.directions_published_flawed(mu=mu, trials=400, rng=rng)))
     flawed.append(("ours with 0.7 times the noise", weak))
     rows = [AttackRow(name, flaw, tally, mu, ours, mu) for flaw, tally in flawed]
-    return [*rows, *_transcript_rows(rng)]
+    return rows
 
 
 def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:
@@ -210,6 +208,17 @@ def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:
     caught = transcript.simulating_ours(loud, trials=200, training=300, rng=rng)
     name, flaw = "published rows of spectral, releases simulated", "ours with a tenth of the noise"
     return [*rows, AttackRow(name, flaw, caught, target.mu, ours, target.mu)]
+
+
+GROUPS: Final[Mapping[str, Callable[[np.random.Generator], list[AttackRow]]]] = {
+    "projections": _projection_rows,
+    "reconstruction": _reconstruction_rows,
+    "releases": _release_rows,
+    "membership": _membership_rows,
+    "learnt rows": _learnt_rows,
+    "rounds": _transcript_rows,
+}
+"""The table in parts that can be run on their own."""
 
 
 def _sum(tallies: Iterable[Tally]) -> Tally:

@@ -198,12 +198,12 @@ def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:
     popular = {way: every[f"{way}: a popular item"] for way in ("spectral", "guided")}
     rows = []
     for way, target in popular.items():
-        ours = transcript.transcript_ours(target, trials=500, rng=rng)
+        ours = transcript.transcript_ours(target, trials=200, rng=rng)
         cheating = transcript.transcript_ours(replace(target, noise_scale=0.5), trials=500, rng=rng)
         name = f"every step of {way} shown"
         rows.append(AttackRow(name, "ours with half of the noise", cheating, target.mu, ours, target.mu))
     target = popular["spectral"]
-    ours = transcript.simulating_ours(target, trials=500, training=300, rng=rng)
+    ours = transcript.simulating_ours(target, trials=200, training=300, rng=rng)
     loud = replace(target, noise_scale=0.1)
     caught = transcript.simulating_ours(loud, trials=200, training=300, rng=rng)
     name, flaw = "published rows of spectral, releases simulated", "ours with a tenth of the noise"

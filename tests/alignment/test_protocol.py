@@ -174,7 +174,7 @@ class TestRefusals:
             accept(kept, ["a"])
 
     def test_too_little_padding_and_no_ids(self):
-        with pytest.raises(ParameterError, match="from the number of ids, 2, to .*, got 1"):
+        with pytest.raises(ParameterError, match=r"from the number of ids, 2, to .*, got 1"):
             start(given(["a", "b"]), pad_to=1)
         with pytest.raises(InputError, match="there is no id to align"):
             given([])

@@ -10,7 +10,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
-from pricdr.alignment.record import AlignmentRecord, require_list
+from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.record import AlignmentRecord
+from pricdr.alignment.user_lists import require_list
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
@@ -134,7 +136,8 @@ def publish(
             :class:`Spectral` unless given.
         users: the user list both parties agreed on, a list or a column. Every listed user gets a row, in this order;
             others are left out. Without it the users are read off the ratings, and the certificate says so.
-        alignment: the record of the exchange that found ``users``, where ``pricdr align`` did; the certificate says so.
+        alignment: the record of the exchange that found ``users``, where ``pricdr align`` did (:func:`read_alignment`);
+            the certificate then says so, and what that revealed.
         items: the public item universe; ratings of other items are left out.
         bounds: the declared rating bound and step, and the clip of the user unit.
         calibration: how σ follows from the guarantee.
@@ -325,7 +328,9 @@ def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> A
         raise ParameterError("alignment is the record of a user list: give users too")
     require_list(record, users)
     return AlignmentStatement(
-        session=record.session, normalisation=record.normalisation.value, learnt_by=record.who_learns.value
+        session=record.session,
+        normalisation=Normalisation(record.normalisation).value,
+        learnt_by=record.who_learns.value,
     )
 
 

@@ -48,7 +48,7 @@ class State:
     session: str
     normalisation: Normalisation
     who_learns: WhoLearns
-    starter_ids: int | None
+    starter_ids: int
     answerer_ids: int | None
     ids: tuple[str, ...] = field(repr=False)
     own: tuple[str, ...] = field(repr=False)
@@ -60,7 +60,7 @@ class State:
     def require(self, step: Step, *others: Step) -> None:
         """Refuse a state that has not come so far, or further."""
         if self.step not in {step, *others}:
-            raise InputError(f"the session has been {_WORDS[self.step]}: that is no state to {_VERBS[step]} from")
+            raise InputError(f"its session was {_WORDS[self.step]}: align {_VERBS[step]} does not apply to it")
 
     def header(self) -> Header:
         """Return the header of the message that this party sends."""
@@ -71,7 +71,7 @@ class State:
             normalisation=self.normalisation.value,
             rule=self.normalisation.rule,
             who_learns=self.who_learns,
-            starter_ids=self.starter_ids or 0,
+            starter_ids=self.starter_ids,
             answerer_ids=self.answerer_ids,
             previous=self.first_message if answers else None,
         )
@@ -263,7 +263,7 @@ def accept(state: State, users: Sequence[str]) -> Alignment:
             raise VerificationError(f"line {line}: {shorten(user)} is none of the ids that were answered with")
         if line > 1 and users[line - 2] >= user:
             raise VerificationError(f"line {line}: {shorten(user)} is not in ascending order of bytes")
-    if len(users) > (state.starter_ids or 0):
+    if len(users) > state.starter_ids:
         raise VerificationError(f"it lists {len(users):,} users, and the starter showed {state.starter_ids:,} ids")
     return _alignment(state, [(user, own[user]) for user in users])
 
@@ -275,7 +275,7 @@ def _alignment(state: State, common: Sequence[tuple[str, str]]) -> Alignment:
         normalisation=state.normalisation.value,
         rule=state.normalisation.rule,
         who_learns=state.who_learns,
-        starter_ids=state.starter_ids or 0,
+        starter_ids=state.starter_ids,
         answerer_ids=state.answerer_ids or 0,
         common_users=len(users),
         users_sha256=list_sha256(users),

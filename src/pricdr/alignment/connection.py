@@ -67,13 +67,13 @@ class Connection:
             left -= len(piece)
         return b"".join(pieces)
 
-    def write(self, content: bytes) -> int:
-        """Send all of ``content`` and return its length."""
-        deadline, unsent = _deadline(len(content)), memoryview(content)
+    def write(self, content: bytes | memoryview) -> None:
+        """Send all of ``content``, a piece at a time."""
+        unsent = memoryview(content).cast("B")
+        deadline = _deadline(len(unsent))
         while unsent:
             with self._timed(deadline):
                 unsent = unsent[self._peer.send(unsent[:_PIECE]) :]
-        return len(content)
 
     def _received(self, most: int, deadline: float) -> bytes:
         with self._timed(deadline):

@@ -78,7 +78,7 @@ def start(
 
     if not os.path.lexists(state):  # else a stopped run may have written it
         require_writable(out)
-    given = _read_ids(ids, normalise)
+    given = read_own_ids(ids, normalise)
 
     def drawn() -> "State":
         return begin(given, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
@@ -126,7 +126,7 @@ def answer(
 
     if not os.path.lexists(state):  # else a stopped run may have written it
         require_writable(out)
-    given = _read_ids(ids, normalise)
+    given = read_own_ids(ids, normalise)
     with working(f"reading {message}"):
         received = load_message(message)
     with _naming(message):
@@ -191,7 +191,7 @@ def finish(
             alignment = common_users(bound, received, blinder)
             write_alignment(alignment, out, own_ids=own_ids)
         update_state(state, finished(bound))
-    _show(alignment, out, own_ids)
+    say_alignment(alignment, out, own_ids)
     if alignment.record.who_learns.value == "both":
         say(f"both are to learn them: send {out} and its record to the other side, which runs align accept")
 
@@ -226,10 +226,11 @@ def accept(
         write_once(record_beside(users), [alignment.record.content()])
         write_own_ids(alignment, own_ids)
         update_state(state, finished(kept))
-    _show(alignment, users, own_ids)
+    say_alignment(alignment, users, own_ids)
 
 
-def _read_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
+def read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
+    """Return the ids of a file as the rule writes them, and warn of those that become one."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
     from pricdr.data.reading.readers import read_ids
 
@@ -277,7 +278,7 @@ def _blinding(out: Path, state: "State", processes: int | None) -> Iterator["Bli
         raise
 
 
-def _show(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
+def say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
     """Say how many users are common, and what that has revealed."""
     from pricdr.alignment.record import record_beside
 

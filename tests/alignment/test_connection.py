@@ -93,7 +93,10 @@ def served(known_as):
     yield start
     for one in started:
         if not one.result.done():
-            with suppress(ExchangeError), connect("127.0.0.1", one.port, known_as("books", "films"), patience=5) as last:
+            with (
+                suppress(ExchangeError),
+                connect("127.0.0.1", one.port, known_as("books", "films"), patience=5) as last,
+            ):
                 last.write(b"bye")
 
 
@@ -310,8 +313,7 @@ def test_a_pinned_certificate_need_not_have_signed_itself_but_no_sister_will_do(
     expects = Credentials(key=films_key, certificate=films, peer_certificate=pinned[1])
     server = served(credentials=expects)
     with pytest.raises(ExchangeError):
-        ours = Credentials(key=sister[0], certificate=sister[1], peer_certificate=films)
-        heard_by(server, ours)
+        heard_by(server, Credentials(key=sister[0], certificate=sister[1], peer_certificate=films))
     assert "not the one given" in server.refusal()
     ours = Credentials(key=pinned[0], certificate=pinned[1], peer_certificate=films)
     with connect("127.0.0.1", server.port, ours, patience=5) as client:
@@ -325,8 +327,7 @@ def test_what_a_pinned_authority_signed_is_not_the_pinned_certificate(served, au
     server = served(credentials=Credentials(key=films_key, certificate=films, peer_certificate=authority.file))
     signed = authority.pair("signed")
     with pytest.raises(ExchangeError, match="lost"):
-        ours = Credentials(key=signed[0], certificate=signed[1], peer_certificate=films)
-        heard_by(server, ours)
+        heard_by(server, Credentials(key=signed[0], certificate=signed[1], peer_certificate=films))
     assert "the other side showed another certificate than" in server.refusal()
     server._listener._socket.shutdown(socket.SHUT_RDWR)
 
@@ -347,7 +348,9 @@ def test_files_that_will_not_do(keys, authority, tmp_path):
     secret = load_pem_private_key(key.read_bytes(), None)
     locked = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     (tmp_path / "locked").write_bytes(locked)
-    assert refusal(certificate=tmp_path / "none") == f"cannot read certificate {tmp_path}/none: No such file or directory"
+    assert (
+        refusal(certificate=tmp_path / "none") == f"cannot read certificate {tmp_path}/none: No such file or directory"
+    )
     assert refusal(key=tmp_path / "none") == f"cannot read key {tmp_path}/none: No such file or directory"
     assert refusal(peer_certificate=tmp_path / "text") == f"{tmp_path}/text holds no certificate (expected one in PEM)"
     assert refusal(peer_certificate=tmp_path / "two") == f"{tmp_path}/two holds 2 certificates, and one is needed"
@@ -362,7 +365,7 @@ def test_files_that_will_not_do(keys, authority, tmp_path):
 def test_exactly_one_way_to_know_the_other_side(keys):
     key, certificate = keys("films")
     for more in ({}, {"peer_certificate": certificate, "peer_authority": certificate}):
-        with pytest.raises(ParameterError, match="--peer-cert.*--peer-ca"):
+        with pytest.raises(ParameterError, match=r"--peer-cert.*--peer-ca"):
             Credentials(certificate=certificate, key=key, **more)
 
 
@@ -381,7 +384,9 @@ def test_a_certificate_that_we_made(tmp_path):
         create_certificate(tmp_path / "other", days=10**9)
 
 
-@pytest.mark.parametrize("text", ["host", "host:", ":80", "::1:80", "host:0", "host:65536", "host:8o", "host:٣", "[]:1"])
+@pytest.mark.parametrize(
+    "text", ["host", "host:", ":80", "::1:80", "host:0", "host:65536", "host:8o", "host:٣", "[]:1"]
+)
 def test_an_address_is_a_host_and_a_port(text):
     with pytest.raises(ParameterError, match="must be HOST:PORT"):
         parse_address(text)

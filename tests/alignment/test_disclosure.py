@@ -120,7 +120,9 @@ def test_without_an_alignment_nothing_changes(tmp_path):
 
 def test_a_record_of_another_list_is_refused():
     for other in (("a", "b"), ("a", "c", "b"), ("a", "b", "c", "d")):
-        with pytest.raises(InputError, match=r"users: this is not the list that align wrote.*unchanged and in its order"):
+        with pytest.raises(
+            InputError, match=r"users: this is not the list that align wrote.*unchanged and in its order"
+        ):
             published(alignment=record_of(other))
     with pytest.raises(ParameterError, match="alignment is the record of a user list: give users too"):
         published(users=None)
@@ -147,7 +149,10 @@ def test_a_list_that_is_read_off_the_ratings_cannot_have_been_aligned(tmp_path):
         (lambda content: content.update(schema_version=4), "digest does not fit"),
         (lambda content: content["input"]["alignment"].update(session="x"), "input.alignment.session"),
         (lambda content: content["input"]["alignment"].update(learnt_by="<b>nobody</b>"), "input.alignment.learnt_by"),
-        (lambda content: content["input"]["alignment"].update(normalisation="soundex"), "input.alignment.normalisation"),
+        (
+            lambda content: content["input"]["alignment"].update(normalisation="soundex"),
+            "input.alignment.normalisation",
+        ),
         (lambda content: content["input"]["alignment"].update(starter_ids=3), "input.alignment.starter_ids"),
         (lambda content: content["not_protected"].pop(1), "not_protected is stated"),
     ],

@@ -1,10 +1,7 @@
 """The exchange over loopback: the same result and the same bytes as by files, and what stops it half way."""
 
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -107,7 +104,7 @@ def test_the_messages_are_those_of_files(between):
     def serve(connection: Connection) -> None:
         live._agree(connection, ids(*FILMS), STARTER)
         kept.append(live._Stream(connection).receive())
-        state, reply = protocol.answer(kept[0], ids(*FILMS))
+        _, reply = protocol.answer(kept[0], ids(*FILMS))
         write_message(connection, reply)
         kept.append(reply)
         assert connection.read(len(live._DONE)) == live._DONE
@@ -122,7 +119,11 @@ def test_the_messages_are_those_of_files(between):
     ("serving", "joining", "why"),
     [
         ({"rule": Normalisation.EMAIL}, {}, "disagree about ids: {} here, {} there; give both the same --normalise"),
-        ({"who": BOTH}, {}, "disagree about who learns the users: {} here, {} there; give --both to both or to neither"),
+        (
+            {"who": BOTH},
+            {},
+            "disagree about who learns the users: {} here, {} there; give --both to both or to neither",
+        ),
     ],
 )
 def test_a_disagreement_is_known_to_both_before_anything_is_computed(between, serving, joining, why, monkeypatch):
@@ -158,7 +159,7 @@ def test_another_reading_of_the_same_rule_is_refused(between):
     ],
 )
 def test_a_side_that_says_something_else_is_refused(between, said, why):
-    server, client = between(lambda connection: connection.write(said), lambda one: live.join(one, ids("a")))
+    _, client = between(lambda connection: connection.write(said), lambda one: live.join(one, ids("a")))
     assert why in str(client.exception())
     assert isinstance(client.exception(), ExchangeError)
 
@@ -279,7 +280,7 @@ def test_a_connection_that_breaks_leaves_both_to_run_again(between, after):
     _, client = between(broken, lambda connection: live.join(connection, ids(*BOOKS)))
     assert isinstance(client.exception(), ExchangeError)
     assert str(client.exception()).endswith("nothing was written, run both again")
-    server, client = between(
+    _, client = between(
         lambda connection: live.serve(connection, ids(*FILMS)), lambda connection: live.join(connection, ids(*BOOKS))
     )
     assert client.result().users == COMMON

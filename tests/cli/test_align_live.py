@@ -30,7 +30,9 @@ def serving(parties, start):
     def begin(*options):
         child = start("align", "serve", "films.txt", "--port", 0, *shows("films", "books"), *options)
         line = child.stdout.readline()
-        found = re.fullmatch(r"listening on (127\.0\.0\.1:\d+) for the side with .*books\.crt \(SHA-256 \w{64}\)\n", line)
+        found = re.fullmatch(
+            r"listening on (127\.0\.0\.1:\d+) for the side with .*books\.crt \(SHA-256 \w{64}\)\n", line
+        )
         assert found, (line, child.communicate())
         return child, found[1]
 

@@ -20,7 +20,7 @@ _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
 
 def create_certificate(path: Path, *, days: int = 365) -> tuple[Path, Path]:
-    """Write a new key (``path``.key, mode 0600) and a certificate that it signed itself (``path``.crt), and return both.
+    """Write a new key (``path``.key, mode 0600) and a certificate that it signed itself (``path``.crt); return both.
 
     The certificate names nobody and no machine: the other side knows it by its fingerprint.
     """

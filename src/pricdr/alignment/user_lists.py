@@ -28,6 +28,6 @@ def require_list(record: AlignmentRecord, users: Sequence[str], *, name: str = "
     """
     if list_sha256(users) != record.users_sha256:
         raise InputError(
-            f"{name}: this is not the list that align wrote (its record has another SHA-256): give that list, unchanged "
-            "and in its order, or another one under another name, without the record"
+            f"{name}: this is not the list that align wrote (its record has another SHA-256): give that list, "
+            "unchanged and in its order, or another one under another name, without the record"
         )

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import io
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def require_list(alignment: Alignment, users: Path) -> None:
     if found.hex() != alignment.record.users_sha256:
         raise VerificationError(f"{name}: its bytes changed on the way: line ends, a byte order mark or a last line")
     beside = record_beside(users)
-    if beside.exists():
+    if os.path.lexists(beside):
         theirs, ours = read_record(beside).model_dump(mode="json"), alignment.record.model_dump(mode="json")
         for field, value in ours.items():
             if theirs[field] != value:

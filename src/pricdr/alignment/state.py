@@ -1,14 +1,14 @@
 """State files: what one party keeps between two steps. For its owner alone, whole or not at all, never overwritten.
 
 The first line is JSON; then come the party's ids, one a line, with its own spelling after a tab where a rule changed
-it. No id holds a tab or a line break.
+it; no id holds a tab or a line break. The last line is the SHA-256 of all before, in hexadecimal digits.
 """
 
 import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -22,8 +22,10 @@ from pricdr.errors import InputError
 from pricdr.files import PRIVATE, replace_file, write_new
 from pricdr.memory import require_memory
 
-_MEMORY_FACTOR = 12
+_MEMORY_FACTOR: Final = 12
 """Bytes of memory for each byte of a state file: short ids take far more as Python's text than they have bytes."""
+
+_DIGEST_LINE: Final = 65
 
 
 class _Header(BaseModel):
@@ -42,8 +44,6 @@ class _Header(BaseModel):
     key: str | None = Field(pattern="^[0-9a-f]{64}$", repr=False)
     first_message: Sha256 | None
     second_message: Sha256 | None
-    ids_sha256: Sha256
-    """Of all lines after this one: a state that lost some would align without a word."""
 
 
 def create_state(path: Path, state: State) -> None:
@@ -63,14 +63,16 @@ def read_state(path: Path) -> State:
     with explaining_os_errors(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         require_memory(_MEMORY_FACTOR * size, f"{named(path)}: a state of {size:,} bytes")
-        first, _, body = file.read(size).partition(b"\n")
+        content = file.read(size)
+    content, digest = content[:-_DIGEST_LINE], content[-_DIGEST_LINE:]
+    if digest != _digest_line(content):  # a state that lost ids, or a bit of its key, would align without a word
+        raise InputError(f"{named(path)}: this is no state file of pricdr align, or a damaged one")
+    first, _, body = content.partition(b"\n")
     try:
         header = _Header.model_validate_json(first)
     except ValidationError:
         # Not what is wrong with it: the line holds the key.
-        raise InputError(f"{named(path)}: this is no state file of pricdr align, or a damaged one") from None
-    if hashlib.sha256(body).hexdigest() != header.ids_sha256:
-        raise InputError(f"{named(path)}: the state was damaged: its ids do not have the SHA-256 in its first line")
+        raise InputError(f"{named(path)}: this is no state file of this version of pricdr align") from None
     ids, own = _ids(body, path)
     return State(
         step=header.step,
@@ -101,9 +103,13 @@ def _content(state: State) -> bytes:
         key=None if state.key is None else state.key.reveal().hex(),
         first_message=state.first_message,
         second_message=state.second_message,
-        ids_sha256=hashlib.sha256(body).hexdigest(),
     )
-    return json.dumps(header.model_dump(mode="json")).encode() + b"\n" + body
+    content = json.dumps(header.model_dump(mode="json")).encode() + b"\n" + body
+    return content + _digest_line(content)
+
+
+def _digest_line(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
 def _ids(body: bytes, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -67,8 +67,8 @@ def start(
 ) -> None:
     """Write the first message: your ids, blinded.
 
-    The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and whether both are to learn the common users.
-    If it is stopped, the same command goes on where it was.
+    The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and
+    whether both are to learn the common users. If it is stopped, the same command goes on where it was.
     """
     from pricdr.alignment.messages import WhoLearns
     from pricdr.alignment.outputs import write_once
@@ -112,9 +112,12 @@ def answer(
 ) -> None:
     """Answer the first message with your own ids, blinded.
 
-    The message holds the other side's ids, blinded again, and yours, blinded, in an order that says nothing. The other side then learns which of its ids are yours too, and how many ids you have, unless --pad-to hides it. You
-    learn how many ids it shows, and the common users if the message says that both are to learn them. A side that
-    shows ids of people it has no business with learns whether you have those: agree on a number, and give --at-most.
+    The message holds the other side's ids, blinded again, and yours, blinded, in an order that says nothing. The other
+    side then learns which of its ids are yours too, and how many ids you have, unless --pad-to hides it. You learn how
+    many ids it shows, and the common users if its message says that both are to learn them.
+
+    A side that shows ids of people it has no business with learns whether you have those. Agree on how many ids each
+    side has, and give --at-most.
 
     If it is stopped, the same command goes on where it was.
     """
@@ -167,7 +170,8 @@ def finish(
 ) -> None:
     """Write the common users, and a record of what was revealed.
 
-    The list has one user a line, in the order of bytes; it is what publish takes as --users. A state is finished from once: another answer is refused from then on.
+    The list has one user a line, in the order of bytes; it is what publish takes as --users. A state takes one answer:
+    any other is refused from then on. If it is stopped, the same command goes on where it was.
     """
     from pricdr.alignment.messages import load_message
     from pricdr.alignment.outputs import require_room, write_alignment
@@ -204,15 +208,15 @@ def accept(
 ) -> None:
     """Check the list of common users against your own ids.
 
-    Its record is written beside it, or compared with the one that came with it.
-    Exit 1 where a listed user is none of yours, or where list or record were changed on the way. No check can show
-    that the other side left nobody out.
+    Its record is written beside it, or compared with the one that came with it. Exit 1 where a listed user is none of
+    yours, or where list or record were changed on the way. No check can show that the other side left nobody out.
     """
-    from pricdr.alignment.outputs import read_list, require_list, write_once, write_own_ids
+    from pricdr.alignment.outputs import read_list, require_list, write_own_ids
     from pricdr.alignment.protocol import Step, finished
     from pricdr.alignment.protocol import accept as checked
     from pricdr.alignment.record import record_beside
     from pricdr.alignment.state import read_state, update_state
+    from pricdr.files import write_new
 
     with only_step(state):
         with working(f"reading {users}"):
@@ -223,7 +227,8 @@ def accept(
         with _naming(users):
             alignment = checked(kept, listed)
         require_list(alignment, users)
-        write_once(record_beside(users), [alignment.record.content()])
+        if not os.path.lexists(record_beside(users)):
+            write_new(record_beside(users), alignment.record.content())
         write_own_ids(alignment, own_ids)
         update_state(state, finished(kept))
     say_alignment(alignment, users, own_ids)

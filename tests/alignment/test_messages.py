@@ -1,0 +1,202 @@
+"""Messages from a stranger: cut off, changed, put in another order, or with a header that lies."""
+
+import hashlib
+import io
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given as examples
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from pricdr.alignment.curve import LOW_ORDER, P, split_points
+from pricdr.alignment.messages import FIRST_LINE, MOST_IDS, Message, load_message, read_message
+from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.protocol import answer, start
+from pricdr.errors import InputError, PriCDRError
+from tests.alignment.conftest import as_bytes, given
+
+_, FIRST = start(given(["a", "b", "c"]))
+_, SECOND = answer(FIRST, given(["b", "c", "d", "e"]))
+
+
+def sealed(header: bytes, points: bytes) -> bytes:
+    """A message with the right hash at its end, whatever is in it: a stranger can do as much."""
+    body = FIRST_LINE + len(header).to_bytes(4, "big") + header + points
+    return body + hashlib.sha256(body).digest()
+
+
+def changed(message: Message, points: list[bytes] | None = None, **fields: object) -> bytes:
+    content = {**message.header.model_dump(mode="json"), **fields}
+    header = json.dumps(content, separators=(",", ":")).encode()
+    return sealed(header, message.points.tobytes() if points is None else b"".join(points))
+
+
+def read(content: bytes) -> Message:
+    return read_message(io.BytesIO(content), "message", size=len(content))
+
+
+@pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
+def test_what_is_written_is_read_and_has_the_hash_of_its_file(message, tmp_path):
+    content = as_bytes(message)
+    (tmp_path / "m").write_bytes(content)
+    again = load_message(tmp_path / "m")
+    assert (again.header, again.points.tobytes()) == (message.header, message.points.tobytes())
+    assert again.sha256 == hashlib.sha256(content).hexdigest()
+    assert again.size == len(content)
+    # One after the other on a connection.
+    stream = io.BytesIO(content + content)
+    assert read_message(stream, "peer").sha256 == read_message(stream, "peer").sha256
+
+
+@pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
+def test_every_cut_and_every_changed_byte_is_refused(message):
+    content = as_bytes(message)
+    for at in range(len(content)):
+        for size in (at, None):
+            with pytest.raises(InputError, match="^message: "):
+                read_message(io.BytesIO(content[:at]), "message", size=size)
+        flipped = bytearray(content)
+        flipped[at] ^= 1 << at % 8
+        with pytest.raises(InputError, match="^message: "):
+            read(bytes(flipped))
+
+
+def test_more_than_the_message_is_refused(tmp_path):
+    (tmp_path / "m").write_bytes(as_bytes(FIRST) + b"x")
+    with pytest.raises(InputError, match="its header announces"):
+        load_message(tmp_path / "m")
+
+
+@pytest.mark.parametrize("u", LOW_ORDER, ids=lambda u: hex(u)[:10])
+@pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
+def test_points_of_low_order(message, u):
+    points = split_points(message.points.tobytes())
+    with pytest.raises(InputError, match="message: point 2 has low order"):
+        read(changed(message, [points[0], u.to_bytes(32, "little"), *points[2:]]))
+
+
+@pytest.mark.parametrize("offset", [P, 1 << 255], ids=["p", "high bit"])
+def test_another_spelling_of_a_point(offset):
+    points = split_points(FIRST.points.tobytes())
+    other = 9 if offset == P else int.from_bytes(points[0], "little")
+    with pytest.raises(InputError, match="point 1 is not written canonically"):
+        read(changed(FIRST, [(other + offset).to_bytes(32, "little"), *points[1:]]))
+
+
+def test_points_in_another_order_or_twice():
+    points = split_points(SECOND.points.tobytes())
+    with pytest.raises(InputError, match="not in ascending order"):
+        read(changed(SECOND, points[:3] + points[:2:-1]))
+    with pytest.raises(InputError, match="not in ascending order"):
+        read(changed(SECOND, [*points[:3], points[3], points[3], points[4], points[5]]))
+    with pytest.raises(InputError, match="a point of the starter repeats"):
+        read(changed(SECOND, [points[0], points[0], *points[2:]]))
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"starter_ids": 10**30}, "starter_ids"),
+        ({"starter_ids": MOST_IDS}, "its header announces"),
+        ({"starter_ids": MOST_IDS + 1}, "starter_ids"),
+        ({"starter_ids": 0}, "starter_ids"),
+        ({"starter_ids": -3}, "starter_ids"),
+        ({"starter_ids": 3.0}, "starter_ids"),
+        ({"starter_ids": "3"}, "starter_ids"),
+        ({"starter_ids": True}, "starter_ids"),
+        ({"starter_ids": float("nan")}, "starter_ids|content"),
+        ({"starter_ids": float("inf")}, "starter_ids|content"),
+        ({"session": "../../etc/passwd"}, "session"),
+        ({"session": "A" * 32}, "session"),
+        ({"kind": "finish"}, "kind"),
+        ({"who_learns": "everybody"}, "who_learns"),
+        ({"normalisation": "x"}, "normalisation must be exact, email or phone"),
+        ({"normalisation": "email"}, "the rule email reads"),
+        ({"rule": "Ids are compared \x1b[31m loosely."}, "the rule exact reads"),
+        ({"rule": "x" * 401}, "rule"),
+        ({"previous": "0" * 64}, "belong to an answer"),
+        ({"answerer_ids": 1}, "its header announces|belong to an answer"),
+        ({"kind": "answer"}, "belong to an answer"),
+        ({"more": 1}, "more"),
+    ],
+    ids=str,
+)
+def test_headers_that_lie(fields, rule):
+    with pytest.raises(InputError, match=rule) as refused:
+        read(changed(FIRST, **fields))
+    assert str(refused.value).startswith("message: ")
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"null", b"[]", b"{", b"[" * 4000, b'{"a":' * 600, b"\xff\xfe", b"\x00", b"NaN", b'"x"', b" " * 4096],
+    ids=lambda header: repr(header[:8]),
+)
+def test_headers_that_are_none(header):
+    with pytest.raises(InputError, match="message: the header"):
+        read(sealed(header, FIRST.points.tobytes()))
+
+
+def test_a_header_has_one_spelling_and_a_limit():
+    content = FIRST.header.content()
+    for other in (content.replace(b",", b", "), content.replace(b"{", b'{"kind":"start",', 1)):
+        with pytest.raises(InputError, match="not written as this software writes it"):
+            read(sealed(other, FIRST.points.tobytes()))
+    with pytest.raises(InputError, match="the header has 4,097 bytes"):
+        read(sealed(content.ljust(4097), FIRST.points.tobytes()))
+
+
+@pytest.mark.parametrize("size", [None, 10**12], ids=["connection", "sparse file"])
+def test_nothing_is_allocated_because_a_header_says_so(size, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "900TB")  # so that the limit on memory is not what refuses it
+    announced = changed(FIRST, starter_ids=MOST_IDS)[:-32]
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="cut off"):
+            read_message(io.BytesIO(announced), "message", size=size)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_message_for_which_there_is_no_memory(monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "1MB")
+    with pytest.raises(InputError, match="an alignment of 1,000,000 points needs about"):
+        read_message(io.BytesIO(changed(FIRST, starter_ids=10**6)), "message")
+
+
+@pytest.mark.parametrize("content", [b"", b"user,item\n", b"PAR1", b"pricdr alignment message 2\n" + b"x" * 99])
+def test_other_files(content, tmp_path):
+    (tmp_path / "m").write_bytes(content)
+    with pytest.raises(InputError, match="m: this is no message of pricdr align, or one of another version"):
+        load_message(tmp_path / "m")
+
+
+def test_files_that_are_not_there(tmp_path):
+    for path, rule in ((tmp_path / "none", "no such file"), (tmp_path, "this is a folder")):
+        with pytest.raises(InputError, match=rule):
+            load_message(path)
+
+
+@examples(st.binary(max_size=300), st.integers(0, 300), st.booleans())
+@settings(max_examples=300)
+def test_whatever_is_spliced_in_is_refused_or_means_the_same(extra, at, seal):
+    content = as_bytes(SECOND)
+    spliced = content[:at] + extra + content[at + len(extra) :]
+    if seal:
+        spliced = spliced[:-32] + hashlib.sha256(spliced[:-32]).digest()
+    try:
+        message = read(spliced)
+    except PriCDRError as error:
+        assert str(error).isprintable()
+    else:
+        assert as_bytes(message) == spliced
+
+
+@pytest.mark.parametrize("rule", Normalisation)
+def test_every_rule_fits_into_a_header(rule):
+    _, message = start(given(["a@b.c"] if rule is not Normalisation.PHONE else ["+491234567"], rule))
+    assert read(as_bytes(message)).header.rule_agreed is rule

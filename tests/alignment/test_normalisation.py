@@ -1,0 +1,59 @@
+"""The written rules: what they make of ids, what they refuse, and that applying one twice changes nothing."""
+
+import pytest
+from hypothesis import given as examples
+from hypothesis import strategies as st
+
+from pricdr.alignment.normalisation import Normalisation, NormalisedIds, agreed_normalisation
+from pricdr.errors import InputError
+
+EXACT, EMAIL, PHONE = Normalisation
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "expected"),
+    [
+        (EXACT, " Ann ", " Ann "),
+        (EMAIL, " Ann.B+c@Example.COM  ", "ann.b+c@example.com"),
+        (EMAIL, "ÄNN@x.de", "Änn@x.de"),  # ASCII letters alone: other tables differ between versions
+        (EMAIL, "İ@x.tr", "İ@x.tr"),
+        (PHONE, "+49 (30) 1234-567", "+49301234567"),
+        (PHONE, "0049.30/1234567", "+49301234567"),
+    ],
+)
+def test_rules(rule, given, expected):
+    assert rule.apply(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "given"),
+    [
+        *((EMAIL, text) for text in ("ann", "@x.org", "ann@", "a@b@c", "a b@c.d", "a@b c", " @ ", "a\u00a0@b")),
+        *((PHONE, text) for text in ("030 1234567", "+0301234567", "+49", "+" + "1" * 16, "+49x1234567", "+٤٩١٢٣٤٥٦٧")),
+    ],
+)
+def test_what_a_rule_has_no_form_for(rule, given):
+    with pytest.raises(InputError, match=r"ids\.txt: line 2: .* is no "):
+        NormalisedIds.of(["ok@x.org" if rule is EMAIL else "+4912345678", given], rule, name="ids.txt")
+
+
+@examples(st.sampled_from([EMAIL, PHONE]), st.text(alphabet="aZ@.+ 0049-()é", min_size=1, max_size=20))
+def test_a_form_is_its_own_form(rule, given):
+    try:
+        once = rule.apply(given)
+    except ValueError:
+        return
+    assert rule.apply(once) == once
+
+
+def test_the_same_name_with_other_words_is_another_rule():
+    assert agreed_normalisation("email", EMAIL.rule) is EMAIL
+    with pytest.raises(InputError, match="the rule email reads 'other'"):
+        agreed_normalisation("email", "other")
+
+
+def test_the_words_of_the_rules_are_part_of_the_format():
+    """Whoever changes one makes messages of earlier versions unreadable: that needs a new version of the message."""
+    assert EXACT.rule == "Ids are compared byte for byte."
+    assert EMAIL.rule.endswith("the letters A to Z become a to z; everything else, dots and +tags included, is kept.")
+    assert PHONE.rule.endswith("what is left must be + and 7 to 15 digits, not 0 first.")

@@ -1,0 +1,142 @@
+"""State files: for their owner alone, and what they say is what was said."""
+
+import hashlib
+import stat
+
+import pytest
+
+from pricdr.alignment.messages import WhoLearns
+from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.portions import PortionFiles
+from pricdr.alignment.protocol import answer, begin, start
+from pricdr.alignment.record import AlignmentRecord, read_record
+from pricdr.alignment.state import create_state, read_state, update_state
+from pricdr.errors import InputError, OutputError
+from tests.alignment.conftest import given
+
+
+def facts(state):
+    return {**vars(state), "key": state.key and state.key.reveal()}
+
+
+@pytest.fixture
+def states():
+    begun = begin(given(["Ann@x.org", "bé@x.org"], Normalisation.EMAIL), pad_to=5)
+    started, first = start(given(["a", " b", "\u200bc"]), who_learns=WhoLearns.BOTH)
+    kept, _ = answer(first, given(["a"]))
+    _, other = start(given(["a"]))
+    used, _ = answer(other, given(["a"]))
+    return begun, started, kept, used
+
+
+def test_states_come_back_as_they_were(states, tmp_path):
+    for number, state in enumerate(states):
+        path = tmp_path / str(number)
+        create_state(path, state)
+        assert facts(read_state(path)) == facts(state)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        update_state(path, states[0])
+        assert facts(read_state(path)) == facts(states[0])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_state_is_never_overwritten(states, tmp_path):
+    create_state(tmp_path / "s", states[0])
+    with pytest.raises(OutputError, match="exists already"):
+        create_state(tmp_path / "s", states[1])
+
+
+def test_every_damage_is_refused_without_a_word_about_the_key(states, tmp_path):
+    path = tmp_path / "s"
+    create_state(path, states[0])
+    whole = path.read_bytes()
+    key = states[0].key.reveal().hex()
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= 0x15
+        for content in (bytes(changed), whole[:at]):
+            path.write_bytes(content)
+            with pytest.raises(InputError, match="no state file of pricdr align, or a damaged one") as refused:
+                read_state(path)
+            assert key[:12] not in str(refused.value)
+
+
+def test_a_state_of_another_version_is_refused_without_a_word_about_the_key(states, tmp_path):
+    path = tmp_path / "s"
+    create_state(path, states[0])
+    content = path.read_bytes()[:-65].replace(b'"version": 1', b'"version": 2')
+    path.write_bytes(content + hashlib.sha256(content).hexdigest().encode() + b"\n")
+    with pytest.raises(InputError, match="no state file of this version") as refused:
+        read_state(path)
+    assert refused.value.__cause__ is None
+    assert states[0].key.reveal().hex()[:12] not in str(refused.value)
+
+
+def test_links_are_refused(states, tmp_path):
+    create_state(tmp_path / "s", states[0])
+    (tmp_path / "link").symlink_to("s")
+    with pytest.raises(InputError, match="this is a link"):
+        read_state(tmp_path / "link")
+
+
+def test_portions_belong_to_one_step_of_one_session(states, tmp_path):
+    out = tmp_path / "m1"
+    with pytest.raises(ZeroDivisionError), PortionFiles(out, states[0]) as kept:
+        kept.write("ids-0", b"x" * 64)
+        assert stat.S_IMODE(kept.folder.stat().st_mode) == 0o700
+        (file,) = kept.folder.iterdir()
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), PortionFiles(out, states[0]) as kept:
+        assert kept.count == 1
+        assert kept.read("ids-0", 64) == b"x" * 64
+        assert kept.read("ids-0", 32) is None
+        assert kept.read("ids-1", 64) is None
+        file.write_bytes(file.read_bytes()[:-1])
+        assert kept.read("ids-0", 64) is None
+        raise ZeroDivisionError
+    with PortionFiles(out, states[1]) as kept:
+        assert kept.read("ids-0", 64) is None
+        assert not list(kept.folder.iterdir())
+    assert not kept.folder.exists()
+    kept.folder.symlink_to(tmp_path)
+    with pytest.raises(OutputError, match="is a link"), kept:
+        pass
+
+
+RECORD = {
+    "session": "0" * 32,
+    "normalisation": "exact",
+    "rule": Normalisation.EXACT.rule,
+    "who_learns": WhoLearns.BOTH,
+    "starter_ids": 3,
+    "answerer_ids": 2,
+    "common_users": 2,
+    "users_sha256": "1" * 64,
+    "first_message": "2" * 64,
+    "second_message": "3" * 64,
+}
+
+
+def test_records_come_back_as_they_were(tmp_path):
+    record = AlignmentRecord(**RECORD)
+    (tmp_path / "r").write_bytes(record.content())
+    assert read_record(tmp_path / "r") == record
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (b"", "its content"),
+        (b"[" * 5000, "its content"),
+        (AlignmentRecord(**RECORD).content().replace(b": 3,", b": NaN,"), "starter_ids|its content"),
+        (AlignmentRecord(**{**RECORD, "common_users": 3}).content(), "above what each party showed"),
+        (AlignmentRecord(**{**RECORD, "rule": "x\u202e"}).content(), "the rule exact reads"),
+        (b" " * 9000, "more than 8,192 bytes"),
+    ],
+)
+def test_records_from_elsewhere(content, rule, tmp_path):
+    (tmp_path / "r").write_bytes(content)
+    with pytest.raises(InputError, match=rule) as refused:
+        read_record(tmp_path / "r")
+    assert str(refused.value).isprintable()

@@ -14,7 +14,8 @@ PriCDRError
 ├── EngineError           Spark could not finish what it was asked              exit 2
 ├── ExchangeError         another party that is not the one expected, or gone   exit 2
 └── VerificationError     a release that is not what its certificate says,      exit 1
-                          or that contradicts its ledger
+                          or that contradicts its ledger; a user list that
+                          is not what an alignment agreed on
 """
 
 import math
@@ -165,7 +166,7 @@ class ExchangeError(PriCDRError):
 
 
 class VerificationError(PriCDRError):
-    """A release folder that is not what its certificate says, or that contradicts its ledger."""
+    """A release that is not what its certificate or ledger says, or a user list that is not what was agreed on."""
 
     exit_code = 1
 

@@ -84,7 +84,7 @@ def test_blinding_stays_on_the_curve_and_commutes():
 
 
 def test_the_points_of_low_order_are_all_there_are():
-    """On curve and twist: infinity is twice u = 0 alone, 0 is twice 1 and -1, and these are twice what is solved for."""
+    """On curve and twist: infinity is twice 0 alone, 0 is twice 1 and -1, and these are twice what is solved for."""
     infinite = [u for u in LOW_ORDER if double(u) is None]
     assert infinite == [0]
     assert [u for u in LOW_ORDER if double(u) == 0] == [1, P - 1]  # (u² - 1)² = 0 has no other roots

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import os
 
 import pytest
 from hypothesis import given as examples
@@ -26,7 +27,7 @@ from pricdr.alignment.protocol import (
     start,
 )
 from pricdr.alignment.record import list_sha256
-from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.errors import InputError, ParameterError, PriCDRError, VerificationError
 from tests.alignment.conftest import as_bytes, given
 
 IDS = st.lists(
@@ -78,6 +79,17 @@ def test_many_processes_come_to_the_same_message(monkeypatch):
     assert many.sha256 == first_message(state).sha256
     assert reports[-1][:3] == ("blinding ids", 25, 25)
     assert [report[1] for report in reports] == sorted(report[1] for report in reports)
+
+
+def _end_the_process(contents, key):
+    os._exit(9)
+
+
+def test_a_killed_worker_is_said_in_one_line(monkeypatch):
+    monkeypatch.setattr("pricdr.alignment.blinding.PORTION", 1)
+    monkeypatch.setattr("pricdr.alignment.blinding._blind_contents", _end_the_process)
+    with pytest.raises(PriCDRError, match="a process that blinds was killed"):
+        start(given(["a", "b"]), blinder=Blinder(2))
 
 
 def test_portions_that_are_kept_are_not_computed_again():
@@ -174,7 +186,7 @@ class TestRefusals:
             accept(kept, ["a"])
 
     def test_too_little_padding_and_no_ids(self):
-        with pytest.raises(ParameterError, match="from the number of ids, 2, to .*, got 1"):
+        with pytest.raises(ParameterError, match=r"from the number of ids, 2, to .*, got 1"):
             start(given(["a", "b"]), pad_to=1)
         with pytest.raises(InputError, match="there is no id to align"):
             given([])

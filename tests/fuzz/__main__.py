@@ -1,4 +1,4 @@
-"""Mutated releases, notices, models, ledgers, checkpoints, specs, ratings: ``python -m tests.fuzz``, or ``make fuzz``.
+"""Mutated releases, notices, models, ledgers, checkpoints, specs, ratings, alignments: ``python -m tests.fuzz``.
 
 None may crash, hang, take over 1 GiB more memory than honest input, or be accepted with a meaning it should not have.
 Every case follows from the seed, the kind and its number: ``--kind ledgers --only 24`` repeats one.

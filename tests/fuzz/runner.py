@@ -19,7 +19,7 @@ import psutil
 from tests.fuzz.cases import Outcome, copy_files
 from tests.fuzz.worker import Task, work
 
-KINDS = ("releases", "notices", "models", "ledgers", "checkpoints", "specs", "ratings")
+KINDS = ("releases", "notices", "models", "ledgers", "checkpoints", "specs", "ratings", "alignments")
 _STRETCH = 100
 _TICK = 0.1
 _START_SECONDS = 180

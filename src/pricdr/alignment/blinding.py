@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
 from pricdr.alignment.curve import SIZE, BlindingKey, Points, as_points, hash_to_u, split_points
+from pricdr.errors import PriCDRError
 from pricdr.parallel import process_pool
 from pricdr.progress import Progress, silent
 
@@ -123,7 +125,13 @@ def _blinded(
         submit()
         while running:
             for finished in wait(running, return_when=FIRST_COMPLETED).done:
-                yield *running.pop(finished), finished.result()
+                start, stop = running.pop(finished)
+                try:
+                    content = finished.result()
+                except BrokenProcessPool as error:
+                    what = "a process that blinds was killed, for want of memory perhaps"
+                    raise PriCDRError(f"{what}: fewer --processes take less") from error
+                yield start, stop, content
             submit()
 
 

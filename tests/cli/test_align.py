@@ -1,0 +1,335 @@
+"""``pricdr align`` as two companies run it: files that are sent, secrets that stay, and runs that are killed."""
+
+import json
+import shutil
+import stat
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from pricdr.alignment.messages import load_message
+from pricdr.alignment.record import read_record
+
+KILLED_AT_EVERY_STEP = """
+import json, os, signal, sys
+import pricdr.alignment.outputs, pricdr.alignment.state, pricdr.alignment.portions
+from pricdr import cli
+from pricdr.alignment import blinding
+blinding.PORTION = 6  # several portions, of which some are done when the run ends
+events = {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir"}
+here, at = os.getcwd(), 0
+
+def hook(event, arguments):
+    global at
+    if at and event in events and isinstance(arguments[0], (str, os.PathLike)):
+        if os.path.abspath(arguments[0]).startswith(here):
+            at -= 1
+            if at == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+sys.stdout = sys.stderr = open(os.devnull, "w")
+
+def run(command, step):
+    global at
+    child = os.fork()
+    if child == 0:
+        at = step
+        os._exit(cli.run(["align", *command, *(["--processes", "1"] if command[0] != "accept" else [])]))
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+sessions, killed, step, stride = {}, True, 1 - int(sys.argv[1]), int(sys.argv[1])
+while killed:
+    step, killed = step + stride, False
+    os.mkdir(f"{here}/{step}")
+    os.chdir(f"{here}/{step}")
+    commands = [
+        ["start", "../a.txt", "--out", "m1", "--state", "a.state", "--both", "--pad-to", "11"],
+        ["answer", "m1", "../b.txt", "--out", "m2", "--state", "b.state"],
+        ["finish", "m2", "--state", "a.state", "--out", "users.txt", "--own-ids", "own.csv"],
+        ["accept", "users.txt", "--state", "b.state"],
+    ]
+    codes = []
+    for command in commands:
+        code = run(command, step)
+        if code < 0:
+            killed, code = True, run(command, 0)
+        codes.append(code)
+    sessions[step] = codes
+json.dump(sessions, sys.__stdout__)
+"""
+
+
+@pytest.fixture
+def lists(here):
+    (here / "a.txt").write_text("".join(f"u{i}\n" for i in range(9)))
+    (here / "b.txt").write_text("".join(f"u{i}\n" for i in range(20, 4, -1)))
+    return here
+
+
+@pytest.fixture
+def align(pricdr):
+    def run(command: str, *, code: int = 0):
+        outcome = pricdr("align", *command.split())
+        assert outcome.code == code, outcome.err
+        return outcome
+
+    return run
+
+
+COMMON = "".join(f"u{i}\n" for i in range(5, 9))
+
+
+def mode(path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_session_by_files(lists, align):
+    said = align("start a.txt --out m1 --state a.state --both").out
+    assert "m1: 9 ids, blinded\n" in said
+    assert mode(lists / "a.state") == 0o600
+    said = align("answer m1 b.txt --out m2 --state b.state --at-most 9").out
+    assert "both are to learn the common users: run align accept" in said
+    said = align("finish m2 --state a.state --out users.txt --at-most 16").out
+    assert "users.txt: 4 common users" in said
+    assert "9 by the side that started, 16 by the other" in said
+    assert (lists / "users.txt").read_text() == COMMON
+    other = lists / "other"
+    other.mkdir()
+    shutil.copy(lists / "users.txt", other)
+    align("accept other/users.txt --state b.state")
+    records = [(folder / "users.txt.alignment.json").read_bytes() for folder in (lists, other)]
+    assert records[0] == records[1]
+    assert not [path.name for path in lists.iterdir() if path.name.startswith(".")]
+
+
+def test_nothing_that_travels_or_is_left_holds_an_id_or_a_key(lists, align):
+    (lists / "a.txt").write_text("private-a\nshared-one\n")
+    (lists / "b.txt").write_text("private-b\nshared-one\n")
+    align("start a.txt --out m1 --state a.state")
+    key = json.loads((lists / "a.state").read_text().splitlines()[0])["key"]
+    outcomes = [align("answer m1 b.txt --out m2 --state b.state"), align("finish m2 --state a.state --out users.txt")]
+    shown = "".join(outcome.out + outcome.err for outcome in outcomes).encode()
+    for name in ("m1", "m2", "users.txt.alignment.json"):
+        shown += (lists / name).read_bytes()
+    for secret in (b"private", b"shared", key.encode(), bytes.fromhex(key)):
+        assert secret not in shown
+    left = (lists / "a.state").read_bytes() + (lists / "b.state").read_bytes()  # the answerer has no more to do
+    assert b"private" not in left
+    assert key.encode() not in left
+
+
+def test_padding_hides_the_number_of_ids(lists, align):
+    assert "30 ids, blinded, 21 of them dummies" in align("start a.txt --out m1 --state a.state --pad-to 30").out
+    align("answer m1 b.txt --out m2 --state b.state --pad-to 40")
+    align("finish m2 --state a.state --out users.txt")
+    record = read_record(lists / "users.txt.alignment.json")
+    assert (record.starter_ids, record.answerer_ids, record.common_users) == (30, 40, 4)
+    assert (lists / "users.txt").read_text() == COMMON
+    sizes = (lists / "m1").stat().st_size, (lists / "m2").stat().st_size
+    (lists / "c.txt").write_text("x\n")
+    align("start c.txt --out n1 --state c.state --pad-to 30")
+    align("answer n1 c.txt --out n2 --state d.state --pad-to 40")
+    assert sizes == ((lists / "n1").stat().st_size, (lists / "n2").stat().st_size)
+
+
+def test_a_rule_is_declared_by_both_and_spellings_stay_with_their_owner(lists, align):
+    (lists / "a.txt").write_text("Ann@X.org\nann@x.org\nBob@x.org\n")
+    (lists / "b.txt").write_text('ANN@x.org\n"carl",1@x.org\nbob@X.ORG\n')
+    said = align("start a.txt --out m1 --state a.state --normalise email --both")
+    assert "1 ids are another spelling" in said.err
+    refused = align("answer m1 b.txt --out m2 --state b.state", code=2)
+    assert refused.err == "error: m1: its ids are normalised by the rule email, ours by exact: both must be the same\n"
+    assert not (lists / "b.state").exists()
+    align("answer m1 b.txt --out m2 --state b.state --normalise email")
+    align("finish m2 --state a.state --out users.txt --own-ids own-a.csv")
+    align("accept users.txt --state b.state --own-ids own-b.csv")
+    assert (lists / "users.txt").read_text() == "ann@x.org\nbob@x.org\n"
+    assert (lists / "own-a.csv").read_text() == "user,own\nann@x.org,Ann@X.org\nbob@x.org,Bob@x.org\n"
+    assert (lists / "own-b.csv").read_text() == "user,own\nann@x.org,ANN@x.org\nbob@x.org,bob@X.ORG\n"
+    assert mode(lists / "own-a.csv") == 0o600
+    assert "own-a" not in read_record(lists / "users.txt.alignment.json").model_dump_json()
+
+
+def test_the_list_is_what_publish_takes(lists, align, pricdr):
+    (lists / "ratings.csv").write_text("user,item\nu5,x\nu6,y\nu1,x\n")
+    align("start a.txt --out m1 --state a.state")
+    align("answer m1 b.txt --out m2 --state b.state")
+    align("finish m2 --state a.state --out users.txt")
+    done = pricdr("publish", "ratings.csv", "--users", "users.txt", "--epsilon", 4, "--delta", 1e-6, "--out", "release")
+    assert done.code == 0, done.err
+
+
+def test_nobody_in_common_is_said_and_can_be_accepted(lists, align):
+    (lists / "b.txt").write_text("nobody\n")
+    align("start a.txt --out m1 --state a.state --both")
+    align("answer m1 b.txt --out m2 --state b.state")
+    assert "there is no common user" in align("finish m2 --state a.state --out users.txt").err
+    assert (lists / "users.txt").read_bytes() == b""
+    align("accept users.txt --state b.state")
+
+
+class TestRefusals:
+    @pytest.fixture
+    def session(self, lists, align):
+        align("start a.txt --out m1 --state a.state --both")
+        align("answer m1 b.txt --out m2 --state b.state")
+        return lists
+
+    @pytest.mark.parametrize(
+        ("command", "line"),
+        [
+            ("start a.txt --out m1 --state new", "m1 exists already; choose another name or remove it first"),
+            ("start a.txt --out new --state a.state", "a.state exists already, from another session or step"),
+            ("start none.txt --out new --state new.state", "none.txt: no such file"),
+            ("start a.txt --out new --state new.state --pad-to 8", "pad_to must be from the number of ids, 9, to"),
+            ("start a.txt --out new --state new.state --processes 0", "processes must be a whole number of at least 1"),
+            ("start a.txt --out new --state new.state --normalise email", "a.txt: line 1: 'u0' is no e-mail address"),
+            ("answer m2 b.txt --out new --state new.state", "m2: this is an answer: only a message of align start"),
+            ("answer a.txt b.txt --out new --state new.state", "a.txt: this is no message of pricdr align"),
+            (
+                "answer m1 b.txt --out new --state new.state --at-most 8",
+                "m1: the other side shows 9 ids, and --at-most",
+            ),
+            ("finish m1 --state a.state --out new", "m1: this is a first message: finish takes the answer to it"),
+            ("finish m2 --state b.state --out new", "b.state: its session was answered: align finish does not apply"),
+            ("finish m2 --state a.txt --out new", "a.txt: this is no state file of pricdr align, or a damaged one"),
+            ("finish m2 --state a.state --out new --at-most 15", "m2: the other side shows 16 ids, and --at-most"),
+            ("finish m2 --state none --out new", "none: no such file"),
+            ("finish m2 --state a.state --out m1", "m1 exists already"),
+            ("accept a.txt --state a.state", "a.state: its session was started: align accept does not apply to it"),
+            ("finish s3://b/m --state a.state --out new", "s3:// is not supported"),
+        ],
+    )
+    def test_one_line_names_the_file_and_the_rule_and_nothing_is_left(self, session, align, command, line):
+        before = {path.name: path.read_bytes() for path in session.iterdir()}
+        refused = align(command, code=2)
+        assert refused.err.startswith(f"error: {line}") or f": {line}" in refused.err
+        assert refused.err.count("\n") == 1
+        left = {path.name: path.read_bytes() for path in session.iterdir()}
+        # A state that was drawn may stay, for the same command to go on from: never anything else.
+        assert {name: content for name, content in left.items() if name != "new.state"} == before
+
+    def test_a_message_that_was_changed_on_the_way(self, session, align):
+        content = bytearray((session / "m2").read_bytes())
+        content[-100] ^= 1
+        (session / "m2").write_bytes(content)
+        assert (
+            "m2: its bytes do not have the SHA-256 at its end"
+            in align("finish m2 --state a.state --out users.txt", code=2).err
+        )
+        (session / "m2").write_bytes(content[:-40])
+        assert "cut off or changed" in align("finish m2 --state a.state --out users.txt", code=2).err
+
+    def test_a_state_takes_one_answer(self, session, align):
+        align("answer m1 a.txt --out m3 --state c.state")
+        align("finish m2 --state a.state --out users.txt")
+        for message in ("m3", "m2"):
+            refused = align(f"finish {message} --state a.state --out again.txt", code=2)
+            assert "a.state: its session was finished" in refused.err
+
+    @pytest.mark.parametrize(
+        ("content", "line"),
+        [
+            ("u5\nu6\nu7\nu8\nu99\n", "line 5: 'u99' is none of the ids that were answered with"),
+            ("u6\nu5\n", "line 2: 'u5' is not in ascending order of bytes"),
+            ("u5\r\nu6\r\n", "its bytes changed on the way"),
+            ("u5\nu6", "its bytes changed on the way"),
+            ("\ufeffu5\nu6\n", "its bytes changed on the way"),
+        ],
+    )
+    def test_a_list_that_cannot_be_right_fails_the_check(self, session, align, content, line):
+        align("finish m2 --state a.state --out users.txt")
+        (session / "users.txt").write_bytes(content.encode())
+        refused = align("accept users.txt --state b.state", code=1)
+        assert refused.err.startswith(f"error: users.txt: {line}")
+        assert refused.err.count("\n") == 1
+
+    def test_a_list_without_somebody_is_seen_by_its_record(self, session, align):
+        align("finish m2 --state a.state --out users.txt")
+        (session / "users.txt").write_text("u5\nu6\nu7\n")
+        refused = align("accept users.txt --state b.state", code=1)
+        assert "users.txt.alignment.json: common_users is 4 there, and 3 here" in refused.err
+        (session / "users.txt").write_text(COMMON)
+        align("accept users.txt --state b.state")
+        assert "b.state: its session was accepted" in align("accept users.txt --state b.state", code=2).err
+
+    def test_text_from_the_other_side_does_not_reach_the_terminal(self, session, align):
+        (session / "users.txt").write_text("\u202eevil\n")
+        assert align("accept users.txt --state b.state", code=1).err.removesuffix("\n").isprintable()
+
+    def test_two_steps_at_once(self, session, align):
+        from pricdr.cli.run_lock import only_step
+
+        with only_step(session / "a.state"):
+            refused = align("finish m2 --state a.state --out users.txt", code=75)
+        assert "a.state is in use by another run" in refused.err
+        assert "nothing was done" in refused.err
+
+
+def test_a_stopped_start_goes_on_with_the_same_ids_alone(lists, align, monkeypatch):
+    from pricdr.alignment import blinding
+
+    def stopped(contents, key):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(blinding, "_blind_contents", stopped)
+        align("start a.txt --out m1 --state a.state --processes 1", code=130)
+    assert not (lists / "m1").exists()
+    session = json.loads((lists / "a.state").read_text().splitlines()[0])["session"]
+    for other in ("start b.txt", "start a.txt --pad-to 12", "start a.txt --both"):
+        assert "a.state exists already" in align(f"{other} --out m1 --state a.state", code=2).err
+    done = align("start a.txt --out m1 --state a.state")
+    assert f"going on with session {session}" in done.err
+    assert "a.state exists already" in align("start a.txt --out m9 --state a.state", code=2).err
+
+
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 13])
+def test_killed_at_any_step_the_same_command_goes_on_and_the_list_is_right(lists, stride):
+    killing = [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(stride)]
+    done = subprocess.run(killing, cwd=lists, capture_output=True, text=True, check=True)
+    sessions = json.loads(done.stdout)
+    assert len(sessions) > 26 / stride
+    for number, codes in sessions.items():
+        folder = lists / number
+        # 2 is what a run says that was killed after its very last change: it had done all there was to do.
+        assert set(codes) <= {0, 2}, (number, codes)
+        assert (folder / "users.txt").read_text() == COMMON, number
+        assert read_record(folder / "users.txt.alignment.json").common_users == 4
+        assert (folder / "own.csv").read_text().count("\n") == 5
+        states = [json.loads((folder / name).read_text().splitlines()[0]) for name in ("a.state", "b.state")]
+        assert [state["step"] for state in states] == ["finished", "accepted"]
+        assert [state["key"] for state in states] == [None, None]
+        assert mode(folder / "a.state") == 0o600
+        assert not [path.name for path in folder.iterdir() if path.name.endswith(".aligning")]
+    assert sum(2 in codes for codes in sessions.values()) <= len(sessions) / 3
+    assert [*sessions.values()][-1] == [0, 0, 0, 0]
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_run_end_and_the_next_one_goes_on(lists):
+    (lists / "many.txt").write_text("".join(f"user{i}\n" for i in range(30_000)))
+    command = [sys.executable, "-m", "pricdr", "align", "start", "many.txt", "--out", "m1", "--state", "s"]
+    kept = lists / ".m1.aligning"
+
+    def finished_portions() -> list[str]:
+        return [path.name for path in kept.glob("*") if not path.name.startswith(".")]
+
+    with subprocess.Popen([*command, "--processes", "2"], cwd=lists, stderr=subprocess.DEVNULL) as running:
+        while not finished_portions():
+            assert running.poll() is None
+            time.sleep(0.02)
+        workers = psutil.Process(running.pid).children(recursive=True)
+        assert len(workers) >= 2
+        running.kill()
+    assert finished_portions()
+    _, alive = psutil.wait_procs(workers, timeout=20)
+    assert not alive
+    again = subprocess.run(command, cwd=lists, capture_output=True, text=True, check=True)
+    assert "going on with session" in again.stderr
+    assert not kept.exists()
+    assert load_message(lists / "m1").header.starter_ids == 30_000

@@ -102,7 +102,7 @@ def test_the_messages_are_those_of_files(between):
     kept = []
 
     def serve(connection: Connection) -> None:
-        live._agree(connection, ids(*FILMS), STARTER)
+        _greeted(connection)
         kept.append(live._Stream(connection).receive())
         _, reply = protocol.answer(kept[0], ids(*FILMS))
         write_message(connection, reply)
@@ -165,7 +165,9 @@ def test_a_side_that_says_something_else_is_refused(between, said, why):
 
 
 def _greeted(connection: Connection, who: WhoLearns = STARTER) -> None:
-    live._agree(connection, ids("a"), who)
+    """Either side, as far as the greetings."""
+    live._greet(connection, ids("a"), who)
+    live._heard(connection)
 
 
 def test_a_hostile_message_is_refused_as_in_a_file(between):

@@ -51,7 +51,7 @@ class Connection:
         if not self._first:
             self._first = self._received(1, time.monotonic() + self._patience)
         if not self._first:
-            raise _lost("it hung up")
+            raise _lost("it hung up (its screen may say why)")
 
     def read(self, size: int) -> bytes:
         """Return the next ``size`` bytes, fewer only where the other side ended the connection in its place."""

@@ -1,6 +1,7 @@
 r"""The exchange over a connection: the messages that files would hold, byte for byte, between two runs.
 
-    both     A  ↔  B    what each was told: by which rule ids are written, and who learns the common users
+    greeting B  →  A    what each was told: by which rule ids are written, and who learns the common users
+             A  →  B
     start    A  →  B
     answer   B  →  A
     list     A  →  B    where both are to learn it: its length in 8 bytes, then users.txt
@@ -78,7 +79,9 @@ def join(
         at_most: refuse an answer that shows more ids.
         blinder: how blinding is done; its progress is told about the connection, too.
     """
-    _agree(connection, ids, who_learns)
+    # The side that joins speaks second: until it is greeted, it may yet be refused for its certificate.
+    theirs = _heard(connection)
+    _require_same(_greet(connection, ids, who_learns), theirs)
     stream = _Stream(connection, blinder.progress)
     state, message = start(ids, who_learns=who_learns, pad_to=pad_to, blinder=blinder)
     stream.send(message)
@@ -110,7 +113,8 @@ def serve(
 
     The arguments are those of :func:`join`.
     """
-    _agree(connection, ids, who_learns)
+    ours = _greet(connection, ids, who_learns)
+    _require_same(ours, _heard(connection))
     stream = _Stream(connection, blinder.progress)
     message = stream.receive()
     if message.header.who_learns is not who_learns:
@@ -129,19 +133,28 @@ def serve(
     return Served(reply.header, alignment)
 
 
-def _agree(connection: Connection, ids: NormalisedIds, who_learns: WhoLearns) -> None:
-    """Tell the other side what we were told, and refuse to go on where it was told something else."""
+def _greet(connection: Connection, ids: NormalisedIds, who_learns: WhoLearns) -> Greeting:
+    """Tell the other side what we were told, and return it."""
     ours = Greeting(normalisation=ids.normalisation.value, rule=ids.normalisation.rule, who_learns=who_learns)
     connection.write(ours.content())
+    return ours
+
+
+def _heard(connection: Connection) -> Greeting:
+    """Return what the other side was told."""
     if connection.read(len(_FIRST_LINE)) != _FIRST_LINE:
         raise ExchangeError("the other side is no pricdr align, or one of another version")
     length = int.from_bytes(connection.read(2), "big")
     if length > _LONGEST_GREETING:
         raise ExchangeError(f"the greeting of the other side has {length:,} bytes, over {_LONGEST_GREETING:,}")
     try:
-        theirs = Greeting.model_validate_json(connection.read(length))
+        return Greeting.model_validate_json(connection.read(length))
     except ValidationError as error:
         raise ExchangeError("the greeting of the other side is none that this version knows") from error
+
+
+def _require_same(ours: Greeting, theirs: Greeting) -> None:
+    """Refuse to go on where the two sides were told different things."""
     if theirs.normalisation != ours.normalisation:
         told = f"{ours.normalisation} here, {theirs.normalisation} there"
         raise ExchangeError(f"the sides disagree about ids: {told}; give both the same --normalise")

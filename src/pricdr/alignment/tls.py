@@ -108,6 +108,8 @@ def reason_of(error: OSError) -> str:
     """Return what went wrong with a connection, to follow a colon; ``it`` is the other side."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not the one given, or not signed by the authority given ({error.verify_message})"
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "it hung up"
     if isinstance(error, ssl.SSLError):
         return _REASONS.get(error.reason or "", f"TLS failed ({error.reason or 'no reason given'})")
     if isinstance(error, TimeoutError):

@@ -235,7 +235,7 @@ def accept(
 
 
 def read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
-    """Return the ids of a file as the rule writes them, and warn of those that become one."""
+    """Return the ids in a file as the rule writes them, and warn where some become the same."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
     from pricdr.data.reading.readers import read_ids
 

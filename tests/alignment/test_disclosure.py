@@ -62,7 +62,7 @@ def test_certificate_readme_and_inspection_say_so(tmp_path):
         assert TITLE in where
         assert BOTH_KNOW in where
         assert SESSION in where
-    assert "found by align, with another party" in render_inspection(inspection)
+    assert "found by align, by the source&#39;s own account" in render_inspection(inspection)
 
 
 @pytest.mark.parametrize(

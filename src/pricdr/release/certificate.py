@@ -143,7 +143,7 @@ class NoiseStatement(_Part):
 
 
 class AlignmentStatement(_Part):
-    """How ``pricdr align`` found the user list. It has no sizes: they are known to the two parties and nobody else.
+    """How ``pricdr align`` found the user list. It has no sizes: those are between the two parties.
 
     All of it is the source's own account: nothing in a release can show how its list came about.
     """

@@ -186,7 +186,7 @@ def _aligned(c: Certificate) -> tuple[str, ...]:
         "What the exchange revealed: to each party, how many ids the other one showed, padding included; to "
         f"{whom}, which users both have. To nobody, anything else about users of one party alone, as long as both "
         "followed the protocol.",
-        "How many ids were shown is not stated here: only the two parties know.",
+        "How many ids were shown is not stated here: that is between the two parties.",
     )
 
 

@@ -288,7 +288,7 @@ def test_a_stopped_start_goes_on_with_the_same_ids_alone(lists, align, monkeypat
     assert "a.state exists already" in align("start a.txt --out m9 --state a.state", code=2).err
 
 
-@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 13])
+@pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 19])
 def test_killed_at_any_step_the_same_command_goes_on_and_the_list_is_right(lists, stride):
     killing = [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(stride)]
     done = subprocess.run(killing, cwd=lists, capture_output=True, text=True, check=True)

@@ -51,7 +51,7 @@ def read_list(path: Path) -> tuple[str, ...]:
     return () if empty else read_ids(path)
 
 
-def require_list(alignment: Alignment, users: Path) -> None:
+def require_unchanged(alignment: Alignment, users: Path) -> None:
     """Refuse a list that is not byte for byte as ``finish`` wrote it, or that has another record beside it."""
     name = named(users)
     with explaining_os_errors(users):

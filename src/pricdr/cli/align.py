@@ -211,7 +211,7 @@ def accept(
     Its record is written beside it, or compared with the one that came with it. Exit 1 where a listed user is none of
     yours, or where list or record were changed on the way. No check can show that the other side left nobody out.
     """
-    from pricdr.alignment.outputs import read_list, require_list, write_own_ids
+    from pricdr.alignment.outputs import read_list, require_unchanged, write_own_ids
     from pricdr.alignment.protocol import Step, finished
     from pricdr.alignment.protocol import accept as checked
     from pricdr.alignment.record import record_beside
@@ -226,7 +226,7 @@ def accept(
             listed = read_list(users)
         with _naming(users):
             alignment = checked(kept, listed)
-        require_list(alignment, users)
+        require_unchanged(alignment, users)
         if not os.path.lexists(record_beside(users)):
             write_new(record_beside(users), alignment.record.content())
         write_own_ids(alignment, own_ids)

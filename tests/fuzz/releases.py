@@ -51,6 +51,7 @@ from pricdr.release.page import render_inspection
 from pricdr.release.signing import public_text, sign
 from pricdr.release.statement import readme
 from pricdr.release.terms import Terms
+from tests.alignment.records import record_of
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.ledgers import repeatable
 from tests.fuzz.matrices import mutate_matrix
@@ -91,6 +92,7 @@ _CHOICES = (
     "sjlt",
     "spectral",
     "declared",
+    "starter",
     "\x1b[2J",
 )
 _TAGS = {
@@ -124,6 +126,7 @@ def make_seeds(folder: Path) -> list[Seed]:
             "jlt": jlt,
             "signed": jlt,
             "issued": _published(JLT(dim=4), issuer="Films & Co. <b>`x`"),
+            "aligned": _published(JLT(dim=4), alignment=record_of(_USERS)),
             "seeded": _published(JLT(dim=4), insecure_seed=7),
             "noiseless": _published(JLT(dim=4), insecure_no_noise=True),
             "sjlt": _published(SJLT(dim=4), items=_ITEMS),

@@ -9,6 +9,7 @@ import pytest
 
 import pricdr
 from pricdr import Guarantee, Ledger
+from tests.alignment.records import SESSION, write_list
 from tests.spark.conftest import QUICK_JAVA
 
 PROMISE = ("--epsilon", "4", "--delta", "1e-6")
@@ -30,7 +31,7 @@ def run(folder, *arguments):
 
 @pytest.mark.spark
 def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
-    (tmp_path / "users.txt").write_text("\n".join(users) + "\n")
+    write_list(tmp_path / "users.txt", users)
     rows.write_parquet(tmp_path / "all.parquet")
     asked = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
     asked += ("--values", "--rating-bound", "4", "--rating-step", "1")
@@ -45,6 +46,7 @@ def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
         assert "Exception" not in lines
     for file in ("release.parquet", "certificate.json"):
         assert (tmp_path / "spark" / file).read_bytes() == (tmp_path / "memory" / file).read_bytes()
+    assert SESSION in (tmp_path / "spark" / "README.md").read_text()  # where the list came from
 
 
 @pytest.mark.spark

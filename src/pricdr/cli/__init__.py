@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 from pricdr import __version__
 from pricdr.cli import (
     align,
+    align_live,
     audit,
     demo,
     diff,
@@ -58,6 +59,9 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
+align.app.command("serve")(align_live.serve)
+align.app.command("join")(align_live.join)
+align.app.command("keygen")(align_live.keygen)
 app.add_typer(align.app, name="align")
 app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)

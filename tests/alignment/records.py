@@ -1,0 +1,37 @@
+"""Records of alignments that never took place, for lists that tests make up."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pricdr.alignment.messages import WhoLearns
+from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.record import AlignmentRecord, list_content, list_sha256, record_beside
+
+SESSION = "0123456789abcdef" * 2
+STARTER_IDS, ANSWERER_IDS = 987_654_321, 876_543_210
+"""Numbers that occur nowhere else: a certificate that held one of them would be found out."""
+
+
+def record_of(users: Sequence[str], rule: Normalisation = Normalisation.EXACT, **changes: Any) -> AlignmentRecord:
+    """The record of an alignment that found these users."""
+    content = {
+        "session": SESSION,
+        "normalisation": rule.value,
+        "rule": rule.rule,
+        "who_learns": WhoLearns.BOTH,
+        "starter_ids": STARTER_IDS,
+        "answerer_ids": ANSWERER_IDS,
+        "common_users": len(users),
+        "users_sha256": list_sha256(users),
+        "first_message": "ab" * 32,
+        "second_message": "cd" * 32,
+    }
+    return AlignmentRecord(**{**content, **changes})
+
+
+def write_list(path: Path, users: Sequence[str], **changes: Any) -> Path:
+    """Write a user list and its record as ``align finish`` does."""
+    path.write_bytes(list_content(users))
+    record_beside(path).write_bytes(record_of(users, **changes).content())
+    return path

@@ -1,0 +1,126 @@
+"""``align serve`` and ``align join`` as two processes of two companies, and what each refuses in one line."""
+
+import re
+import socket
+
+import pytest
+
+from pricdr.alignment.certificates import create_certificate
+
+FILMS, BOOKS = ("ann", "bob", "cid", "dan"), ("bob", "dan", "eve")
+
+
+@pytest.fixture
+def parties(here):
+    """Ids and certificates of two companies in one folder."""
+    for name, ids in (("films", FILMS), ("books", BOOKS)):
+        (here / f"{name}.txt").write_text("".join(f"{one}\n" for one in ids))
+        create_certificate(here / name)
+    return here
+
+
+def shows(own: str, other: str) -> tuple[str, ...]:
+    return ("--cert", f"{own}.crt", "--key", f"{own}.key", "--peer-cert", f"{other}.crt", "--processes", "1")
+
+
+@pytest.fixture
+def serving(parties, start):
+    """Start ``align serve`` for films on a free port; return the process and where it listens."""
+
+    def begin(*options):
+        child = start("align", "serve", "films.txt", "--port", 0, *shows("films", "books"), *options)
+        line = child.stdout.readline()
+        found = re.fullmatch(
+            r"listening on (127\.0\.0\.1:\d+) for the side with .*books\.crt \(SHA-256 \w{64}\)\n", line
+        )
+        assert found, (line, child.communicate())
+        return child, found[1]
+
+    return begin
+
+
+def test_two_companies_find_the_users_they_share(parties, serving, pricdr):
+    child, address = serving("--both", "--out", "theirs.txt", "--pad-to", 10)
+    joined = pricdr("align", "join", address, "books.txt", "--both", "--out", "ours.txt", *shows("books", "films"))
+    out, err = child.communicate(timeout=60)
+    assert (joined.code, child.returncode) == (0, 0), (joined.err, err)
+    assert (parties / "ours.txt").read_text() == (parties / "theirs.txt").read_text() == "bob\ndan\n"
+    records = [(parties / f"{name}.txt.alignment.json").read_bytes() for name in ("ours", "theirs")]
+    assert records[0] == records[1]
+    for text in (out, joined.out):
+        assert "ids shown, dummies included: 3 by the side that started, 10 by the other" in text
+    assert "" == err == joined.err
+
+
+def test_without_both_the_side_that_serves_learns_a_number(parties, serving, pricdr):
+    child, address = serving()
+    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *shows("books", "films"))
+    out, err = child.communicate(timeout=60)
+    assert (joined.code, child.returncode) == (0, 0), (joined.err, err)
+    assert "the other side alone has learnt the common users; it showed 3 ids, this one 4, dummies included" in out
+    assert sorted(file.name for file in parties.glob("*.txt*")) == [
+        *("books.txt", "films.txt", "ours.txt", "ours.txt.alignment.json"),
+    ]
+
+
+def test_strangers_are_refused_in_a_line_each_and_the_right_side_is_still_served(parties, serving, pricdr):
+    create_certificate(parties / "stranger")
+    child, address = serving()
+    host, port = address.split(":")
+    with socket.create_connection((host, int(port))) as plain:
+        plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert "does not speak TLS but plain HTTP; still waiting" in child.stderr.readline()
+    refused = pricdr("align", "join", address, "books.txt", "--out", "x.txt", *shows("stranger", "films"))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "it does not know our certificate" in refused.err
+    assert "its certificate is not the one given" in child.stderr.readline()
+    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *shows("books", "films"))
+    assert (joined.code, child.wait(60)) == (0, 0), joined.err
+    assert not (parties / "x.txt").exists()
+
+
+def test_sides_that_were_told_different_things_both_end_with_a_line(parties, serving, pricdr):
+    child, address = serving("--both", "--out", "theirs.txt")
+    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *shows("books", "films"))
+    _, err = child.communicate(timeout=60)
+    for code, text in ((joined.code, joined.err), (child.returncode, err)):
+        assert code == 2
+        assert text.startswith("error: the sides disagree about who learns the users")
+        assert text.count("\n") == 1
+    assert not list(parties.glob("*.alignment.json"))
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "says"),
+    [
+        ("join", ("nowhere",), "must be HOST:PORT"),
+        ("join", ("127.0.0.1:1", "--timeout", "0"), "timeout must be a whole number of at least 1, got 0"),
+        ("join", ("127.0.0.1:1", "--processes", "0"), "processes must be"),
+        ("join", ("127.0.0.1:1", "--pad-to", "2"), "pad_to must be from the number of ids, 3"),
+        ("join", ("127.0.0.1:1", "--normalise", "email"), "books.txt: line 1: 'bob' is no e-mail address"),
+        ("join", ("127.0.0.1:1", "--key", "films.key"), "films.key is not the key of books.crt"),
+        ("join", ("127.0.0.1:1", "--cert", "none.crt"), "cannot read certificate none.crt: No such file"),
+        ("join", ("127.0.0.1:1", "--peer-ca", "films.crt"), "give the certificate of the other side (--peer-cert) or"),
+        ("join", ("127.0.0.1:1", "--out", "books.txt"), "books.txt exists already"),
+        ("join", ("127.0.0.1:1",), "no connection to 127.0.0.1:1: Connection refused"),
+        ("serve", ("--out", "users.txt"), "serve learns the common users with --both alone, and then needs --out"),
+        ("serve", ("--both",), "serve learns the common users with --both alone, and then needs --out"),
+        ("serve", ("--own-ids", "own.csv"), "--own-ids is a table of the common users"),
+        ("serve", ("--port", "70000"), "port must be a number from 0"),
+        ("serve", ("--host", "203.0.113.7"), "cannot listen on 203.0.113.7:8443: Cannot assign requested address"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anybody_is_talked_to(parties, refused, command, options, says):
+    common = shows("books", "films")
+    if command == "join":
+        refused("align", "join", options[0], "books.txt", "--out", "users.txt", *common, *options[1:], says=says)
+    else:
+        refused("align", "serve", "books.txt", *common, *options, says=says)
+
+
+def test_a_certificate_of_our_own(here, pricdr, refused):
+    made = pricdr("align", "keygen", "--out", "films", "--days", 30)
+    assert made.code == 0, made.err
+    assert re.search(r"fingerprint \(SHA-256\), to compare on the telephone: [0-9a-f]{64}\n", made.out)
+    assert (here / "films.key").stat().st_mode & 0o777 == 0o600
+    refused("align", "keygen", "--out", "films", says="films.key exists already")

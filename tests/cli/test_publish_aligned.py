@@ -1,0 +1,59 @@
+"""``publish --users`` with the record of ``align`` beside the list."""
+
+import json
+
+import pytest
+
+from pricdr import verify
+from tests.alignment.records import SESSION, write_list
+
+USERS = ("alice", "bob", "dave")
+
+
+@pytest.mark.parametrize("engine", ["memory", "local"])
+@pytest.mark.parametrize("options", [(), ("--threshold", 3), ("--learn-from", "all", "--buckets", 64)], ids=str)
+def test_every_engine_carries_it(here, ratings, publish, engine, options):
+    write_list(here / "users.txt", USERS)
+    outcome = publish(ratings, "--users", "users.txt", "--engine", engine, *options)
+    assert outcome.code == 0, outcome.err
+    assert f"users.txt came from align (session {SESSION}): the certificate says so" in outcome.out
+    certificate = verify(here / "release").certificate
+    assert certificate.input.alignment.session == SESSION
+    assert certificate.users == len(USERS)
+
+
+def test_the_screen_of_inspect_says_it(here, ratings, publish, pricdr):
+    write_list(here / "users.txt", USERS)
+    assert publish(ratings, "--users", "users.txt").code == 0
+    shown = " ".join(pricdr("inspect", "release", "--json", "i.json").out.split())
+    assert "Where the user list came from - By the source's own account, a private set intersection" in shown
+    assert "That everybody on the list is a user of two parties" in shown
+    content = json.loads((here / "i.json").read_text())
+    assert content["certificate"]["input"]["alignment"]["learnt_by"] == "both"
+
+
+def test_a_dry_run_says_it(here, ratings, publish):
+    write_list(here / "users.txt", USERS)
+    assert "Where the user list came from" in publish(ratings, "--users", "users.txt", "--dry-run").out
+
+
+def test_a_changed_list_is_refused_before_anything_is_read_or_spent(here, refused_publish):
+    write_list(here / "users.txt", USERS[:2])
+    record = here / "users.txt.alignment.json"
+    (here / "users.txt").write_text("alice\nbob\ndave\n")
+    refused_publish(
+        "no such ratings.csv",
+        says=("users.txt: this is not the list that align wrote", "give that list, unchanged", "without the record"),
+    )
+    record.write_text("{}")
+    refused_publish("no such ratings.csv", says="users.txt.alignment.json: session: Field required")
+    record.unlink()
+    record.symlink_to(here / "nowhere")
+    refused_publish("no such ratings.csv", says="users.txt.alignment.json: no such file")
+
+
+def test_line_ends_of_another_system_are_no_other_list(here, ratings, publish):
+    write_list(here / "users.txt", USERS)
+    (here / "users.txt").write_bytes(b"alice\r\nbob\r\ndave\r\n")
+    assert publish(ratings, "--users", "users.txt").code == 0
+    assert verify(here / "release").certificate.input.alignment is not None

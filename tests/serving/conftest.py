@@ -23,7 +23,7 @@ STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendation
 
 
 def small_model(seed=0, users=40, items=60):
-    """Users u0 to u9 have a row of the release alone, u10 to u19 nothing, the others a history, every other one both."""
+    """Users u0 to u9 have a row of the release alone, u10 to u19 nothing, others a history, every other one both."""
     rng = np.random.default_rng(seed)
     rated = rng.random((users, items)) < 0.2
     rated[:20] = False

@@ -270,7 +270,7 @@ def test_more_than_can_be_answered_in_time_is_turned_away(client_of):
     responses = client.together(*[("POST", "/recommendations", {"json": {"users": ["u0"] * 100}})] * 30)
     statuses = [response.status_code for response in responses]
     assert set(statuses) == {200, 503}
-    assert statuses.count(200) >= 8
+    assert statuses.count(200) >= 4
     for response in responses:
         if response.status_code == 503:
             refused(response, 503, "busy")

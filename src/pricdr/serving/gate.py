@@ -107,12 +107,12 @@ class Gate:
             await self._app(scope, receive, answer.send)
             return
         self._require_rate(caller)
-        if self._admission.is_full():
-            await self._admission.pause()
-            raise Refusal(503, _BUSY, retry_after="1")
         if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
             receive = await self._body(receive, headers)
-        self._admission.enter()
+        waited = await self._admission.enter()
+        if waited is None:
+            raise Refusal(503, _BUSY, retry_after="1")
+        self._metrics.waits.observe(waited)
         try:
             await self._app(scope, receive, answer.send)
         finally:

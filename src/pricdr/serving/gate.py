@@ -179,7 +179,7 @@ class Gate:
         return replay
 
     def _record(self, scope: Connection, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", _NO_ROUTE)
+        route = getattr(scope.get("route"), "path_format", _NO_ROUTE)
         self._metrics.request(route, status, seconds)
         caller = scope.get("state", {}).get("caller")
         key = None if caller is None or caller.key is None else caller.key.name

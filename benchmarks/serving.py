@@ -6,7 +6,7 @@
     python -m benchmarks.serving --methods          a single answer of other kinds of models
 
 The load comes from wrk (Debian's package) on this machine, which has to share its processors with the server. Its
-clients keep their connections and ask again as soon as they are answered, or after a pause. ``p99`` is what wrk measured
+clients keep their connections and ask again once they are answered, or after a pause. ``p99`` is what wrk measured
 of everything, refusals included; ``answers within`` is the time in which the server gave 99 of 100 answers, by its own
 metrics, and ``CPU ms each`` its processor time for an answer.
 """

@@ -34,6 +34,7 @@ from pricdr.cli import (
     reproduce,
     revoke,
     search,
+    serve,
     split,
     strategies,
     train,
@@ -74,6 +75,8 @@ app.command("split")(split.split)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
+app.command("serve")(serve.serve)
+app.command("serving-key")(serve.serving_key)
 app.command("methods")(methods.methods)
 app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)

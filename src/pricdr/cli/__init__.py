@@ -25,6 +25,7 @@ from pricdr.cli import (
     keygen,
     ledger,
     methods,
+    model,
     prepare,
     publish,
     recommend,
@@ -68,6 +69,7 @@ app.command("split")(split.split)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
+app.add_typer(model.app, name="model")
 app.command("methods")(methods.methods)
 app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)

@@ -27,7 +27,10 @@ def quality(known: KnownModel, evaluation: Evaluation | None) -> Section:
     """Return the figures, where each comes from, and who gains; without an evaluation, how to measure."""
     title = "How good it is, and who gains"
     if evaluation is None:
-        told = f"Quality: {NOT_MEASURED}. With the release and without: {NOT_MEASURED}. These commands measure both:"
+        told = f"Quality: {NOT_MEASURED}."
+        if known.with_release:
+            told += f" With the release and without: {NOT_MEASURED}. Who gains: {NOT_MEASURED}."
+        told += " These commands measure it:"
         return Section(title, [Note(told), Commands(measuring_commands(known))], id="quality")
     measured = evaluation.model_of(known.name, known.training)
     blocks: list[Block | str] = [_where_from(known, evaluation, measured)]

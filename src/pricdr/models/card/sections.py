@@ -95,6 +95,7 @@ def trust(known: KnownModel) -> Section | None:
 def use_and_limits(known: KnownModel) -> list[Section]:
     """Return what the model is for, where it ends, and what is not protected."""
     limits = [*words.LIMITS, *([words.EXPORTED] if known.ratings is None else [])]
+    use = words.FOR_RELEASED_USERS if known.with_release else words.FOR_ITS_USERS
     certificate = known.certificate
     source_side = () if certificate is None or known.contradiction is not None else certificate.not_protected
     unprotected: list[Block | str] = []
@@ -102,7 +103,7 @@ def use_and_limits(known: KnownModel) -> list[Section]:
         unprotected += ["Of the source's ratings, by the words of the certificate:", Bullets(list(source_side))]
     unprotected += ["Of the target's:", Bullets(words.TARGET_SIDE)]
     return [
-        Section("What it is for", [Bullets(words.INTENDED_USE)], id="use"),
+        Section("What it is for", [Bullets([use, words.NOT_FOR])], id="use"),
         Section("Limits", [Bullets(limits)], id="limits"),
         Section("What is not protected", unprotected, id="not-protected"),
     ]

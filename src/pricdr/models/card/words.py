@@ -33,11 +33,14 @@ BASIS_WORDS: Final[Mapping[str, str]] = {
     "popularity": "what is popular",
 }
 
-INTENDED_USE: Final = (
+FOR_ITS_USERS: Final = "To order the items of its catalogue for people: the target's users."
+FOR_RELEASED_USERS: Final = (
     "To order the items of its catalogue for people: the target's users, and those of the release who have not rated "
-    "anything there yet.",
+    "anything there yet."
+)
+NOT_FOR: Final = (
     "Not for decisions about people. It tells what somebody may like, from what was rated. It knows nothing else, and "
-    "is often wrong about one person.",
+    "is often wrong about one person."
 )
 LIMITS: Final = (
     "It knows the users and items it was trained on. A new user gets what is popular, and a new item is never "

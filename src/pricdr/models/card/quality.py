@@ -51,7 +51,9 @@ def quality(known: KnownModel, evaluation: Evaluation | None) -> Section:
 
 def _where_from(known: KnownModel, evaluation: Evaluation, measured: str) -> str:
     layout = evaluation.layout
-    own = "this model" if measured.rstrip("/").endswith(known.name) else f"{measured}, a model trained alike on a split,"
+    own = (
+        "this model" if measured.rstrip("/").endswith(known.name) else f"{measured}, a model trained alike on a split,"
+    )
     return (
         f"From {evaluation.file}, which pricdr evaluate wrote: figures of {own} over {layout.users:,} users and "
         f"{layout.test_items:,} held-out items ({layout.protocol}). ± is one standard error over users."

@@ -13,13 +13,13 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from pricdr.serving.admission import Admission
 from pricdr.serving.errors import Refusal, error_body
 from pricdr.serving.keys import Key, KeyRing, Scope, presented_key
 from pricdr.serving.log import EventLines
 from pricdr.serving.metrics import Metrics
 from pricdr.serving.rates import Rates
 from pricdr.serving.settings import Settings
-from pricdr.serving.worker import Worker
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """What anybody may ask, also of a busy server."""
@@ -38,10 +38,10 @@ _HEADERS: Final = (
 )
 _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 _CHALLENGE: Final = 'Bearer, Basic realm="pricdr", charset="UTF-8"'
-_MOST_IN_FLIGHT: Final = 512
 _DISCARDED: Final = 16
 """Times the limit up to which a body that is too large is read to its end and thrown away: a connection that is closed
 while the client still writes would be reset, and the client would never read why."""
+_BUSY: Final = "the server is busy: try again in a second"
 _NO_ROUTE: Final = "none"
 
 
@@ -65,16 +65,16 @@ class Gate:
         settings: Settings,
         *,
         keys: KeyRing | None,
-        worker: Worker,
+        admission: Admission,
         metrics: Metrics,
         log: EventLines,
     ) -> None:
         self._app, self._limits, self._keys = app, settings.limits, keys
-        self._worker, self._metrics, self._log = worker, metrics, log
+        self._admission, self._metrics, self._log = admission, metrics, log
         self._hosts = settings.known_hosts
         self._headers = [*_HEADERS, *([] if settings.tls_cert is None else [_STRICT_TRANSPORT])]
         self._rates = Rates()
-        self._in_flight = self._bodies = 0
+        self._bodies = 0
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -83,8 +83,6 @@ class Gate:
             return
         started = perf_counter()
         answer = _Answer(send, self._headers)
-        self._in_flight += 1
-        self._metrics.in_flight.inc()
         try:
             await self._answer(scope, receive, answer)
         except Refusal as refusal:
@@ -93,8 +91,6 @@ class Gate:
             self._log.event("fault", error=type(error).__name__, place=_place(error))
             await answer.refuse(Refusal(500, "something went wrong here; it is in the log"))
         finally:
-            self._in_flight -= 1
-            self._metrics.in_flight.dec()
             self._record(scope, answer.status, perf_counter() - started)
 
     async def _answer(self, scope: Connection, receive: Receive, answer: "_Answer") -> None:
@@ -104,13 +100,20 @@ class Gate:
         self._require_text(scope)
         caller = self._caller(scope, path, headers)
         scope.setdefault("state", {})["caller"] = caller
-        if path not in OPEN and path != "/metrics":
-            self._require_rate(caller)
-            if self._worker.is_busy() or self._in_flight > _MOST_IN_FLIGHT:
-                raise Refusal(503, "the server is busy: try again in a second", retry_after="1")
+        if path in OPEN or path == "/metrics":
+            await self._app(scope, receive, answer.send)
+            return
+        self._require_rate(caller)
+        if self._admission.is_full():
+            await self._admission.pause()
+            raise Refusal(503, _BUSY, retry_after="1")
         if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
             receive = await self._body(receive, headers)
-        await self._app(scope, receive, answer.send)
+        self._admission.enter()
+        try:
+            await self._app(scope, receive, answer.send)
+        finally:
+            self._admission.leave()
 
     def _require_known_host(self, headers: "_Headers") -> None:
         if self._hosts is None:
@@ -152,7 +155,7 @@ class Gate:
     async def _body(self, receive: Receive, headers: "_Headers") -> Receive:
         """Return a way to receive the body that is read already, bounded in size and time."""
         if self._bodies >= self._limits.bodies:
-            raise Refusal(503, "the server is busy: try again in a second", retry_after="1", connection="close")
+            raise Refusal(503, _BUSY, retry_after="1", connection="close")
         self._bodies += 1
         try:
             async with asyncio.timeout(self._limits.slow_body):

@@ -47,8 +47,8 @@ class UserRecommendations(BaseModel):
     basis: Annotated[
         Basis,
         Field(
-            description="history: the user's own ratings; release: the row that the source published; both; popularity: "
-            "what everybody gets whom the model knows nothing about."
+            description="history: the user's own ratings; release: the row that the source published; both; "
+            "popularity: what everybody gets whom the model knows nothing about."
         ),
     ]
     model: Annotated[str, Field(description="The fingerprint of the model that answered.")]

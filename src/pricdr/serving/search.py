@@ -5,6 +5,7 @@ digit.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
@@ -58,10 +59,19 @@ class ExactSearch:
         return ranked
 
 
+def laid_out(model: FittedModel) -> FittedModel:
+    """Return the model with its dense item vectors in the order that products of a few rows read fastest.
+
+    One number of all items after the other: BLAS would otherwise rearrange all of them for every product.
+    """
+    if not isinstance(model.item_vectors, np.ndarray) or not isinstance(model.user_vectors, np.ndarray):
+        return model
+    return replace(model, item_vectors=np.asfortranarray(model.item_vectors))
+
+
 def seen_by(model: FittedModel, user: int) -> IntArray:
     """Return the positions of the items that the user at this position rated in training."""
-    rated: IntArray = model.seen.indices[model.seen.indptr[user] : model.seen.indptr[user + 1]]
-    return rated
+    return np.asarray(model.seen.indices[model.seen.indptr[user] : model.seen.indptr[user + 1]], dtype=np.int64)
 
 
 def ranked_rows(scores: Float32Array, k: int) -> list[Ranked]:
@@ -109,7 +119,8 @@ def _norms(vectors: object) -> Float32Array:
         squares = np.einsum("iw,iw->i", vectors, vectors, dtype=np.float64)
     else:
         squares = np.asarray(vectors.multiply(vectors).astype(np.float64).sum(axis=1)).ravel()  # type: ignore[attr-defined]
-    return np.sqrt(squares).astype(np.float32)
+    norms: Float32Array = np.sqrt(squares).astype(np.float32)
+    return norms
 
 
 def as_positions(users: Sequence[int]) -> IntArray:

@@ -8,11 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from pricdr.errors import InputError, printable
 from pricdr.models.fitted import FittedModel
 from pricdr.models.recommendations import Basis
 from pricdr.models.recommending import BASES
-from pricdr.serving.search import ExactSearch, Ranked, Search, SimilarItems, as_positions, ranked_rows, seen_by
+from pricdr.serving.search import (
+    ExactSearch,
+    Ranked,
+    Search,
+    SimilarItems,
+    as_positions,
+    laid_out,
+    ranked_rows,
+    seen_by,
+)
 from pricdr.untrusted.opening import Folder
 
 FILES: Final = ("model.json", "model.safetensors", "users.parquet", "items.parquet")
@@ -80,13 +92,15 @@ class Snapshot:
         model = FittedModel.load(folder, public_key=public_key)
         if _fingerprint(folder) != before:
             raise InputError(f"{folder} changed while it was read")
-        snapshot = cls(model, folder, before, search_of(model, exact=exact))
+        model, search = search_of(model, exact=exact)
+        snapshot = cls(model, folder, before, search)
         snapshot._try_out()
         return snapshot
 
     @classmethod
     def of(cls, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model")) -> "Snapshot":
         """Return a model that was never saved, ready to answer: for tests and measurements."""
+        model = laid_out(model)
         return cls(model, folder, fingerprint, ExactSearch(model))
 
     @property
@@ -114,7 +128,7 @@ class Snapshot:
         known = as_positions([place for place in places if place >= 0])
         most = max((one.k for one in wanted), default=1)
         ranked = iter(self.search.best(known, min(most, self.n_items)) if len(known) else ())
-        bases = iter(self.model.bases(known).tolist())
+        bases = iter(self._bases[known].tolist())
         return [
             Answer(one.user, Basis.POPULARITY, self._popular[: one.k])
             if place < 0
@@ -148,6 +162,11 @@ class Snapshot:
         self.answers([Wanted("", 1), *(Wanted(user, 1) for user in self.model.users[:1])])
         if self._similar.possible and self.model.items:
             self.similar(self.model.items[0], 1)
+
+    @cached_property
+    def _bases(self) -> npt.NDArray[np.uint8]:
+        """What the answers of each user rest on, as positions in ``BASES``."""
+        return self.model.bases(np.arange(self.n_users)).astype(np.uint8)
 
     @cached_property
     def _users(self) -> dict[str, int]:

@@ -74,8 +74,8 @@ def moved(first: Sequence[Recommended], second: Sequence[Recommended], name: str
         return f"{name} and {other} recommend the same items in the same order."
     still = sum(ranks[one.item] == one.rank for one in common)
     return (
-        f"{len(common)} of {len(first)} items of {name} are among those of {other} too, {still} of them at the same "
-        f"rank; {len(first) - len(common)} are in {name} alone and {len(second) - len(common)} in {other} alone."
+        f"In both lists: {len(common)} of {len(first)} items, {still} of them at the same rank. Only in {name}: "
+        f"{len(first) - len(common)}. Only in {other}: {len(second) - len(common)}."
     )
 
 

@@ -53,4 +53,9 @@ class Frontier:
             first = [Note(f"No chart: {error}.")]
         # Not the made-up pairs, which lie in the same folder: they are another experiment.
         pairs = frontier.pair_sections(self.folder)
-        return first, [Section("The frontier in full", pairs, id="frontier", hides="arms")]
+        titles = ", ".join(one.title for one in self.folder.experiments)
+        about = (
+            f"Measured on {titles}, not on the data of the model that is served here: a guide to which ε to ask for, "
+            "before a budget is spent."
+        )
+        return [about, *first], [Section("The frontier in full", pairs, id="frontier", hides="arms")]

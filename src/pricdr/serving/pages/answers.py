@@ -71,11 +71,11 @@ def moved(first: Sequence[Recommended], second: Sequence[Recommended], name: str
     ranks = {one.item: one.rank for one in second}
     common = [one for one in first if one.item in ranks]
     if len(common) == len(first) == len(second) and all(ranks[one.item] == one.rank for one in common):
-        return f"{name} and {other} recommend the same items in the same order."
+        return f"“{name}” and “{other}” recommend the same items in the same order."
     still = sum(ranks[one.item] == one.rank for one in common)
     return (
-        f"In both lists: {len(common)} of {len(first)} items, {still} of them at the same rank. Only in {name}: "
-        f"{len(first) - len(common)}. Only in {other}: {len(second) - len(common)}."
+        f"In both lists: {len(common)} of {len(first)} items, {still} of them at the same rank. Only in “{name}”: "
+        f"{len(first) - len(common)}. Only in “{other}”: {len(second) - len(common)}."
     )
 
 
@@ -116,7 +116,7 @@ def _alone(answer: Answer, k: int) -> Table:
 
 def _beside(answer: Answer, other: Answer, other_name: str, number: int) -> Table:
     ranks = {one.item: one.rank for one in other.items}
-    columns = [Column("rank"), Column("item", numeric=False), Column(f"beside {other_name}", numeric=False)]
+    columns = [Column("rank"), Column("item", numeric=False), Column(f"beside “{other_name}”", numeric=False)]
     rows = [
         Row([Cell(str(one.rank)), Cell(one.item), Cell(change(one.rank, ranks.get(one.item)))]) for one in answer.items
     ]

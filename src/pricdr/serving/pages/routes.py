@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from markupsafe import Markup, escape
 
+from pricdr.data.ids import LONGEST_ID
 from pricdr.errors import InputError
 from pricdr.evaluation.measured import Evaluation, read_evaluation
 from pricdr.models.card import ModelCard
@@ -154,8 +155,10 @@ def _found(models: Models, cards: _Cards, question: Question, status: int = 200)
 
 
 def _form(question: Question) -> dict[str, Any]:
-    # As it was typed, character for character: an id that is sent again must be the same id.
-    return {"question": question, "typed": Markup(escape(question.user)), "largest_k": LARGEST_K}
+    # As it was typed, character for character: an id that is sent again must be the same id. What is none is shown as
+    # any text from outside.
+    typed = question.user[:LONGEST_ID] if question.user_fault else Markup(escape(question.user))
+    return {"question": question, "typed": typed, "largest_k": LARGEST_K}
 
 
 def _warning(models: Models) -> str:

@@ -5,6 +5,7 @@ a server with more to do than it can spends its time on those it answers.
 """
 
 import asyncio
+import re
 from collections.abc import MutableMapping
 from time import monotonic, perf_counter
 from typing import Any, Final
@@ -13,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from pricdr.data.ids import CONTROLS
 from pricdr.serving.admission import Admission
 from pricdr.serving.errors import Refusal, error_content, is_page
 from pricdr.serving.keys import Key, KeyRing, Scope, presented_key
@@ -41,6 +43,7 @@ _CHALLENGE: Final = 'Bearer, Basic realm="pricdr", charset="UTF-8"'
 _DISCARDED: Final = 16
 """Times the limit up to which a body that is too large is read to its end and thrown away: a connection that is closed
 while the client still writes would be reset, and the client would never read why."""
+_CONTROL: Final = re.compile(CONTROLS)
 _BUSY: Final = "the server is busy: try again in a second"
 _NO_ROUTE: Final = "none"
 
@@ -124,13 +127,15 @@ class Gate:
             raise Refusal(421, "this server does not answer to the name in the Host header; see --allowed-host")
 
     def _require_text(self, scope: Connection) -> None:
-        """Refuse an address that is not UTF-8: replaced characters would make one id of several."""
+        """Refuse an address that is not UTF-8, since replaced characters would make one id of several, or no text."""
         raw: bytes = scope.get("raw_path") or b""
         if b"%" in raw:
             try:
-                unquote_to_bytes(raw).decode("utf-8")
+                path = unquote_to_bytes(raw).decode("utf-8")
             except UnicodeDecodeError as error:
                 raise Refusal(400, "the address holds a percent-encoding that is not UTF-8") from error
+            if _CONTROL.search(path):
+                raise Refusal(400, "the address holds a line break or another control character")
 
     def _caller(self, scope: Connection, path: str, headers: "_Headers") -> Caller:
         """Return who asks; refuse whoever has no key, or one that is good for something else."""

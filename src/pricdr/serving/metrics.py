@@ -63,8 +63,8 @@ class Metrics:
         loads = Gauge(
             "pricdr_model_loads", "Model folders read since the start.", ("outcome",), registry=self._registry
         )
-        for outcome in models.loads:
-            loads.labels(outcome).set_function(lambda outcome=outcome: models.loads[outcome])
+        loads.labels("taken").set_function(lambda: models.loads["taken"])
+        loads.labels("refused").set_function(lambda: models.loads["refused"])
 
         def loaded_at() -> float:
             with models.current() as snapshot:

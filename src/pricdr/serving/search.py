@@ -10,9 +10,10 @@ from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pricdr.data.ratings import IntArray
-from pricdr.models.fitted import FittedModel
+from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.recommending import SCORES_AT_ONCE
 from pricdr.models.top_items import Float32Array, top_items
 
@@ -103,23 +104,22 @@ class SimilarItems:
         """Return the ``k`` items most like the one at this position; none where its vector is zero."""
         if not self._norms[item]:
             return Ranked(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
-        vector = self._vectors[[item]]
-        product = self._vectors @ vector.T
-        scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray(), dtype=np.float32)[:, 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores = scores / (self._norms * self._norms[item])
-        scores[self._norms == 0] = -np.inf
+        with np.errstate(all="ignore"):  # numbers at the end of their range give −∞ below
+            towards = (self._vectors[[item]] / self._norms[item]).astype(np.float32)
+            product = self._vectors @ towards.T
+            scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray())[:, 0] / self._norms
+        scores[~np.isfinite(scores)] = -np.inf
         scores[item] = -np.inf
-        return ranked_rows(scores[None, :], k)[0]
+        return ranked_rows(scores.astype(np.float32)[None, :], k)[0]
 
 
-def _norms(vectors: object) -> Float32Array:
-    """Return the length of each vector, dense or sparse; in double precision on the way, since squares may overflow."""
+def _norms(vectors: Vectors) -> npt.NDArray[np.float64]:
+    """Return the length of each vector, dense or sparse, in double precision: squares of single ones may overflow."""
     if isinstance(vectors, np.ndarray):
         squares = np.einsum("iw,iw->i", vectors, vectors, dtype=np.float64)
     else:
-        squares = np.asarray(vectors.multiply(vectors).astype(np.float64).sum(axis=1)).ravel()  # type: ignore[attr-defined]
-    norms: Float32Array = np.sqrt(squares).astype(np.float32)
+        squares = np.asarray(vectors.astype(np.float64).power(2).sum(axis=1)).ravel()
+    norms: npt.NDArray[np.float64] = np.sqrt(squares)
     return norms
 
 

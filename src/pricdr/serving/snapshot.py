@@ -131,7 +131,7 @@ class Snapshot:
         places = [self._users.get(one.user, -1) for one in wanted]
         known = as_positions([place for place in places if place >= 0])
         most = max((one.k for one in wanted), default=1)
-        ranked = iter(self.search.best(known, min(most, self.n_items)) if len(known) else ())
+        ranked = iter(self.search.best(known, most) if len(known) else ())
         bases = iter(self._bases[known].tolist())
         return [
             Answer(one.user, Basis.POPULARITY, self._popular[: one.k])
@@ -147,7 +147,7 @@ class Snapshot:
             raise UnknownItem("the model does not know this item")
         if not self._similar.possible:
             raise UnknownItem("this model has no vectors of items: it cannot tell which are alike")
-        return self._named(self._similar.best(place, min(k, self.n_items)), k)
+        return self._named(self._similar.best(place, k), k)
 
     def history(self, user: str) -> tuple[str, ...]:
         """Return what a user rated in training; nothing where the model was exported without histories."""
@@ -183,8 +183,7 @@ class Snapshot:
     @cached_property
     def _popular(self) -> tuple[Recommended, ...]:
         """What everybody gets whom the model never met."""
-        most = min(LARGEST_K, self.n_items)
-        return self._named(ranked_rows(self.model.popularity()[None, :], most)[0], most) if most else ()
+        return self._named(ranked_rows(self.model.popularity()[None, :], LARGEST_K)[0], LARGEST_K)
 
     @cached_property
     def _similar(self) -> SimilarItems:

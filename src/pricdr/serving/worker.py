@@ -34,7 +34,7 @@ class Worker:
         self._jobs: deque[_Job] = deque()
         self._at_work = False
         self._seconds_each = _SHORT  # the first products run in the thread, until it is known how long they take
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scoring")
+        self._thread: ThreadPoolExecutor | None = None
 
     @property
     def waiting(self) -> int:
@@ -57,7 +57,9 @@ class Worker:
 
     def close(self) -> None:
         """End the thread; what it is scoring is scored to the end."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Answer the next questions, here or in the thread."""
@@ -65,6 +67,8 @@ class Worker:
         if sum(len(job.wanted) for job in jobs) * self._seconds_each <= _SHORT:
             self._end(loop, jobs, _answered(jobs))
         else:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="scoring")
             scoring = loop.run_in_executor(self._thread, _answered, jobs)
             scoring.add_done_callback(lambda done: self._end(loop, jobs, done.result()))
 

@@ -8,7 +8,7 @@ from typing import Final
 from pricdr.errors import InputError, MissingExtraError
 from pricdr.pages import Commands, Content, Note, Section
 from pricdr.report.answer import FAMILY
-from pricdr.report.folder import LINES, ResultsFolder, read_folder
+from pricdr.report.folder import LINES, SUFFIX, ResultsFolder, read_folder
 from pricdr.report.sections import frontier
 from pricdr.report.sections.lead import lead
 
@@ -38,6 +38,8 @@ class Frontier:
         name = path.name.removesuffix(LINES)
         if not path.name.endswith(LINES) or not path.is_file():
             raise InputError(f"{path} is not a file of results, NAME{LINES} (pricdr reproduce specs/frontier.toml)")
+        if not (path.parent / f"{name}{SUFFIX}").is_file():
+            raise InputError(f"{path} has no {name}{SUFFIX} beside it, which says what was measured")
         folder = read_folder(path.parent)
         chosen = tuple(one for one in folder.experiments if one.outline.name == name)
         if not chosen or chosen[0].outline.family != FAMILY:

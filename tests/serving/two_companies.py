@@ -18,12 +18,14 @@ from pricdr import (
     split,
     synthetic_pair,
 )
-from pricdr.models import EASE, EASERelease
+from pricdr.models import EASE, Chosen, EASERelease, Trust
 from pricdr.release.signing import create_keys
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "a/../b", "\u202egnp.exe", "😀", "'\"&amp;", "100 % x", "x" * 300)
 """Ids of users whom the models know."""
+CHOSEN = Chosen(trust=Trust(1.0, 1.0), evidence=0.005)
+"""Not left to the noise, which is new in every run."""
 _MADE: dict[Path, "Companies"] = {}
 
 
@@ -73,9 +75,9 @@ def _made(folder: Path) -> Companies:
     parts = split(target, cold=0.3, seed=1)
     models = {
         "without": EASE().fit(parts.train, validation=parts.validation),
-        "with": EASERelease().fit(parts.train, release, validation=parts.validation),
+        "with": EASERelease().fit(parts.train, release, chosen=CHOSEN),
     }
-    final = EASERelease().fit(target, release)
+    final = EASERelease().fit(target, release, chosen=CHOSEN)
     for name, model in {**models, "final": final}.items():
         model.save(folder / name)
     comparison = evaluate(models, parts)

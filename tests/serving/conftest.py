@@ -23,7 +23,7 @@ STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendation
 
 
 def small_model(seed=0, users=40, items=60):
-    """Users u0 to u9 have a row of the release alone, u10 to u19 nothing, the others a history; every other one both."""
+    """Users u0 to u9 have a row of the release alone, u10 to u19 nothing, others a history, every other one both."""
     rng = np.random.default_rng(seed)
     rated = rng.random((users, items)) < 0.2
     rated[:20] = False
@@ -34,7 +34,7 @@ def small_model(seed=0, users=40, items=60):
     return FittedModel(
         method="bpr",
         users=tuple(names),
-        items=tuple([*(f"i{at}" for at in range(items - len(STRANGE))), *STRANGE]),
+        items=(*(f"i{at}" for at in range(items - len(STRANGE))), *STRANGE),
         user_vectors=rng.standard_normal((users, 8)).astype(np.float32),
         item_vectors=rng.standard_normal((items, 8)).astype(np.float32),
         item_bias=rng.standard_normal(items).astype(np.float32),
@@ -73,10 +73,16 @@ class Client:
         return self.request("POST", path, **named)
 
     def request(self, method, path, **named):
+        return self.together((method, path, named))[0]
+
+    def together(self, *asked):
+        """Ask several questions at the same time."""
+
         async def ask():
             transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
-                return await client.request(method, path, **named)
+                requests = [client.request(method, path, **named) for method, path, named in asked]
+                return await asyncio.gather(*requests)
 
         return asyncio.run(ask())
 

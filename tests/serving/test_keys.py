@@ -37,7 +37,9 @@ def test_keys_differ_and_each_opens_its_own_door(tmp_path):
     assert read.holder(keys["a"].replace("a.", "b.", 1)) is None
 
 
-@pytest.mark.parametrize("wrong", [None, "", "shop", "shop.", ".", "other.x", "shop.\ud800", "shop.é", "shop." + "A" * 43])
+@pytest.mark.parametrize(
+    "wrong", [None, "", "shop", "shop.", ".", "other.x", "shop.\ud800", "shop.é", "shop." + "A" * 43]
+)
 def test_what_is_no_key_is_nobodys(tmp_path, wrong):
     add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
     assert Keys.read(tmp_path / "keys.json").holder(wrong) is None
@@ -46,9 +48,7 @@ def test_what_is_no_key_is_nobodys(tmp_path, wrong):
 def test_a_key_expires(tmp_path):
     file = tmp_path / "keys.json"
     soon, past = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, -1))
-    good, late = (
-        add_key(file, name, [Scope.PAGE], expires=when) for name, when in (("good", soon), ("late", past))
-    )
+    good, late = (add_key(file, name, [Scope.PAGE], expires=when) for name, when in (("good", soon), ("late", past)))
     keys = Keys.read(file)
     assert keys.holder(good).name == "good"
     assert keys.holder(late) is None
@@ -108,7 +108,9 @@ def test_names_that_would_not_travel_in_a_header_are_refused(tmp_path):
         remove_key(tmp_path / "keys.json", "shop")
 
 
-@pytest.mark.parametrize("header", [None, b"", b"Bearer", b"Basic !!!", b"Basic eA==", b"Bearer \xff", b"Negotiate abc"])
+@pytest.mark.parametrize(
+    "header", [None, b"", b"Bearer", b"Basic !!!", b"Basic eA==", b"Bearer \xff", b"Negotiate abc"]
+)
 def test_headers_without_a_key_give_none(header):
     assert not presented_key(header)
 

@@ -4,14 +4,16 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from schemathesis import openapi
-from tests.serving.conftest import small_model
 
 from pricdr.serving.app import create_app
 from pricdr.serving.models import Models
 from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import Snapshot
+from tests.serving.conftest import small_model
 
-APP = create_app(Models(Path("model"), load=lambda folder: Snapshot.of(small_model())), Settings(allowed_hosts=("testserver",)))
+APP = create_app(
+    Models(Path("model"), load=lambda folder: Snapshot.of(small_model())), Settings(allowed_hosts=("testserver",))
+)
 SCHEMA = openapi.from_asgi("/openapi.json", APP)
 
 

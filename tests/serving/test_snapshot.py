@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.models.test_recommending import whole_model
-from tests.serving.conftest import small_model
 
 from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel
 from pricdr.serving.snapshot import LARGEST_K, Snapshot, UnknownItem, Wanted
+from tests.models.test_recommending import whole_model
+from tests.serving.conftest import small_model
 
 
 def recommended(model, user, k):

@@ -1,5 +1,6 @@
 """``pricdr serve`` and ``pricdr serving-key``: recommendations over HTTP, and who may ask for them."""
 
+import os
 import sys
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -68,6 +69,9 @@ def serve(
 
     Logs are lines of JSON on standard error. They hold no ids, no query strings and no keys.
     """
+    # Before numpy is imported: products of a few rows are too short to be shared among threads, and threads that wait
+    # for the next one would take the processor from whoever reads requests.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pricdr.serving.log import EventLines
     from pricdr.serving.server import serve as run
     from pricdr.serving.settings import Limits, Settings

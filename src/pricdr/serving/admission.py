@@ -1,68 +1,92 @@
-"""How many requests may be in flight: as many as can be answered before the last of them has waited too long.
+"""Who is let in: as many requests as can be answered soon. The others wait a moment, or are turned away.
 
-Those that are turned away are told so after a moment. To tell them takes time as well, and clients that ask again at
-once would otherwise take all of it: measured with 256 of them, nine in ten answers were lost to refusals.
+A request waits for a tenth of a second at most. To tell those who waited in vain takes time as well, and clients that
+ask again at once would take all of it: the more of them there are, the later they are told.
 """
 
 import asyncio
+from collections import deque
 from time import perf_counter
 from typing import Final
 
-_FEWEST: Final = 8
+from pricdr.serving.search import MOST_ROWS
+from pricdr.serving.worker import Worker
+
+_FEWEST: Final = 4
 """Requests in flight that are always let in, however long each takes."""
-_MOST: Final = 512
-_WEIGHT: Final = 0.02
-"""Of the newest request in the running mean of the time between two answers."""
-_FIRST_GUESS: Final = 1e-3
-_SHORTEST_PAUSE: Final = 0.05
+_MOST: Final = 2 * MOST_ROWS
+"""One product is being computed, the next is being gathered."""
 _REFUSALS: Final = 1000
 """Refusals a second, about, however many clients ask."""
 
 
 class Admission:
-    """Counts requests in flight, and measures how fast they are answered while several are.
+    """Lets requests in, first come, first served.
 
-    The wait of a request is then the number before it times the time between two answers (Little's law). That covers
-    everything that takes time, scoring or not, and follows the model and the machine by itself.
+    Args:
+        longest_wait: seconds after which a request that waits is turned away.
+        worker: knows how long an answer takes.
     """
 
-    def __init__(self, longest_wait: float) -> None:
-        self._longest_wait = longest_wait
-        self._each = _FIRST_GUESS
-        self._in_flight = 0
-        self._last_answer: float | None = None
-        self._refused = 0
+    def __init__(self, longest_wait: float, worker: Worker) -> None:
+        self._longest_wait, self._worker = longest_wait, worker
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        self.in_flight = 0
+        """Requests that were let in and are not answered yet."""
+        self.refusing = 0
+        """Requests that waited in vain, and are about to be told."""
 
     @property
-    def in_flight(self) -> int:
-        """Requests that were let in and are not answered yet."""
-        return self._in_flight
+    def waiting(self) -> int:
+        """How many requests wait to be let in."""
+        return sum(not one.done() for one in self._waiting)
 
-    def wait(self) -> float:
-        """Return about how many seconds a request that came now would wait."""
-        return self._in_flight * self._each
+    async def enter(self) -> float | None:
+        """Wait to be let in; return the seconds that took, or None for a request that must be turned away.
 
-    def is_full(self) -> bool:
-        """Return whether a further request would wait too long."""
-        return self._in_flight >= _FEWEST and (self._in_flight >= _MOST or self.wait() > self._longest_wait)
-
-    def enter(self) -> None:
-        """Count a request that is let in."""
-        self._in_flight += 1
+        Whoever was let in must :meth:`leave`.
+        """
+        if self.in_flight < self._room() and not self._waiting:
+            self.in_flight += 1
+            return 0.0
+        started, loop = perf_counter(), asyncio.get_running_loop()
+        place: asyncio.Future[bool] = loop.create_future()
+        self._waiting.append(place)
+        too_late = loop.call_later(self._longest_wait, _give_up, place)
+        try:
+            let_in = await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.result():
+                self.leave()
+            raise
+        finally:
+            too_late.cancel()
+        if let_in:
+            return perf_counter() - started
+        await self._pause()
+        return None
 
     def leave(self) -> None:
-        """Count a request that was answered."""
-        self._in_flight -= 1
-        now = perf_counter()
-        # Between two answers the server was busy all the time only if others were in flight.
-        if self._last_answer is not None:
-            self._each += _WEIGHT * (now - self._last_answer - self._each)
-        self._last_answer = now if self._in_flight else None
+        """Count a request that was answered, and let in those who wait."""
+        self.in_flight -= 1
+        while self._waiting and (self._waiting[0].done() or self.in_flight < self._room()):
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_flight += 1
+                place.set_result(True)
 
-    async def pause(self) -> None:
-        """Wait before a refusal is sent: longer, the more clients are being refused."""
-        self._refused += 1
+    def _room(self) -> int:
+        """Return how many may be in flight so that the last of them is answered in time."""
+        return max(_FEWEST, min(_MOST, int(self._longest_wait / self._worker.seconds_each)))
+
+    async def _pause(self) -> None:
+        self.refusing += 1
         try:
-            await asyncio.sleep(max(_SHORTEST_PAUSE, self._refused / _REFUSALS))
+            await asyncio.sleep(self.refusing / _REFUSALS)
         finally:
-            self._refused -= 1
+            self.refusing -= 1
+
+
+def _give_up(place: "asyncio.Future[bool]") -> None:
+    if not place.done():
+        place.set_result(False)

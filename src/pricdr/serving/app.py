@@ -50,8 +50,9 @@ def create_app(
         keys: the API keys in force; without them everybody is answered.
         log: where events go; nowhere if None.
     """
-    worker, admission = Worker(), Admission(settings.limits.longest_wait)
-    metrics = Metrics(models, worker, admission)
+    worker = Worker()
+    admission = Admission(settings.limits.longest_wait, worker)
+    metrics = Metrics(models, admission)
 
     @asynccontextmanager
     async def until_the_end(_app: FastAPI) -> AsyncIterator[None]:

@@ -45,7 +45,7 @@ class ApproximateSearch:
     The bias of an item is one more number of its vector, and every user's vector has a 1 there.
     """
 
-    def __init__(self, model: FittedModel, *, probed: float = _PROBED) -> None:
+    def __init__(self, model: FittedModel) -> None:
         FAISS.require()
         import faiss
 
@@ -62,7 +62,11 @@ class ApproximateSearch:
         step = max(1, count // (_SAMPLE * cells))
         self._index.train(vectors[::step])
         self._index.add(vectors)
-        self._index.nprobe = max(1, round(probed * cells))
+        self.search_cells(_PROBED)
+
+    def search_cells(self, share: float) -> None:
+        """Search this share of the cells from now on: more take longer, and miss less."""
+        self._index.nprobe = max(1, round(share * self._index.nlist))
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return about the ``k`` best unseen items of the users at these positions, with their exact scores."""

@@ -107,12 +107,12 @@ class Gate:
             await self._app(scope, receive, answer.send)
             return
         self._require_rate(caller)
-        if self._admission.is_full():
-            await self._admission.pause()
-            raise Refusal(503, _BUSY, retry_after="1")
         if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
             receive = await self._body(receive, headers)
-        self._admission.enter()
+        waited = await self._admission.enter()
+        if waited is None:
+            raise Refusal(503, _BUSY, retry_after="1")
+        self._metrics.waits.observe(waited)
         try:
             await self._app(scope, receive, answer.send)
         finally:
@@ -179,7 +179,7 @@ class Gate:
         return replay
 
     def _record(self, scope: Connection, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", _NO_ROUTE)
+        route = getattr(scope.get("route"), "path_format", _NO_ROUTE)
         self._metrics.request(route, status, seconds)
         caller = scope.get("state", {}).get("caller")
         key = None if caller is None or caller.key is None else caller.key.name

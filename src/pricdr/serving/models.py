@@ -66,8 +66,8 @@ class _Served:
         self._taken = now
         try:
             snapshot = self._load(self.folder)
-        except (PriCDRError, OSError, MemoryError) as error:
-            self._refuse(str(error) or type(error).__name__)
+        except Exception as error:  # whatever is wrong with a folder, the old model answers on
+            self._refuse(str(error) if isinstance(error, PriCDRError) else f"{self.folder}: {type(error).__name__}")
             return
         if snapshot.fingerprint == self.held.snapshot.fingerprint:  # touched or moved, not changed
             self.problem = None

@@ -21,7 +21,7 @@ from pricdr.serving.log import EventLines
 from pricdr.serving.models import Models
 from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import Snapshot
-from pricdr.serving.watching import Watcher
+from pricdr.serving.watching import LOOK_EVERY, Watcher
 
 _BACKLOG: Final = 1024
 _OTHER_FILES: Final = 256
@@ -36,6 +36,7 @@ def serve(
     compare: Path | None = None,
     log: EventLines,
     ready: Callable[[str, Snapshot], None] = lambda address, snapshot: None,
+    look_every: float = LOOK_EVERY,
 ) -> None:
     """Answer requests until the process is told to stop; requests in flight then have some seconds to end.
 
@@ -45,6 +46,7 @@ def serve(
         compare: a second model, for the page.
         log: where events go.
         ready: called with the address and the model once requests are answered.
+        look_every: seconds between two looks at the model folder and the file of keys.
     """
     keys = None if settings.keys is None else KeyRing(settings.keys, log.event)
     load = partial(Snapshot.load, public_key=settings.public_key, exact=settings.exact)
@@ -52,7 +54,7 @@ def serve(
     listening = _listen(settings)  # before the model is read: a port that is taken is no reason to wait for that
     try:
         models = Models(model, compare, load=load, report=log.event)
-        watcher = Watcher([models.look, *([] if keys is None else [keys.look])])
+        watcher = Watcher([models.look, *([] if keys is None else [keys.look])], look_every)
         app = create_app(models, settings, keys=keys, log=log)
         config = uvicorn.Config(
             app,
@@ -63,8 +65,8 @@ def serve(
             access_log=False,
             server_header=False,
             proxy_headers=False,  # anybody could claim any address
-            timeout_keep_alive=int(settings.limits.slow_header),
-            timeout_graceful_shutdown=int(settings.limits.shutdown),
+            timeout_keep_alive=max(1, int(settings.limits.slow_header)),
+            timeout_graceful_shutdown=max(1, int(settings.limits.shutdown)),
             backlog=_BACKLOG,
         )
         if context is not None:

@@ -33,7 +33,8 @@ class Worker:
     def __init__(self) -> None:
         self._jobs: deque[_Job] = deque()
         self._at_work = False
-        self._seconds_each = _SHORT  # the first products run in the thread, until it is known how long they take
+        self.seconds_each = _SHORT
+        """How long an answer takes, a running mean. The first ones run in the thread, until that is known."""
         self._thread: ThreadPoolExecutor | None = None
 
     @property
@@ -64,7 +65,7 @@ class Worker:
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Answer the next questions, here or in the thread."""
         jobs = self._taken()
-        if sum(len(job.wanted) for job in jobs) * self._seconds_each <= _SHORT:
+        if sum(len(job.wanted) for job in jobs) * self.seconds_each <= _SHORT:
             self._end(loop, jobs, _answered(jobs))
         else:
             if self._thread is None:
@@ -83,7 +84,7 @@ class Worker:
             else:
                 job.done.set_result([next(answers) for _ in job.wanted])
         each = scored.seconds / sum(len(job.wanted) for job in jobs)
-        self._seconds_each += _WEIGHT * (each - self._seconds_each)
+        self.seconds_each += _WEIGHT * (each - self.seconds_each)
         if self._jobs:
             loop.call_soon(self._begin, loop)
         else:

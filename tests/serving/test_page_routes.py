@@ -3,6 +3,8 @@
 import html
 import json
 import re
+import subprocess
+import sys
 from itertools import pairwise
 from types import SimpleNamespace
 from urllib.parse import urlencode
@@ -322,6 +324,16 @@ def test_the_frontier_is_drawn_and_says_where_it_was_measured(full):
     assert "not on the data of the model that is served here" in words(response)
     assert response.text.count("<svg ") == 1
     assert "The frontier in full" in words(response)
+
+
+def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
+    code = (
+        "import sys\nfor name in ('torch', 'altair', 'vl_convert'): sys.modules[name] = None\n"
+        "import pricdr.serving.app\nfrom pathlib import Path\nfrom pricdr.serving.pages.frontier import Frontier\n"
+        "try:\n    Frontier.read(Path('x.jsonl'))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingExtraError charts need")
 
 
 def test_what_is_no_frontier_is_refused_at_the_start(companies, tmp_path):

@@ -27,6 +27,7 @@ from pricdr.cli import (
     keygen,
     ledger,
     methods,
+    model,
     prepare,
     publish,
     recommend,
@@ -75,6 +76,7 @@ app.command("split")(split.split)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
+app.add_typer(model.app, name="model")
 app.command("serve")(serve.serve)
 app.command("serving-key")(serve.serving_key)
 app.command("methods")(methods.methods)

@@ -16,7 +16,7 @@ from starlette.types import Scope as Connection
 
 from pricdr.data.ids import CONTROLS
 from pricdr.serving.admission import Admission
-from pricdr.serving.errors import Refusal, error_body
+from pricdr.serving.errors import Refusal, error_content, is_page
 from pricdr.serving.keys import Key, KeyHolders, Scope, presented_key
 from pricdr.serving.log import EventLines
 from pricdr.serving.metrics import Metrics
@@ -85,7 +85,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started = perf_counter()
-        answer = _Answer(send, self._headers)
+        answer = _Answer(send, self._headers, scope["path"])
         try:
             await self._answer(scope, receive, answer)
         except Refusal as refusal:
@@ -199,8 +199,8 @@ class _Headers:
 class _Answer:
     """The way out: adds headers, and remembers the status."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
-        self._send, self._headers = send, headers
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], path: str) -> None:
+        self._send, self._headers, self._path = send, headers, path
         self.status = 0
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -212,9 +212,9 @@ class _Answer:
     async def refuse(self, refusal: Refusal) -> None:
         if self.status:  # half an answer is out: nothing can be added to it
             return
-        body = error_body(refusal.message)
+        body, kind = error_content(self._path, refusal.status, refusal.message)
         own = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-        own += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        own += [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
         await self.send({"type": "http.response.start", "status": refusal.status, "headers": own})
         await self.send({"type": "http.response.body", "body": body})
 
@@ -249,7 +249,7 @@ def _scope_of(path: str) -> Scope:
     """Return the scope a path needs; what is not known needs the one that most keys have."""
     if path == "/metrics":
         return Scope.METRICS
-    return Scope.PAGE if path in {"/", "/page"} or path.startswith("/page/") else Scope.RECOMMEND
+    return Scope.PAGE if is_page(path) else Scope.RECOMMEND
 
 
 def _place(error: BaseException) -> str:

@@ -118,6 +118,10 @@ class Snapshot:
         """How many items it recommends from."""
         return len(self.model.items)
 
+    def knows(self, user: str) -> bool:
+        """Return whether the model has met a user, in ratings or in a release."""
+        return user in self._users
+
     def recommend(self, user: str, k: int) -> Answer:
         """Return the ``k`` best unseen items of a user, or what is popular where the model never met the user."""
         return self.answers([Wanted(user, k)])[0]

@@ -49,6 +49,7 @@ def test_the_layout_of_version_1(tmp_path):
 def test_the_certificate_is_there_field_by_field(tmp_path):
     content = inspected(tmp_path).to_dict()["certificate"]
     written = json.loads((tmp_path / "r" / "certificate.json").read_text())
+    written["input"]["alignment"] = None  # which version 4 had no room for
     assert {name: content[name] for name in written if name != "digest"} == {
         name: value for name, value in written.items() if name != "digest"
     }

@@ -117,7 +117,7 @@ def test_an_extra_file_is_noticed(folder):
         ({"users": 7}, "steps is stated"),
         ({"dim": 6}, "steps is stated"),
         ({"private": False}, "private is stated as False"),
-        ({"schema_version": 5}, "schema_version 5, this software knows 1 to 4"),
+        ({"schema_version": 6}, "schema_version 6, this software knows 1 to 5"),
         ({"schema_version": "1"}, "schema_version '1'"),
         ({"epsilon_at_delta": []}, "epsilon_at_delta"),
         ({"whole_user": []}, "whole_user"),

@@ -10,8 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
+from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.record import AlignmentRecord
+from pricdr.alignment.user_lists import require_list
 from pricdr.data.blocks import RatingsSource
-from pricdr.data.ids import as_ids
+from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError, PriCDRError
 from pricdr.privacy.bounds import Bounds
@@ -28,6 +31,7 @@ from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
 from pricdr.release.certificate import (
+    AlignmentStatement,
     Certificate,
     DimStatement,
     GuideStatement,
@@ -111,6 +115,7 @@ def publish(
     *,
     strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: IdsLike | None = None,
+    alignment: AlignmentRecord | None = None,
     items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
@@ -131,6 +136,8 @@ def publish(
             :class:`Spectral` unless given.
         users: the user list both parties agreed on, a list or a column. Every listed user gets a row, in this order;
             others are left out. Without it the users are read off the ratings, and the certificate says so.
+        alignment: the record of the exchange that found ``users``, where ``pricdr align`` did (:func:`read_alignment`);
+            the certificate then says so, and what that revealed.
         items: the public item universe; ratings of other items are left out.
         bounds: the declared rating bound and step, and the clip of the user unit.
         calibration: how σ follows from the guarantee.
@@ -154,6 +161,7 @@ def publish(
         guarantee,
         strategy=strategy,
         users=users,
+        alignment=alignment,
         items=items,
         bounds=bounds,
         calibration=calibration,
@@ -185,6 +193,7 @@ def rehearse(
     *,
     strategy: Strategy | str = _DEFAULT_STRATEGY,
     users: IdsLike | None = None,
+    alignment: AlignmentRecord | None = None,
     items: IdsLike | None = None,
     bounds: Bounds = _PRESENCE,
     calibration: Calibration = Calibration.EXACT,
@@ -204,6 +213,7 @@ def rehearse(
         guarantee,
         strategy=strategy,
         users=users,
+        alignment=alignment,
         items=items,
         bounds=bounds,
         calibration=calibration,
@@ -232,6 +242,7 @@ def _prepare(
     *,
     strategy: Strategy | str,
     users: IdsLike | None,
+    alignment: AlignmentRecord | None,
     items: IdsLike | None,
     bounds: Bounds,
     calibration: Calibration,
@@ -259,6 +270,7 @@ def _prepare(
         user_list="read off the ratings" if users is None else "declared",
         item_universe=item_universe(strategy, items),
         filtered_by=ratings.filtered_by,
+        alignment=_alignment_statement(alignment, users),
     )
     ready = _Ready(
         plan=settled_plan(guarantee, strategy, declared, Calibration(calibration), source),
@@ -306,6 +318,20 @@ def _known(strategy: Strategy | str) -> Strategy:
 def _origin(issuer: str | None) -> _Origin:
     """Return who publishes and on which day, read off the clock before any work: its length must not show."""
     return _Origin(None if issuer is None else require_issuer(issuer), today())
+
+
+def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> AlignmentStatement | None:
+    """Return what the certificate says of an exchange that found the user list: what it was, and no size."""
+    if record is None:
+        return None
+    if users is None:
+        raise ParameterError("alignment is the record of a user list: give users too")
+    require_list(record, users)
+    return AlignmentStatement(
+        session=record.session,
+        normalisation=Normalisation(record.normalisation).value,
+        learnt_by=record.who_learns.value,
+    )
 
 
 def _choose_dim(entries: Entries, plan: Plan, randomness: Randomness) -> ChosenDim:
@@ -358,6 +384,7 @@ def _terms(
         ledger=None if balance is None else ledger_statement(balance),
         chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
         software=f"pricdr {__version__}",
+        schema_version=inputs.schema_version,
         issuer=origin.issuer,
         issued=origin.issued,
     )

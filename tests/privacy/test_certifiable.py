@@ -64,6 +64,7 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
             ledger=None,
             chosen=None,
             software="pricdr 0.3.0",
+            schema_version=4,
         )
     )
     check(certificate)

@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 
 from pricdr import __version__
 from pricdr.cli import (
+    align,
     audit,
     demo,
     diff,
@@ -57,6 +58,7 @@ app = typer.Typer(
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
 app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
+app.add_typer(align.app, name="align")
 app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)

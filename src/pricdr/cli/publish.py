@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar
+from pricdr.cli.console import heed_interrupts, progress_bar, say
 from pricdr.cli.engines import (
     EngineInput,
     EngineOption,
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pricdr._publish import Rehearsal
+    from pricdr.alignment.record import AlignmentRecord
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.local.reading import DiskReading
@@ -163,6 +164,7 @@ def publish(
             "calibration": Calibration(calibration.value),
             "ledger": None if ledger is None else _open_ledger(ledger, guarantee.unit),
             "issuer": issuer,
+            "alignment": None if users is None else _read_alignment(users),
             "allow_not_private_guide": allow_not_private_guide,
             "insecure_seed": insecure_seed,
             "insecure_no_noise": insecure_no_noise,
@@ -252,9 +254,20 @@ class _Task:
     ) -> tuple["RatingsFile | DiskReading | SparkReading", "Ids | None", "Ids | None"]:
         """Read the lists and the ratings."""
         listed, universe = _read_lists(users, items)
+        self._require_aligned(users, listed)
         strategy = self.asked["strategy"]
         counting = strategy.catalogue if universe is None else universe
         return given.read(listed, counting, strategy, lifetime, count_only=count_only), listed, universe
+
+    def _require_aligned(self, users: Path | None, listed: "Ids | None") -> None:
+        """Refuse a list that is not the one of the record beside it, before hours of reading."""
+        from pricdr.alignment.user_lists import require_list
+
+        record = self.asked["alignment"]
+        if record is None or users is None or listed is None:
+            return
+        require_list(record, listed, name=str(users))
+        say(f"{users} came from align (session {record.session}): the certificate says so, and what that revealed")
 
     def _rehearsed(
         self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
@@ -328,6 +341,12 @@ def _open_ledger(file: Path, unit: "Unit") -> "Ledger":
     ledger = Ledger(file)
     ledger.require_unit(unit)
     return ledger
+
+
+def _read_alignment(users: Path) -> "AlignmentRecord | None":
+    from pricdr.alignment.user_lists import read_alignment
+
+    return read_alignment(users)
 
 
 def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "Ids | None"]:

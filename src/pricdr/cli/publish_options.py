@@ -92,7 +92,7 @@ RatingBoundOption: TypeAlias = Annotated[
 ]
 RatingStepOption: TypeAlias = Annotated[float | None, typer.Option(help="values: ratings are multiples of this.")]
 UsersOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The agreed user list, one id a line; each gets a row.")
+    Path | None, typer.Option(help="The agreed user list, one id a line; each gets a row. A record of align beside it is heeded.")
 ]
 ItemsOption: TypeAlias = Annotated[Path | None, typer.Option(help="The public item universe, one id a line.")]
 CalibrationOption: TypeAlias = Annotated[

@@ -27,13 +27,27 @@ def require_only_writer(staging: Path, out: Path) -> None:
 
 @contextmanager
 def only_spender(ledger: Path) -> Iterator[None]:
-    """Hold the lock of a ledger, a hidden file beside it; :class:`BusyError` where another run has it.
+    """Hold the lock of a ledger; :class:`BusyError` where another run has it."""
+    with _locked(ledger, "nothing was spent"):
+        yield
 
-    Not the ledger itself: every spend replaces that file, and with it whatever lock it had.
+
+@contextmanager
+def only_step(state: Path) -> Iterator[None]:
+    """Hold the lock of the state of an alignment; :class:`BusyError` where another step has it."""
+    with _locked(state, "nothing was done"):
+        yield
+
+
+@contextmanager
+def _locked(file: Path, outcome: str) -> Iterator[None]:
+    """Hold a hidden file beside ``file``; ``outcome`` is what a refusal says of this run.
+
+    Not the file itself: every change replaces that, and with it whatever lock it had.
     """
-    ledger = ledger.resolve()  # whatever it is called, there is one lock for it
-    lock = ledger.with_name(f".{ledger.name}.lock")
-    descriptor = _acquired(lock, ledger)
+    file = file.resolve()  # whatever it is called, there is one lock for it
+    lock = file.with_name(f".{file.name}.lock")
+    descriptor = _acquired(lock, file, outcome)
     try:
         yield
     finally:
@@ -44,12 +58,12 @@ def only_spender(ledger: Path) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _acquired(lock: Path, ledger: Path) -> int:
+def _acquired(lock: Path, file: Path, outcome: str) -> int:
     while True:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
         except OSError as error:
-            raise OutputError(f"cannot lock {ledger}: {error.strerror}") from error
+            raise OutputError(f"cannot lock {file}: {error.strerror}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), lock.stat()):
@@ -60,18 +74,18 @@ def _acquired(lock: Path, ledger: Path) -> int:
         except BlockingIOError as error:
             holder = os.read(descriptor, 20).decode("ascii", "replace").strip()
             os.close(descriptor)
-            raise BusyError(_refusal(ledger, holder)) from error
+            raise BusyError(_refusal(file, holder, outcome)) from error
         except FileNotFoundError:
             pass  # the run before this one has just ended and removed its file
         except OSError as error:
             os.close(descriptor)
-            raise OutputError(f"cannot lock {ledger}: {error.strerror}") from error
+            raise OutputError(f"cannot lock {file}: {error.strerror}") from error
         os.close(descriptor)
 
 
-def _refusal(path: Path, holder: str) -> str:
+def _refusal(path: Path, holder: str, outcome: str = "nothing was spent") -> str:
     who = f"another run (process {holder})" if holder.isdecimal() else "another run"
-    return f"{path} is in use by {who}: nothing was spent; try again when it has ended"
+    return f"{path} is in use by {who}: {outcome}; try again when it has ended"
 
 
 def _literal(name: str) -> str:

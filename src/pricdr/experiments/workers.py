@@ -3,14 +3,9 @@
 A run that fails is named and the others go on: also where its process was killed, for want of memory perhaps.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -19,6 +14,7 @@ from pricdr.errors import printable, require_count
 from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.models.catalogue import METHODS
+from pricdr.parallel import process_pool
 from pricdr.privacy.registry import BY_NAME
 
 T = TypeVar("T")
@@ -90,38 +86,12 @@ def _in_processes(
     work: Callable[..., T], data: DataSpec, context: RunContext, plans: Sequence[Plan]
 ) -> Iterator[Outcome[T]]:
     """Yield the outcomes of all plans; of some of them only, where a process dies."""
-    # Fresh interpreters: a forked one cannot use a GPU.
-    spawning = multiprocessing.get_context("spawn")
-    jobs = min(context.jobs, len(plans))
-    with (
-        _safe_imports(),
-        ProcessPoolExecutor(jobs, mp_context=spawning, initializer=_start_worker, initargs=(data, context)) as pool,
-    ):
+    with process_pool(min(context.jobs, len(plans)), _take_task, data, context) as pool:
         running = {pool.submit(_work_on_task, work, plan): plan for plan in plans}
-        try:
-            for finished in as_completed(running):
-                if not isinstance(finished.exception(), BrokenProcessPool):
-                    value, failure = finished.result()
-                    yield Outcome(running[finished], value, failure)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():  # else they would finish what they have begun
-                process.terminate()
-            raise
-
-
-@contextmanager
-def _safe_imports() -> Iterator[None]:
-    """Let no new interpreter import from the working folder, where a spec from elsewhere may lie beside a socket.py."""
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("PYTHONSAFEPATH", None)
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
+        for finished in as_completed(running):
+            if not isinstance(finished.exception(), BrokenProcessPool):
+                value, failure = finished.result()
+                yield Outcome(running[finished], value, failure)
 
 
 _TASK: list[tuple[Task, str]] = []
@@ -136,20 +106,10 @@ def _set_up() -> None:
     torch.set_float32_matmul_precision("high")  # a GPU multiplies in TF32; processors take no notice
 
 
-def _start_worker(data: DataSpec, context: RunContext) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+def _take_task(data: DataSpec, context: RunContext) -> None:
     _set_up()
     context.import_outside()
     _TASK.append((load_task(data, context.data, context.prepared), context.device))
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent has ended: one that was killed closes no pool, and its workers would stay."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
 
 
 def _work_on_task(work: Callable[..., T], plan: Plan) -> tuple[T | None, str]:

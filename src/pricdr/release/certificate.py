@@ -18,16 +18,19 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import LARGEST_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SchemaVersion: TypeAlias = Literal[1, 2, 3, 4]
-SCHEMA_VERSION: Final[SchemaVersion] = 4
-"""What is issued now; all earlier versions still verify.
+SchemaVersion: TypeAlias = Literal[1, 2, 3, 4, 5]
+SCHEMA_VERSION: Final[SchemaVersion] = 5
+"""The newest; all earlier versions still verify.
 
-Version 1 had no steps and no guide, version 2 no hashes of the ledger, version 3 neither issuer nor day.
+Version 1 had no steps and no guide, version 2 no hashes of the ledger, version 3 neither issuer nor day, version 4 no
+room for how a user list was aligned.
 """
 _SINCE_2: Final = ("steps", "guide", "items")
 _SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
 """Fields of the ledger's statement that version 3 brought."""
 _SINCE_4: Final = ("issuer", "issued")
+_SINCE_5: Final = ("alignment",)
+"""Fields of the statement about the input that version 5 brought."""
 MAX_BYTES: Final = 1 << 20
 _LARGEST: Final = 1e50
 """The largest figure that may follow from what was declared: its square is still finite."""
@@ -139,6 +142,17 @@ class NoiseStatement(_Part):
     sampler_distance: float = Field(ge=0, le=1)
 
 
+class AlignmentStatement(_Part):
+    """How ``pricdr align`` found the user list. It has no sizes: those are known to the two parties, and to nobody else.
+
+    All of it is the source's own account: nothing in a release can show how its list came about.
+    """
+
+    session: Nonce = Field(description="random; the records that both parties have of the exchange begin with it")
+    normalisation: Literal["exact", "email", "phone"] = Field(description="what was done to ids before the comparison")
+    learnt_by: Literal["starter", "both"] = Field(description="whom the exchange told which users both parties have")
+
+
 class InputStatement(_Part):
     """Where the user list and the item universe came from, and what was done to the ratings before."""
 
@@ -146,6 +160,14 @@ class InputStatement(_Part):
     user_list: UserList
     item_universe: ItemUniverse
     filtered_by: Text | None = Field(description="in the words of whoever filtered them")
+    alignment: AlignmentStatement | None = Field(
+        default=None, description="where a private set intersection found the user list"
+    )
+
+    @property
+    def schema_version(self) -> SchemaVersion:
+        """The oldest version that has room for it: whoever has older software can then verify the release too."""
+        return 4 if self.alignment is None else 5
 
 
 class LedgerStatement(_Part):
@@ -258,6 +280,9 @@ class Certificate(_Part):
         if self.schema_version < 4:
             for name in _SINCE_4:
                 del content[name]
+        if self.schema_version < 5:
+            for name in _SINCE_5:
+                del content["input"][name]
         return seal(content)
 
     @classmethod

@@ -163,6 +163,10 @@ def _check_terms(terms: Terms) -> None:
         raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
     if terms.schema_version > 1 and (universe == "declared") != (terms.declared.items is not None):
         raise VerificationError("an item universe is declared with its size, or neither is stated")
+    if (terms.schema_version >= 5) != (terms.input.alignment is not None):
+        raise VerificationError("schema version 5 is for a user list that was aligned, and for no other")
+    if terms.input.alignment is not None and terms.input.user_list != "declared":
+        raise VerificationError("an aligned user list is a declared one, and this was read off the ratings")
     if (terms.guide is not None) != kind.takes_guide:
         raise VerificationError(f"strategy {kind.name} and the statement about a guide do not fit")
     if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:

@@ -34,6 +34,7 @@ def _in_short(inspection: Inspection) -> dict[str, str]:
     return {
         "Promise": promise,
         "Release": f"{c.users:,} users x {c.dim:,} numbers, strategy {c.strategy.name}",
+        "User list": c.input.user_list if c.input.alignment is None else "found by align, with another party",
         "Issuer, by its own account": c.issuer or "not declared",
         "Issued": c.issued or "not declared",
         "Recorded in a ledger": (c.ledger.recorded if c.ledger else None) or "not stated",

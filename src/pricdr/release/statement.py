@@ -43,13 +43,14 @@ def weakness(certificate: Certificate) -> tuple[str, ...]:
 
 def _sections(certificate: Certificate, version: int) -> list[Section]:
     warnings = certificate.warnings
-    if version > certificate.schema_version:  # a version that had no warning of a large epsilon
+    if certificate.schema_version < 4 <= version:  # before 4 there was no warning of a large epsilon
         warnings = [*warnings, *(text for text in weakness(certificate)[:1] if text not in warnings)]
     sections = [
         Section("What this is", _what(certificate, version)),
         Section("What is promised", _promise(certificate)),
         Section("What it means for a whole user", _whole_user(certificate)),
         Section("How it was made", _made(certificate)),
+        Section("Where the user list came from", _aligned(certificate)),
         Section("What is not protected", tuple(certificate.not_protected)),
         Section("Budget", _budget(certificate)),
         Section("Who issued it", _issued(certificate)),
@@ -173,6 +174,22 @@ def _made(c: Certificate) -> tuple[str, ...]:
     return (*lines, f"Made by {c.software}.")
 
 
+def _aligned(c: Certificate) -> tuple[str, ...]:
+    """Return what an exchange of blinded ids revealed, and to whom; nothing where the list came another way."""
+    alignment = c.input.alignment
+    if alignment is None:
+        return ()
+    whom = "both parties" if alignment.learnt_by == "both" else "the party that began it"
+    return (
+        "By the source's own account, a private set intersection (pricdr align) of its users with those of another "
+        f"party; ids were compared {_COMPARED[alignment.normalisation]}. Session {alignment.session}.",
+        "What the exchange revealed: to each party, how many ids the other one showed, padding included; to "
+        f"{whom}, which users both have. To nobody, anything else about users of one party alone, as long as both "
+        "followed the protocol.",
+        "How many ids were shown is not stated here: only the two parties know.",
+    )
+
+
 def _filter(c: Certificate) -> str:
     """Quote whoever filtered the ratings, as theirs: nothing in it must pass for a promise of ours."""
     words = str(c.input.filtered_by)
@@ -267,6 +284,12 @@ def _entries(c: Certificate) -> str:
         f"a rating counts as its value in steps of {c.bounds.rating_step:g}, forced into [0, {c.bounds.rating_bound:g}]"
     )
 
+
+_COMPARED = {
+    "exact": "byte for byte",
+    "email": "as e-mail addresses, each in its normal form",
+    "phone": "as telephone numbers, each in its normal form",
+}
 
 _BITS = {
     "secret": "AES-256-CTR under a fresh key from the operating system, erased after use",

@@ -11,7 +11,6 @@ from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Declared, Settled, Step, total_mu, total_numbers
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
-    SCHEMA_VERSION,
     Certificate,
     DimStatement,
     GuideStatement,
@@ -41,10 +40,10 @@ class Terms:
     ledger: LedgerStatement | None
     chosen: DimStatement | None
     software: str
+    schema_version: SchemaVersion
     issuer: str | None = None
     issued: str | None = None
     """The day, in UTC, on which publishing began."""
-    schema_version: SchemaVersion = SCHEMA_VERSION
 
     @classmethod
     def of(cls, certificate: Certificate) -> "Terms":

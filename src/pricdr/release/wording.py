@@ -31,6 +31,11 @@ def not_protected(terms: Terms) -> list[str]:
         if terms.input.user_list == "declared"
         else "Who has ratings at all: without a declared user list the users were read off the ratings."
     ]
+    if terms.input.alignment is not None:
+        sentences.append(
+            "That everybody on the list is a user of two parties: it came from an intersection of their users, so "
+            "being listed says so."
+        )
     if terms.input.item_universe == "read off the ratings":
         sentences.append(
             "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "

@@ -1,0 +1,302 @@
+"""The protocol: two messages, after which the starter knows the common users, and the list where both are to know.
+
+    start    A  →  B    a·H(x) for A's ids x, in A's order
+    answer   B  →  A    b·(a·H(x)) in the same order; b·H(y) for B's ids y, in the order of their bytes
+    finish   A          a·(b·H(y)) for all of them: x is common where b·(a·H(x)) is one of these
+    accept   B          takes the list from A, if both were to learn it, and holds it against its own ids
+
+Each step is divided into what draws secrets (``begin``, ``begin_answer``), which is quick, and the computing, which is
+a pure function of that: a run that was stopped comes to the same bytes.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from pricdr.alignment.blinding import Blinder
+from pricdr.alignment.curve import BlindingKey, Points, in_byte_order, split_points
+from pricdr.alignment.messages import MOST_IDS, Header, Kind, Message, WhoLearns
+from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+from pricdr.alignment.record import AlignmentRecord, list_sha256
+from pricdr.data.reading.text_files import shorten
+from pricdr.errors import InputError, ParameterError, VerificationError
+
+IN_THIS_PROCESS: Final = Blinder()
+_SESSION_BYTES: Final = 16
+
+
+class Step(Enum):
+    """How far one party has come."""
+
+    STARTED = "started"
+    FINISHING = "finishing"
+    FINISHED = "finished"
+    ANSWERING = "answering"
+    ANSWERED = "answered"
+    ACCEPTED = "accepted"
+
+
+@dataclass(frozen=True)
+class State:
+    """What one party keeps between two steps. Ids and key are its own: they are never shown or sent."""
+
+    step: Step
+    session: str
+    normalisation: Normalisation
+    who_learns: WhoLearns
+    starter_ids: int
+    answerer_ids: int | None
+    ids: tuple[str, ...] = field(repr=False)
+    own: tuple[str, ...] = field(repr=False)
+    """The party's own spelling of each id."""
+    key: BlindingKey | None = None
+    first_message: str | None = None
+    second_message: str | None = None
+
+    def require(self, step: Step, *others: Step) -> None:
+        """Refuse a state that has not come so far, or further."""
+        if self.step not in {step, *others}:
+            raise InputError(f"its session was {_WORDS[self.step]}: align {_VERBS[step]} does not apply to it")
+
+    def header(self) -> Header:
+        """Return the header of the message that this party sends."""
+        answers = self.answerer_ids is not None
+        return Header(
+            kind=Kind.ANSWER if answers else Kind.START,
+            session=self.session,
+            normalisation=self.normalisation.value,
+            rule=self.normalisation.rule,
+            who_learns=self.who_learns,
+            starter_ids=self.starter_ids,
+            answerer_ids=self.answerer_ids,
+            previous=self.first_message if answers else None,
+        )
+
+
+_WORDS: Final = {
+    Step.STARTED: "started",
+    Step.FINISHING: "finished in part",
+    Step.FINISHED: "finished",
+    Step.ANSWERING: "answered in part",
+    Step.ANSWERED: "answered",
+    Step.ACCEPTED: "accepted",
+}
+_VERBS: Final = {
+    Step.STARTED: "finish",
+    Step.ANSWERING: "answer",
+    Step.ANSWERED: "accept",
+}
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The common users and the record of how they were found."""
+
+    users: tuple[str, ...] = field(repr=False)
+    """In the order of their bytes, which says nothing about the order of either party."""
+    own: tuple[str, ...] = field(repr=False)
+    """This party's own spelling of each."""
+    record: AlignmentRecord
+
+
+def start(
+    ids: NormalisedIds,
+    *,
+    who_learns: WhoLearns = WhoLearns.STARTER,
+    pad_to: int | None = None,
+    blinder: Blinder = IN_THIS_PROCESS,
+) -> tuple[State, Message]:
+    """Return the state to finish from and the first message."""
+    state = begin(ids, who_learns=who_learns, pad_to=pad_to)
+    return started(state, message := first_message(state, blinder)), message
+
+
+def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> State:
+    """Return the state of a new session: its id and its key are drawn here.
+
+    Args:
+        ids: the starter's.
+        who_learns: the starter alone, or both.
+        pad_to: show so many ids; the others are dummies, which nobody can tell from ids.
+    """
+    return State(
+        step=Step.STARTED,
+        session=secrets.token_hex(_SESSION_BYTES),
+        normalisation=ids.normalisation,
+        who_learns=who_learns,
+        starter_ids=_shown(ids, pad_to),
+        answerer_ids=None,
+        ids=ids.ids,
+        own=ids.own,
+        key=BlindingKey.generate(),
+    )
+
+
+def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
+    """Return the starter's ids, blinded, in its order."""
+    state.require(Step.STARTED)
+    header = state.header()
+    return Message(header, _blinded_ids(state, header.starter_ids, blinder))
+
+
+def started(state: State, message: Message) -> State:
+    """Return the state after the first message was made."""
+    return replace(state, first_message=message.sha256)
+
+
+def answer(
+    message: Message, ids: NormalisedIds, *, pad_to: int | None = None, blinder: Blinder = IN_THIS_PROCESS
+) -> tuple[State, Message]:
+    """Return the state to accept from and the second message."""
+    state = begin_answer(message, ids, pad_to=pad_to)
+    return answered(state, reply := second_message(state, message, blinder)), reply
+
+
+def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> State:
+    """Return the state of an answer to the first message: its key is drawn here."""
+    header = message.header
+    require_first(header, ids.normalisation)
+    return State(
+        step=Step.ANSWERING,
+        session=header.session,
+        normalisation=ids.normalisation,
+        who_learns=header.who_learns,
+        starter_ids=header.starter_ids,
+        answerer_ids=_shown(ids, pad_to),
+        ids=ids.ids,
+        own=ids.own,
+        key=BlindingKey.generate(),
+        first_message=message.sha256,
+    )
+
+
+def require_first(header: Header, normalisation: Normalisation) -> None:
+    """Refuse what is no first message, or one whose ids are written by another rule than ours."""
+    if header.kind is not Kind.START:
+        raise InputError("this is an answer: only a message of align start can be answered")
+    if header.rule_agreed is not normalisation:
+        theirs, ours = header.normalisation, normalisation.value
+        raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both must be the same")
+
+
+def second_message(state: State, message: Message, blinder: Blinder = IN_THIS_PROCESS) -> Message:
+    """Return the starter's points, blinded again, and the answerer's ids, blinded, in the order of their bytes."""
+    state.require(Step.ANSWERING)
+    if message.sha256 != state.first_message:
+        raise InputError("this is another message than the one that the state belongs to")
+    header, key = state.header(), _key(state)
+    own = _blinded_ids(state, header.answerer_ids or 0, blinder)
+    twice = blinder.points(message.points, key)
+    return Message(header, np.concatenate([twice, in_byte_order(own)]))
+
+
+def answered(state: State, reply: Message) -> State:
+    """Return the state after the second message was made: without the key, which has done its work.
+
+    Where the starter alone learns the users nothing will be accepted, and the ids are not kept either.
+    """
+    keep = state.who_learns is WhoLearns.BOTH
+    return replace(
+        state,
+        step=Step.ANSWERED,
+        key=None,
+        ids=state.ids if keep else (),
+        own=state.own if keep else (),
+        second_message=reply.sha256,
+    )
+
+
+def begin_finish(state: State, reply: Message) -> State:
+    """Return the state bound to this answer: from now on no other one is taken, also after the run was stopped."""
+    state.require(Step.STARTED, Step.FINISHING)
+    require_second(state, reply.header)
+    if state.step is Step.FINISHING and state.second_message != reply.sha256:
+        raise InputError("another answer was taken in this session: a second one is refused")
+    return replace(state, step=Step.FINISHING, answerer_ids=reply.header.answerer_ids, second_message=reply.sha256)
+
+
+def require_second(state: State, header: Header) -> None:
+    """Refuse what does not answer the message of this state."""
+    if header.kind is not Kind.ANSWER:
+        raise InputError("this is a first message: finish takes the answer to it")
+    if header.session != state.session:
+        raise InputError(f"it belongs to session {header.session}, the state to {state.session}")
+    if header.previous != state.first_message:
+        raise InputError("it does not answer the message that this state belongs to")
+    agreed = (header.rule_agreed, header.who_learns, header.starter_ids)
+    if agreed != (state.normalisation, state.who_learns, state.starter_ids):
+        raise InputError("its header does not repeat what the first message said: rule, who learns, and how many ids")
+
+
+def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
+    """Return the common users, from the answer to the first message."""
+    state = begin_finish(state, reply)
+    theirs = set(split_points(blinder.points(reply.answerer_points, _key(state)).tobytes()))
+    # Dummies come after the ids: what became of them is left out here.
+    ours = split_points(reply.starter_points[: len(state.ids)].tobytes())
+    common = [at for at, point in enumerate(ours) if point in theirs]
+    return _alignment(state, sorted((state.ids[at], state.own[at]) for at in common))
+
+
+def finished(state: State) -> State:
+    """Return the state after all is done: used up, without key and ids."""
+    done = Step.FINISHED if state.key is not None else Step.ACCEPTED
+    return replace(state, step=done, key=None, ids=(), own=())
+
+
+def accept(state: State, users: Sequence[str]) -> Alignment:
+    """Return the common users as the starter lists them, if every one of them is ours.
+
+    :class:`VerificationError` where one is not, or where the list is not as ``finish`` writes it. Nobody can see here
+    whether a common user was left out, nor whether the starter had each of these before.
+    """
+    state.require(Step.ANSWERED)
+    if state.who_learns is not WhoLearns.BOTH:
+        raise InputError("the starter alone was to learn the common users: this session has no list to accept")
+    own = dict(zip(state.ids, state.own, strict=True))
+    for line, user in enumerate(users, start=1):
+        if user not in own:
+            raise VerificationError(f"line {line}: {shorten(user)} is none of the ids that were answered with")
+        if line > 1 and users[line - 2] >= user:
+            raise VerificationError(f"line {line}: {shorten(user)} is not in ascending order of bytes")
+    if len(users) > state.starter_ids:
+        raise VerificationError(f"it lists {len(users):,} users, and the starter showed {state.starter_ids:,} ids")
+    return _alignment(state, [(user, own[user]) for user in users])
+
+
+def _alignment(state: State, common: Sequence[tuple[str, str]]) -> Alignment:
+    users = tuple(user for user, _ in common)
+    record = AlignmentRecord(
+        session=state.session,
+        normalisation=state.normalisation.value,
+        rule=state.normalisation.rule,
+        who_learns=state.who_learns,
+        starter_ids=state.starter_ids,
+        answerer_ids=state.answerer_ids or 0,
+        common_users=len(users),
+        users_sha256=list_sha256(users),
+        first_message=state.first_message or "",
+        second_message=state.second_message or "",
+    )
+    return Alignment(users, tuple(own for _, own in common), record)
+
+
+def _shown(ids: NormalisedIds, pad_to: int | None) -> int:
+    """Return how many ids are shown, dummies included."""
+    shown = len(ids.ids) if pad_to is None else pad_to
+    if not len(ids.ids) <= shown <= MOST_IDS:
+        raise ParameterError(f"pad_to must be from the number of ids, {len(ids.ids):,}, to {MOST_IDS:,}, got {shown:,}")
+    return shown
+
+
+def _blinded_ids(state: State, shown: int, blinder: Blinder) -> Points:
+    return blinder.ids(state.ids, bytes.fromhex(state.session), _key(state), pad_to=shown)
+
+
+def _key(state: State) -> BlindingKey:
+    assert state.key is not None, "the step has been checked"
+    return state.key

@@ -1,0 +1,85 @@
+"""What is kept of an alignment beside its user list: how it was made and what it revealed. It names nobody.
+
+Both parties come to the same record, byte for byte, from the messages that they exchanged.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from pricdr.alignment.messages import MOST_IDS, Count, SessionId, Sha256, WhoLearns
+from pricdr.alignment.normalisation import agreed_normalisation
+from pricdr.data.reading.text_files import explaining_os_errors, named
+from pricdr.errors import InputError, printable
+from pricdr.untrusted.opening import read_bounded
+
+ENDING: Final = ".alignment.json"
+_LARGEST: Final = 8192
+
+
+class AlignmentRecord(BaseModel):
+    """How a user list was made, and what that revealed to whom."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    format: Literal["pricdr alignment record"] = "pricdr alignment record"
+    version: Literal[1] = 1
+    session: SessionId
+    normalisation: Annotated[str, Field(max_length=20)]
+    rule: Annotated[str, Field(max_length=400)]
+    who_learns: WhoLearns
+    starter_ids: Count
+    """How many ids the starter showed, dummies included."""
+    answerer_ids: Count
+    common_users: Annotated[int, Field(ge=0, le=MOST_IDS)]
+    users_sha256: Sha256
+    """Of the user list, byte for byte."""
+    first_message: Sha256
+    second_message: Sha256
+
+    def content(self) -> bytes:
+        """Return the record as a file."""
+        return (json.dumps(self.model_dump(mode="json"), indent=2) + "\n").encode()
+
+
+def list_content(users: Sequence[str]) -> bytes:
+    """Return ``users.txt`` of these users, who must be in order: one a line."""
+    return "".join(f"{user}\n" for user in users).encode()
+
+
+def list_sha256(users: Sequence[str]) -> str:
+    """Return the SHA-256 of ``users.txt``, as ``sha256sum`` gives it for the file."""
+    return hashlib.sha256(list_content(users)).hexdigest()
+
+
+def record_beside(users: Path) -> Path:
+    """Return where the record of a user list lies.
+
+    >>> record_beside(Path("shared/users.txt")).name
+    'users.txt.alignment.json'
+    """
+    return users.with_name(f"{users.name}{ENDING}")
+
+
+def read_record(path: Path) -> AlignmentRecord:
+    """Return the record in a file, if it is one: it may come from the other party."""
+    with explaining_os_errors(path):
+        content = read_bounded(path, limit=_LARGEST)
+    name = named(path)
+    try:
+        record = AlignmentRecord.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "its content"
+        raise InputError(f"{name}: {printable(where[:60])}: {printable(first['msg'][:200])}") from error
+    try:
+        agreed_normalisation(record.normalisation, record.rule)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from error
+    if record.common_users > min(record.starter_ids, record.answerer_ids):
+        raise InputError(f"{name}: common_users is above what each party showed")
+    return record

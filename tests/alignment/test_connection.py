@@ -1,0 +1,387 @@
+"""TLS between two parties: who is let in, who is not, and the one line that says why."""
+
+import os
+import socket
+import ssl
+import stat
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import NameOID
+
+from pricdr.alignment import connection as connections
+from pricdr.alignment.certificates import create_certificate, fingerprint, read_certificate
+from pricdr.alignment.connection import Connection, Listener, connect, parse_address
+from pricdr.alignment.tls import Credentials
+from pricdr.errors import ExchangeError, InputError, OutputError, ParameterError
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory) -> Callable[[str], tuple[Path, Path]]:
+    """Key and certificate of a name, made when it is first asked for."""
+    folder, made = tmp_path_factory.mktemp("keys"), {}
+
+    def pair(name: str) -> tuple[Path, Path]:
+        if name not in made:
+            made[name] = create_certificate(folder / name)
+        return made[name]
+
+    return pair
+
+
+@pytest.fixture
+def known_as(keys) -> Callable[[str, str], Credentials]:
+    """Credentials of one name that expect another."""
+
+    def credentials(own: str, other: str) -> Credentials:
+        key, certificate = keys(own)
+        return Credentials(certificate=certificate, key=key, peer_certificate=keys(other)[1])
+
+    return credentials
+
+
+class Served:
+    """A listener in a thread of its own, what it refused, and what it does with whoever is let in."""
+
+    def __init__(self, credentials: Credentials, serve: Callable[[Connection], object], patience: float = 5.0) -> None:
+        self.refused: list[str] = []
+        self.heard = threading.Event()
+        self._listener = Listener("127.0.0.1", 0, credentials)
+        self.port = int(self._listener.address.rpartition(":")[2])
+        self._pool = ThreadPoolExecutor(1)
+        self.result = self._pool.submit(self._run, serve, patience)
+
+    def _run(self, serve: Callable[[Connection], object], patience: float) -> object:
+        def note(line: str) -> None:
+            self.refused.append(line)
+            self.heard.set()
+
+        with self._listener, self._listener.accept(note, patience=patience) as connection:
+            return serve(connection)
+
+    def refusal(self) -> str:
+        """What the next connection was refused for."""
+        assert self.heard.wait(10)
+        self.heard.clear()
+        return self.refused[-1]
+
+
+@pytest.fixture
+def served(known_as):
+    """Start a server that expects ``books``; in the end a client it knows sends it home."""
+    started: list[Served] = []
+
+    def start(serve=lambda connection: connection.read(3), credentials=None, patience=5.0) -> Served:
+        started.append(Served(credentials or known_as("films", "books"), serve, patience))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if not one.result.done():
+            with suppress(ExchangeError), connect("127.0.0.1", one.port, known_as("books", "films"), patience=5) as last:
+                last.write(b"bye")
+
+
+def heard_by(server: Served, credentials: Credentials) -> bytes:
+    """The first byte that a server says to whoever comes with these credentials."""
+    with connect("127.0.0.1", server.port, credentials, patience=5) as client:
+        return client.read(1)
+
+
+def test_both_sides_read_what_the_other_wrote(served, known_as):
+    content = os.urandom(300_000)
+
+    def echo(connection: Connection) -> int:
+        connection.wait()
+        connection.write(connection.read(len(content)))
+        return len(content)
+
+    server = served(echo)
+    with connect("127.0.0.1", server.port, known_as("books", "films"), patience=5) as client:
+        assert client.write(content) == len(content)
+        assert client.read(1) + client.read(0) + client.read(len(content) - 1) == content
+    assert server.result.result(10) == len(content)
+    assert server.refused == []
+
+
+def test_a_stranger_is_refused_and_the_port_goes_on_waiting(served, known_as):
+    server = served()
+    with pytest.raises(ExchangeError, match="it does not know our certificate: give it --cert"):
+        heard_by(server, known_as("stranger", "films"))
+    line = server.refusal()
+    assert line.startswith("refused a connection from 127.0.0.1: its certificate is not the one given")
+    assert line.endswith("; still waiting")
+    with connect("127.0.0.1", server.port, known_as("books", "films"), patience=5) as client:
+        client.write(b"hey")
+    assert server.result.result(10) == b"hey"
+
+
+def test_a_server_with_another_certificate_is_refused(served, known_as):
+    server = served()
+    with pytest.raises(ExchangeError, match=r"127.0.0.1:\d+ refused, or was refused: its certificate is not the one"):
+        connect("127.0.0.1", server.port, known_as("books", "stranger"), patience=5)
+    assert "it does not know our certificate" in server.refusal()
+
+
+def _bare_client(**settings: object) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for name, value in settings.items():
+        setattr(context, name, value)
+    return context
+
+
+def test_a_client_without_a_certificate_is_refused(served):
+    server = served()
+    with (
+        socket.create_connection(("127.0.0.1", server.port), timeout=5) as plain,
+        _bare_client().wrap_socket(plain) as client,  # which is done before the server has looked
+        pytest.raises(OSError, match=r"certificate required|reset"),
+    ):
+        client.recv(1)
+    assert "it showed no certificate; still waiting" in server.refusal()
+
+
+def test_an_older_tls_is_refused(served, keys):
+    server = served()
+    context = _bare_client(maximum_version=ssl.TLSVersion.TLSv1_2)
+    context.load_cert_chain(keys("books")[1], keys("books")[0])
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as plain, pytest.raises(ssl.SSLError):
+        context.wrap_socket(plain)
+    assert "it speaks no TLS 1.3, and nothing older will do" in server.refusal()
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "it does not speak TLS but plain HTTP"),
+        (b"SSH-2.0-OpenSSH_9.9\r\n", "it does not speak TLS"),
+        (bytes(200), "it does not speak TLS"),
+        (b"\x16\x03\x01\xff\xff" + b"x" * 300, "it does not speak TLS"),
+        (b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00", "TLS failed|it does not speak TLS|it hung up"),
+        (b"", "it hung up"),
+    ],
+)
+def test_whatever_is_no_tls_is_refused(served, content, why):
+    server = served()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as plain:
+        plain.sendall(content)
+        with suppress(OSError):  # refused before that
+            plain.shutdown(socket.SHUT_WR)
+        line = server.refusal()
+    assert any(one in line for one in why.split("|")), line
+    assert line.count("\n") == 0
+
+
+def test_a_client_that_says_nothing_is_sent_away(served, monkeypatch):
+    monkeypatch.setattr(connections, "HANDSHAKE_SECONDS", 0.2)
+    server = served()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5):
+        assert "it took too long; still waiting" in server.refusal()
+
+
+def test_a_byte_now_and_then_does_not_keep_a_connection(served, known_as, monkeypatch):
+    monkeypatch.setattr(connections, "_GRACE", 0.3)
+    server = served(lambda connection: connection.read(1000))
+    with connect("127.0.0.1", server.port, known_as("books", "films"), patience=5) as client:
+        stop = threading.Event()
+        for _ in range(20):
+            with suppress(ExchangeError):
+                client.write(b"x")
+            if stop.wait(0.05):
+                break
+        with pytest.raises(ExchangeError, match="lost: it took too long; nothing was written, run both again"):
+            server.result.result(10)
+
+
+def test_a_side_that_never_answers_is_not_waited_for(served, known_as):
+    held = threading.Event()
+    server = served(lambda _: held.wait(10))
+    with connect("127.0.0.1", server.port, known_as("books", "films"), patience=0.2) as client:
+        with pytest.raises(ExchangeError, match="it took too long"):
+            client.read(1)
+        held.set()
+
+
+@pytest.mark.parametrize("sent", [b"", b"half of it"])
+def test_a_connection_that_breaks_is_lost(served, known_as, sent):
+    server = served(lambda connection: connection.read(100))
+    client = connect("127.0.0.1", server.port, known_as("books", "films"), patience=5)
+    if sent:
+        client.write(sent)
+    client._peer.close()  # without a word: no close_notify
+    with pytest.raises(ExchangeError, match=r"connection to the other side was lost: it hung up.*run both again"):
+        server.result.result(10)
+
+
+@pytest.mark.parametrize(
+    ("host", "why"), [("127.0.0.1", "Connection refused"), ("no.such.host.invalid", "no such host"), ("x" * 70, "host")]
+)
+def test_nobody_there(known_as, host, why):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with pytest.raises(ExchangeError, match=f"no connection to {host}:{port}: .*{why}"):
+        connect(host, port, known_as("books", "films"), patience=1)
+
+
+def test_a_port_that_is_taken(served, known_as):
+    server = served()
+    with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1:{server.port}: Address already in use"):
+        Listener("127.0.0.1", server.port, known_as("films", "books"))
+    with pytest.raises(ParameterError, match="port must be a number from 0"):
+        Listener("127.0.0.1", 65536, known_as("films", "books"))
+
+
+class Authority:
+    """A company's own authority, and certificates that it signs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.key = folder, ec.generate_private_key(ec.SECP256R1())
+        self.file = self._sign("authority", self.key, ca=True)
+
+    def pair(self, name: str, *, host: str | None = None, days: int = 1) -> tuple[Path, Path]:
+        key = ec.generate_private_key(ec.SECP256R1())
+        file = self.folder / f"{name}.key"
+        file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return file, self._sign(name, key, host=host, days=days)
+
+    def _sign(self, name: str, key: ec.EllipticCurvePrivateKey, *, ca=False, host=None, days=1) -> Path:
+        def named(text: str) -> x509.Name:
+            return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+        now = datetime.now(UTC)
+        builder = (
+            x509.CertificateBuilder(named("authority"), named(name), key.public_key(), x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=3))
+            .not_valid_after(now + timedelta(days=days))
+            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        )
+        if host is not None:
+            builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        file = self.folder / f"{name}.crt"
+        file.write_bytes(builder.sign(self.key, SHA256()).public_bytes(Encoding.PEM))
+        return file
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+def _signed(authority: Authority, pair: tuple[Path, Path]) -> Credentials:
+    return Credentials(key=pair[0], certificate=pair[1], peer_authority=authority.file)
+
+
+def test_a_companys_authority_vouches_for_both(served, authority):
+    server = served(credentials=_signed(authority, authority.pair("server", host="localhost")))
+    with connect("localhost", server.port, _signed(authority, authority.pair("client")), patience=5) as client:
+        client.write(b"yes")
+    assert server.result.result(10) == b"yes"
+
+
+def test_with_an_authority_the_host_must_be_the_one_asked_for(served, authority):
+    server = served(credentials=_signed(authority, authority.pair("elsewhere", host="elsewhere.example")))
+    ours = _signed(authority, authority.pair("client"))
+    with pytest.raises(ExchangeError, match="Hostname mismatch"):
+        connect("localhost", server.port, ours, patience=5)
+    with pytest.raises(ExchangeError):  # not by its address either
+        connect("127.0.0.1", server.port, ours, patience=5)
+    server._listener._socket.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_pinned_certificate_need_not_have_signed_itself_but_no_sister_will_do(served, authority, keys, known_as):
+    pinned, sister = authority.pair("pinned"), authority.pair("sister")
+    films_key, films = keys("films")
+    expects = Credentials(key=films_key, certificate=films, peer_certificate=pinned[1])
+    server = served(credentials=expects)
+    with pytest.raises(ExchangeError):
+        ours = Credentials(key=sister[0], certificate=sister[1], peer_certificate=films)
+        heard_by(server, ours)
+    assert "not the one given" in server.refusal()
+    ours = Credentials(key=pinned[0], certificate=pinned[1], peer_certificate=films)
+    with connect("127.0.0.1", server.port, ours, patience=5) as client:
+        client.write(b"yes")
+    assert server.result.result(10) == b"yes"
+
+
+def test_what_a_pinned_authority_signed_is_not_the_pinned_certificate(served, authority, keys):
+    """A certificate that may sign others, pinned: OpenSSL would let in everything it signed."""
+    films_key, films = keys("films")
+    server = served(credentials=Credentials(key=films_key, certificate=films, peer_certificate=authority.file))
+    signed = authority.pair("signed")
+    with pytest.raises(ExchangeError, match="lost"):
+        ours = Credentials(key=signed[0], certificate=signed[1], peer_certificate=films)
+        heard_by(server, ours)
+    assert "the other side showed another certificate than" in server.refusal()
+    server._listener._socket.shutdown(socket.SHUT_RDWR)
+
+
+def test_files_that_will_not_do(keys, authority, tmp_path):
+    key, certificate = keys("films")
+    other = keys("books")[1]
+
+    def refusal(**changed: Path) -> str:
+        with pytest.raises(InputError) as refused:
+            Credentials(**{"certificate": certificate, "key": key, "peer_certificate": other, **changed}).context(
+                server=True
+            )
+        return str(refused.value)
+
+    (tmp_path / "text").write_text("not PEM")
+    (tmp_path / "two").write_bytes(certificate.read_bytes() + other.read_bytes())
+    secret = load_pem_private_key(key.read_bytes(), None)
+    locked = secret.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
+    (tmp_path / "locked").write_bytes(locked)
+    assert refusal(certificate=tmp_path / "none") == f"cannot read certificate {tmp_path}/none: No such file or directory"
+    assert refusal(key=tmp_path / "none") == f"cannot read key {tmp_path}/none: No such file or directory"
+    assert refusal(peer_certificate=tmp_path / "text") == f"{tmp_path}/text holds no certificate (expected one in PEM)"
+    assert refusal(peer_certificate=tmp_path / "two") == f"{tmp_path}/two holds 2 certificates, and one is needed"
+    assert refusal(key=keys("books")[0]).endswith(f"is not the key of {certificate}")
+    assert refusal(key=tmp_path / "text") == f"{tmp_path}/text holds no usable private key in PEM"
+    assert "is protected by a passphrase" in refusal(key=tmp_path / "locked")
+    old = authority.pair("old", days=-1)
+    assert "old.crt expired on " in refusal(peer_certificate=old[1])
+    assert "old.crt expired on " in refusal(certificate=old[1], key=old[0])
+
+
+def test_exactly_one_way_to_know_the_other_side(keys):
+    key, certificate = keys("films")
+    for more in ({}, {"peer_certificate": certificate, "peer_authority": certificate}):
+        with pytest.raises(ParameterError, match="--peer-cert.*--peer-ca"):
+            Credentials(certificate=certificate, key=key, **more)
+
+
+def test_a_certificate_that_we_made(tmp_path):
+    key, certificate = create_certificate(tmp_path / "films", days=30)
+    assert (key.name, certificate.name) == ("films.key", "films.crt")
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    made = read_certificate(certificate)
+    assert 29 <= (made.not_valid_after_utc - datetime.now(UTC)).days <= 30
+    assert len(fingerprint(made)) == 64
+    with pytest.raises(OutputError, match="exists already"):
+        create_certificate(tmp_path / "films")
+    with pytest.raises(ParameterError, match="days"):
+        create_certificate(tmp_path / "other", days=0)
+    with pytest.raises(InputError, match="year 10000"):
+        create_certificate(tmp_path / "other", days=10**9)
+
+
+@pytest.mark.parametrize("text", ["host", "host:", ":80", "::1:80", "host:0", "host:65536", "host:8o", "host:٣", "[]:1"])
+def test_an_address_is_a_host_and_a_port(text):
+    with pytest.raises(ParameterError, match="must be HOST:PORT"):
+        parse_address(text)

@@ -34,3 +34,5 @@ class Extra:
 
 TRAIN: Final = Extra("train", ("torch",), "methods and networks")
 REPORT: Final = Extra("report", ("altair", "vl_convert"), "charts")
+SERVE: Final = Extra("serve", ("fastapi", "httptools", "prometheus_client", "uvicorn"), "servers")
+FAISS: Final = Extra("faiss", ("faiss",), "approximate searches")

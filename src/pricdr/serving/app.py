@@ -1,18 +1,17 @@
-"""The application: routes, and the OpenAPI document that describes them.
+"""The application: routes, and the OpenAPI document that describes them."""
 
-Handlers take a snapshot for as long as they answer, let the worker score, and return JSON they wrote themselves: to have
-FastAPI check and encode what was computed here would take longer than computing it.
-"""
-
-import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from json.encoder import encode_basestring as quoted
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
 
 from pricdr import __version__
 from pricdr.serving import pages
+from pricdr.serving.admission import Admission
+from pricdr.serving.answering import DEFAULT_K, JSON, Answering, ShortWay, items_text
 from pricdr.serving.errors import Refusal, add_handlers
 from pricdr.serving.gate import OPEN, Gate
 from pricdr.serving.keys import KeyRing
@@ -32,10 +31,9 @@ from pricdr.serving.schema import (
     responses,
 )
 from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import Answer, Recommended, UnknownItem, Wanted
+from pricdr.serving.snapshot import UnknownItem, Wanted
 from pricdr.serving.worker import Worker
 
-_JSON: Final = "application/json"
 _REFUSED: Final = "the newest model folder cannot be used; an older model answers, and the log says why"
 _LIMITED: Final = (401, 403, 429, 503)
 """How the gate refuses what needs a key and work."""
@@ -52,8 +50,8 @@ def create_app(
         keys: the API keys in force; without them everybody is answered.
         log: where events go; nowhere if None.
     """
-    worker = Worker(longest_wait=settings.limits.longest_wait)
-    metrics = Metrics(models, worker)
+    worker, admission = Worker(), Admission(settings.limits.longest_wait)
+    metrics = Metrics(models, worker, admission)
 
     @asynccontextmanager
     async def until_the_end(_app: FastAPI) -> AsyncIterator[None]:
@@ -68,21 +66,28 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         lifespan=until_the_end,
+        # It would hand every path, and so every id, to whatever collects traces in this process.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.metrics = metrics
     add_handlers(app)
-    app.include_router(_recommendations(models, worker, metrics))
+    answering = Answering(models, worker, metrics)
+    recommending = _recommendations(models, answering)
+    app.include_router(recommending)
     app.include_router(_states(models, metrics))
     app.include_router(pages.router(models, settings))
     if keys is not None:
         _describe_keys(app)
+    busiest = next(route for route in recommending.routes if getattr(route, "name", "") == "recommend")
+    app.add_middleware(ShortWay, answering=answering, route=busiest)
+    # The last to be added is the first that a request meets.
     app.add_middleware(
-        Gate, settings=settings, keys=keys, worker=worker, metrics=metrics, log=log or EventLines.silent()
+        Gate, settings=settings, keys=keys, admission=admission, metrics=metrics, log=log or EventLines.silent()
     )
     return app
 
 
-def _recommendations(models: Models, worker: Worker, metrics: Metrics) -> APIRouter:
+def _recommendations(models: Models, answering: Answering) -> APIRouter:
     routes = APIRouter(tags=["recommendations"])
 
     @routes.get(
@@ -91,12 +96,9 @@ def _recommendations(models: Models, worker: Worker, metrics: Metrics) -> APIRou
         responses=responses(UserRecommendations, 422, *_LIMITED),
         response_class=Response,
     )
-    async def recommend(user: UserPath, k: K = 10) -> Response:
+    async def recommend(user: UserPath, k: K = DEFAULT_K) -> Response:
         """Return the best unseen items of a user; what is popular where the model never met the user."""
-        with models.current() as snapshot:
-            answer = (await worker.answers(snapshot, [Wanted(user, k)]))[0]
-        metrics.answer(answer.basis)
-        return _json({**_answer(answer), "model": snapshot.fingerprint})
+        return _json(await answering.one(Wanted(user, k)))
 
     @routes.post(
         "/recommendations",
@@ -108,11 +110,7 @@ def _recommendations(models: Models, worker: Worker, metrics: Metrics) -> APIRou
         """Return the best unseen items of each user, in the order they were given."""
         # One answer is paid for by now; the others count too.
         request.state.caller.charge(len(batch.users) - 1)
-        with models.current() as snapshot:
-            answers = await worker.answers(snapshot, [Wanted(user, batch.k) for user in batch.users])
-        for answer in answers:
-            metrics.answer(answer.basis)
-        return _json({"model": snapshot.fingerprint, "recommendations": [_answer(answer) for answer in answers]})
+        return _json(await answering.many([Wanted(user, batch.k) for user in batch.users]))
 
     @routes.get(
         "/items/{item:path}/similar",
@@ -120,14 +118,15 @@ def _recommendations(models: Models, worker: Worker, metrics: Metrics) -> APIRou
         responses=responses(SimilarAnswer, 404, 422, *_LIMITED),
         response_class=Response,
     )
-    def similar(item: ItemPath, k: K = 10) -> Response:  # in a thread: the worker is for users
+    def similar(item: ItemPath, k: K = DEFAULT_K) -> Response:  # in a thread: the worker is for users
         """Return the items whose vectors point the same way as this one's."""
         with models.current() as snapshot:
             try:
                 items = snapshot.similar(item, k)
             except UnknownItem as error:
                 raise Refusal(404, str(error)) from error
-            return _json({"item": item, "model": snapshot.fingerprint, "items": _items(items)})
+            about = f'"item":{quoted(item)},"model":{quoted(snapshot.fingerprint)}'
+        return _json(f'{{{about},"items":{items_text(items)}}}'.encode())
 
     return routes
 
@@ -138,14 +137,14 @@ def _states(models: Models, metrics: Metrics) -> APIRouter:
     @routes.get("/health", summary="Tell whether the process is alive", responses=responses(Health))
     async def health() -> Response:
         """Answer as long as the process does anything at all."""
-        return _json({"status": "alive"})
+        return JSONResponse({"status": "alive"})
 
     @routes.get("/ready", summary="Tell whether requests are answered", responses=responses(Readiness))
     async def ready() -> Response:
         """Return which model answers, and whether the newest folder was refused."""
         with models.current() as snapshot:
             state = {"ready": True, "model": snapshot.fingerprint, "users": snapshot.n_users, "items": snapshot.n_items}
-        return _json(state if models.problem is None else {**state, "refused": _REFUSED})
+        return JSONResponse(state if models.problem is None else {**state, "refused": _REFUSED})
 
     @routes.get(
         "/metrics",
@@ -163,16 +162,8 @@ def _states(models: Models, metrics: Metrics) -> APIRouter:
     return routes
 
 
-def _answer(answer: Answer) -> dict[str, object]:
-    return {"user": answer.user, "basis": answer.basis.value, "items": _items(answer.items)}
-
-
-def _items(items: Sequence[Recommended]) -> list[dict[str, object]]:
-    return [{"item": item, "score": score, "rank": rank} for item, score, rank in items]
-
-
-def _json(content: dict[str, Any]) -> Response:
-    return Response(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode(), media_type=_JSON)
+def _json(content: bytes) -> Response:
+    return Response(content, media_type=JSON)
 
 
 def _describe_keys(app: FastAPI) -> None:

@@ -1,6 +1,7 @@
 """Beyond a million items: an index of their vectors finds candidates, which are then scored exactly.
 
-What it finds may lack an item that belongs there; ``benchmarks/serving.py`` measures how many. ``--exact`` does without.
+What it finds may lack an item that belongs there; ``benchmarks/serving.py`` measures how often. ``--exact`` does
+without.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from pricdr.data.ratings import IntArray
 from pricdr.extras import FAISS
 from pricdr.models.fitted import FittedModel
-from pricdr.serving.search import ExactSearch, Ranked, Search, ranked_rows, seen_by
+from pricdr.serving.search import ExactSearch, Ranked, Search, laid_out, ranked_rows, seen_by
 
 if TYPE_CHECKING:
     from pricdr.models.top_items import Float32Array
@@ -26,12 +27,16 @@ _SAMPLE: Final = 64
 """Items for each cell that the cells are learnt from."""
 
 
-def search_of(model: FittedModel, *, exact: bool = False) -> Search:
-    """Return a search that fits the model: exact up to a million items, and beyond where nothing else is possible."""
+def search_of(model: FittedModel, *, exact: bool = False) -> tuple[FittedModel, Search]:
+    """Return a search that fits the model, and the model as that search reads it.
+
+    It is exact up to a million items, and beyond where nothing else is possible.
+    """
     dense = not sp.issparse(model.user_vectors) and not sp.issparse(model.item_vectors)
     if exact or len(model.items) <= EXACT_UP_TO or not dense or model.interaction is not None:
-        return ExactSearch(model)
-    return ApproximateSearch(model)
+        model = laid_out(model)
+        return model, ExactSearch(model)
+    return model, ApproximateSearch(model)
 
 
 class ApproximateSearch:

@@ -1,6 +1,10 @@
-"""How a request is refused: one shape for every error, and never a word of what the client sent."""
+"""How a request is refused: one shape for every error, and never a word of what the client sent.
+
+Whoever reads the page gets a page, everybody else JSON.
+"""
 
 import json
+from functools import lru_cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -40,21 +44,43 @@ def error_body(message: str) -> bytes:
     return json.dumps({"error": message}, separators=(",", ":")).encode()
 
 
+def error_content(path: str, status: int, message: str) -> tuple[bytes, str]:
+    """Return the body of an error and its media type, for whoever asked for ``path``."""
+    return _error_page(status, message) if is_page(path) else (error_body(message), "application/json")
+
+
+def is_page(path: str) -> bool:
+    """Return whether a path is for people.
+
+    >>> is_page("/page/user"), is_page("/pages")
+    (True, False)
+    """
+    return path in {"/", "/page"} or path.startswith("/page/")
+
+
+@lru_cache(maxsize=64)  # a server that is busy says the same to everybody
+def _error_page(status: int, message: str) -> tuple[bytes, str]:
+    from pricdr.serving.pages import error_page  # which needs this module
+
+    page = error_page(status, message)
+    return bytes(page.body), page.headers["content-type"]
+
+
 def add_handlers(app: FastAPI) -> None:
     """Let ``app`` answer every fault in the one shape."""
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(_request: Request, error: RequestValidationError) -> Response:
-        return _response(422, sentence(error.errors()[0]))
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        return _response(request, 422, sentence(error.errors()[0]))
 
     @app.exception_handler(HTTPException)
-    async def refused(_request: Request, error: HTTPException) -> Response:
+    async def refused(request: Request, error: HTTPException) -> Response:
         message = _SENTENCES.get(error.status_code, str(error.detail))
-        return _response(error.status_code, message, dict(error.headers or {}))
+        return _response(request, error.status_code, message, dict(error.headers or {}))
 
     @app.exception_handler(Refusal)
-    async def turned_away(_request: Request, error: Refusal) -> Response:
-        return _response(error.status, error.message, error.headers)
+    async def turned_away(request: Request, error: Refusal) -> Response:
+        return _response(request, error.status, error.message, error.headers)
 
 
 def sentence(fault: dict[str, Any]) -> str:
@@ -64,5 +90,6 @@ def sentence(fault: dict[str, Any]) -> str:
     return f"{places[-1]}: {message}" if places else message
 
 
-def _response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    return Response(error_body(message), status, headers, media_type="application/json")
+def _response(request: Request, status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    body, kind = error_content(request.scope["path"], status, message)
+    return Response(body, status, headers, media_type=kind)

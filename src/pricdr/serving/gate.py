@@ -5,6 +5,7 @@ a server with more to do than it can spends its time on those it answers.
 """
 
 import asyncio
+import re
 from collections.abc import MutableMapping
 from time import monotonic, perf_counter
 from typing import Any, Final
@@ -13,13 +14,14 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from pricdr.serving.errors import Refusal, error_body
+from pricdr.data.ids import CONTROLS
+from pricdr.serving.admission import Admission
+from pricdr.serving.errors import Refusal, error_content, is_page
 from pricdr.serving.keys import Key, KeyRing, Scope, presented_key
 from pricdr.serving.log import EventLines
 from pricdr.serving.metrics import Metrics
 from pricdr.serving.rates import Rates
 from pricdr.serving.settings import Settings
-from pricdr.serving.worker import Worker
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """What anybody may ask, also of a busy server."""
@@ -38,10 +40,11 @@ _HEADERS: Final = (
 )
 _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 _CHALLENGE: Final = 'Bearer, Basic realm="pricdr", charset="UTF-8"'
-_MOST_IN_FLIGHT: Final = 512
 _DISCARDED: Final = 16
 """Times the limit up to which a body that is too large is read to its end and thrown away: a connection that is closed
 while the client still writes would be reset, and the client would never read why."""
+_CONTROL: Final = re.compile(CONTROLS)
+_BUSY: Final = "the server is busy: try again in a second"
 _NO_ROUTE: Final = "none"
 
 
@@ -65,16 +68,16 @@ class Gate:
         settings: Settings,
         *,
         keys: KeyRing | None,
-        worker: Worker,
+        admission: Admission,
         metrics: Metrics,
         log: EventLines,
     ) -> None:
         self._app, self._limits, self._keys = app, settings.limits, keys
-        self._worker, self._metrics, self._log = worker, metrics, log
+        self._admission, self._metrics, self._log = admission, metrics, log
         self._hosts = settings.known_hosts
         self._headers = [*_HEADERS, *([] if settings.tls_cert is None else [_STRICT_TRANSPORT])]
         self._rates = Rates()
-        self._in_flight = self._bodies = 0
+        self._bodies = 0
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -82,9 +85,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started = perf_counter()
-        answer = _Answer(send, self._headers)
-        self._in_flight += 1
-        self._metrics.in_flight.inc()
+        answer = _Answer(send, self._headers, scope["path"])
         try:
             await self._answer(scope, receive, answer)
         except Refusal as refusal:
@@ -93,8 +94,6 @@ class Gate:
             self._log.event("fault", error=type(error).__name__, place=_place(error))
             await answer.refuse(Refusal(500, "something went wrong here; it is in the log"))
         finally:
-            self._in_flight -= 1
-            self._metrics.in_flight.dec()
             self._record(scope, answer.status, perf_counter() - started)
 
     async def _answer(self, scope: Connection, receive: Receive, answer: "_Answer") -> None:
@@ -104,13 +103,20 @@ class Gate:
         self._require_text(scope)
         caller = self._caller(scope, path, headers)
         scope.setdefault("state", {})["caller"] = caller
-        if path not in OPEN and path != "/metrics":
-            self._require_rate(caller)
-            if self._worker.is_busy() or self._in_flight > _MOST_IN_FLIGHT:
-                raise Refusal(503, "the server is busy: try again in a second", retry_after="1")
+        if path in OPEN or path == "/metrics":
+            await self._app(scope, receive, answer.send)
+            return
+        self._require_rate(caller)
+        if self._admission.is_full():
+            await self._admission.pause()
+            raise Refusal(503, _BUSY, retry_after="1")
         if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
             receive = await self._body(receive, headers)
-        await self._app(scope, receive, answer.send)
+        self._admission.enter()
+        try:
+            await self._app(scope, receive, answer.send)
+        finally:
+            self._admission.leave()
 
     def _require_known_host(self, headers: "_Headers") -> None:
         if self._hosts is None:
@@ -121,13 +127,15 @@ class Gate:
             raise Refusal(421, "this server does not answer to the name in the Host header; see --allowed-host")
 
     def _require_text(self, scope: Connection) -> None:
-        """Refuse an address that is not UTF-8: replaced characters would make one id of several."""
+        """Refuse an address that is not UTF-8, since replaced characters would make one id of several, or no text."""
         raw: bytes = scope.get("raw_path") or b""
         if b"%" in raw:
             try:
-                unquote_to_bytes(raw).decode("utf-8")
+                path = unquote_to_bytes(raw).decode("utf-8")
             except UnicodeDecodeError as error:
                 raise Refusal(400, "the address holds a percent-encoding that is not UTF-8") from error
+            if _CONTROL.search(path):
+                raise Refusal(400, "the address holds a line break or another control character")
 
     def _caller(self, scope: Connection, path: str, headers: "_Headers") -> Caller:
         """Return who asks; refuse whoever has no key, or one that is good for something else."""
@@ -152,7 +160,7 @@ class Gate:
     async def _body(self, receive: Receive, headers: "_Headers") -> Receive:
         """Return a way to receive the body that is read already, bounded in size and time."""
         if self._bodies >= self._limits.bodies:
-            raise Refusal(503, "the server is busy: try again in a second", retry_after="1", connection="close")
+            raise Refusal(503, _BUSY, retry_after="1", connection="close")
         self._bodies += 1
         try:
             async with asyncio.timeout(self._limits.slow_body):
@@ -191,8 +199,8 @@ class _Headers:
 class _Answer:
     """The way out: adds headers, and remembers the status."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
-        self._send, self._headers = send, headers
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], path: str) -> None:
+        self._send, self._headers, self._path = send, headers, path
         self.status = 0
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -204,9 +212,9 @@ class _Answer:
     async def refuse(self, refusal: Refusal) -> None:
         if self.status:  # half an answer is out: nothing can be added to it
             return
-        body = error_body(refusal.message)
+        body, kind = error_content(self._path, refusal.status, refusal.message)
         own = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-        own += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        own += [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
         await self.send({"type": "http.response.start", "status": refusal.status, "headers": own})
         await self.send({"type": "http.response.body", "body": body})
 
@@ -241,7 +249,7 @@ def _scope_of(path: str) -> Scope:
     """Return the scope a path needs; what is not known needs the one that most keys have."""
     if path == "/metrics":
         return Scope.METRICS
-    return Scope.PAGE if path in {"/", "/page"} or path.startswith("/page/") else Scope.RECOMMEND
+    return Scope.PAGE if is_page(path) else Scope.RECOMMEND
 
 
 def _place(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from pricdr.models.recommendations import Basis
+from pricdr.serving.admission import Admission
 from pricdr.serving.models import Models
 from pricdr.serving.worker import Worker
 
@@ -15,7 +16,7 @@ _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.
 class Metrics:
     """Counts of requests, and what the server is doing."""
 
-    def __init__(self, models: Models, worker: Worker) -> None:
+    def __init__(self, models: Models, worker: Worker, admission: Admission) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._requests = Counter(
@@ -25,9 +26,8 @@ class Metrics:
             "pricdr_request_seconds", "Time to answer a request.", ("route",), buckets=_BUCKETS, registry=registry
         )
         self._answers = Counter("pricdr_answers", "Users answered, by basis.", ("basis",), registry=registry)
-        self.in_flight = Gauge("pricdr_requests_in_flight", "Requests being answered.", registry=registry)
         self.connections = Gauge("pricdr_connections", "Open connections.", registry=registry)
-        self._add_states(models, worker)
+        self._add_states(models, worker, admission)
         # Looking a label up takes longer than counting, so each combination is looked up once; there are few.
         self._of_request: dict[tuple[str, int], Counter] = {}
         self._of_route: dict[str, Histogram] = {}
@@ -50,20 +50,21 @@ class Metrics:
         """Return everything in the format that Prometheus reads."""
         return generate_latest(self._registry)
 
-    def _add_states(self, models: Models, worker: Worker) -> None:
+    def _add_states(self, models: Models, worker: Worker, admission: Admission) -> None:
         def state(name: str, help_text: str) -> Gauge:
             return Gauge(name, help_text, registry=self._registry)
 
         state("pricdr_questions_waiting", "Users that wait to be scored.").set_function(lambda: worker.waiting)
-        state("pricdr_wait_seconds", "About how long a new request would wait.").set_function(worker.wait)
+        state("pricdr_wait_seconds", "About how long a new request would wait.").set_function(admission.wait)
+        state("pricdr_requests_in_flight", "Requests being answered.").set_function(lambda: admission.in_flight)
         state("pricdr_model_refused", "1 while the newest model folder cannot be used.").set_function(
-            lambda: models.problem is not None
+            lambda: float(models.problem is not None)
         )
         loads = Gauge(
             "pricdr_model_loads", "Model folders read since the start.", ("outcome",), registry=self._registry
         )
-        for outcome in models.loads:
-            loads.labels(outcome).set_function(lambda outcome=outcome: models.loads[outcome])
+        loads.labels("taken").set_function(lambda: models.loads["taken"])
+        loads.labels("refused").set_function(lambda: models.loads["refused"])
 
         def loaded_at() -> float:
             with models.current() as snapshot:

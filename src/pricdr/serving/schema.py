@@ -1,9 +1,11 @@
 """What requests and answers look like: the source of the OpenAPI document."""
 
+import re
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from pricdr.data.ids import LONGEST_ID
 from pricdr.models.recommendations import Basis
@@ -29,7 +31,23 @@ ItemPath = Annotated[
         min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of an item; it may hold slashes."
     ),
 ]
-K = Annotated[int, Query(ge=1, le=LARGEST_K, description="How many items.")]
+
+
+def _whole_number(k: object) -> object:
+    """Refuse what Python would take for a number and nobody else: signs, spaces, digits of other scripts."""
+    if isinstance(k, str) and not re.fullmatch("[0-9]{1,9}", k):
+        raise PydanticCustomError("whole_number", "it must be a whole number")
+    return k
+
+
+def _json_number(k: object) -> object:
+    """Take 16.0 for 16, as JSON Schema does: JSON has one kind of numbers."""
+    return int(k) if isinstance(k, float) and k.is_integer() else k
+
+
+K = Annotated[
+    Annotated[int, Field(ge=1, le=LARGEST_K)], BeforeValidator(_whole_number), Query(description="How many items.")
+]
 
 
 class RecommendedItem(BaseModel):
@@ -47,8 +65,8 @@ class UserRecommendations(BaseModel):
     basis: Annotated[
         Basis,
         Field(
-            description="history: the user's own ratings; release: the row that the source published; both; popularity: "
-            "what everybody gets whom the model knows nothing about."
+            description="history: the user's own ratings; release: the row that the source published; both; "
+            "popularity: what everybody gets whom the model knows nothing about."
         ),
     ]
     model: Annotated[str, Field(description="The fingerprint of the model that answered.")]
@@ -61,7 +79,7 @@ class BatchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     users: Annotated[list[Id], Field(min_length=1, max_length=MOST_USERS)]
-    k: Annotated[int, Field(ge=1, le=LARGEST_BATCH_K)] = 10
+    k: Annotated[int, Field(ge=1, le=LARGEST_BATCH_K), BeforeValidator(_json_number)] = 10
 
 
 class BatchAnswer(BaseModel):

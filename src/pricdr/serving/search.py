@@ -5,13 +5,15 @@ digit.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pricdr.data.ratings import IntArray
-from pricdr.models.fitted import FittedModel
+from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.recommending import SCORES_AT_ONCE
 from pricdr.models.top_items import Float32Array, top_items
 
@@ -58,10 +60,19 @@ class ExactSearch:
         return ranked
 
 
+def laid_out(model: FittedModel) -> FittedModel:
+    """Return the model with its dense item vectors in the order that products of a few rows read fastest.
+
+    One number of all items after the other: BLAS would otherwise rearrange all of them for every product.
+    """
+    if not isinstance(model.item_vectors, np.ndarray) or not isinstance(model.user_vectors, np.ndarray):
+        return model
+    return replace(model, item_vectors=np.asfortranarray(model.item_vectors))
+
+
 def seen_by(model: FittedModel, user: int) -> IntArray:
     """Return the positions of the items that the user at this position rated in training."""
-    rated: IntArray = model.seen.indices[model.seen.indptr[user] : model.seen.indptr[user + 1]]
-    return rated
+    return np.asarray(model.seen.indices[model.seen.indptr[user] : model.seen.indptr[user + 1]], dtype=np.int64)
 
 
 def ranked_rows(scores: Float32Array, k: int) -> list[Ranked]:
@@ -93,23 +104,23 @@ class SimilarItems:
         """Return the ``k`` items most like the one at this position; none where its vector is zero."""
         if not self._norms[item]:
             return Ranked(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
-        vector = self._vectors[[item]]
-        product = self._vectors @ vector.T
-        scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray(), dtype=np.float32)[:, 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores = scores / (self._norms * self._norms[item])
-        scores[self._norms == 0] = -np.inf
+        with np.errstate(all="ignore"):  # numbers at the end of their range give −∞ below
+            towards = (self._vectors[[item]] / self._norms[item]).astype(np.float32)
+            product = self._vectors @ towards.T
+            scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray())[:, 0] / self._norms
+        scores[~np.isfinite(scores)] = -np.inf
         scores[item] = -np.inf
-        return ranked_rows(scores[None, :], k)[0]
+        return ranked_rows(scores.astype(np.float32)[None, :], k)[0]
 
 
-def _norms(vectors: object) -> Float32Array:
-    """Return the length of each vector, dense or sparse; in double precision on the way, since squares may overflow."""
+def _norms(vectors: Vectors) -> npt.NDArray[np.float64]:
+    """Return the length of each vector, dense or sparse, in double precision: squares of single ones may overflow."""
     if isinstance(vectors, np.ndarray):
         squares = np.einsum("iw,iw->i", vectors, vectors, dtype=np.float64)
     else:
-        squares = np.asarray(vectors.multiply(vectors).astype(np.float64).sum(axis=1)).ravel()  # type: ignore[attr-defined]
-    return np.sqrt(squares).astype(np.float32)
+        squares = np.asarray(vectors.astype(np.float64).power(2).sum(axis=1)).ravel()
+    norms: npt.NDArray[np.float64] = np.sqrt(squares)
+    return norms
 
 
 def as_positions(users: Sequence[int]) -> IntArray:

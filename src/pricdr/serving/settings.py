@@ -30,7 +30,7 @@ class Limits:
     """Seconds until the body must be there."""
     slow_answer: float = 30.0
     """Seconds until the answer must be made and taken."""
-    longest_wait: float = 0.03
+    longest_wait: float = 0.1
     """Seconds that a request may have to wait for its turn; where it would be more, it is turned away at once."""
     shutdown: float = 8.0
     """Seconds that requests in flight have to end when the server is stopped."""
@@ -67,11 +67,8 @@ class Settings:
             raise ParameterError(f"--port must lie between 0 and 65535, got {self.port}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError("--tls-cert and --tls-key belong together: give both or neither")
-        missing = [
-            name
-            for name, given in (("--keys", self.keys), ("--tls-cert and --tls-key", self.tls_cert))
-            if given is None
-        ]
+        needed = (("--keys", self.keys), ("--tls-cert and --tls-key", self.tls_cert))
+        missing = [name for name, given in needed if given is None]
         if missing and not self.on_loopback and not self.insecure_listen:
             raise ParameterError(
                 f"--host {self.host} can be reached from other machines: give {' and '.join(missing)}, or "

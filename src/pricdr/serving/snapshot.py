@@ -8,11 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from pricdr.errors import InputError, printable
 from pricdr.models.fitted import FittedModel
 from pricdr.models.recommendations import Basis
 from pricdr.models.recommending import BASES
-from pricdr.serving.search import ExactSearch, Ranked, Search, SimilarItems, as_positions, ranked_rows, seen_by
+from pricdr.serving.search import (
+    ExactSearch,
+    Ranked,
+    Search,
+    SimilarItems,
+    as_positions,
+    laid_out,
+    ranked_rows,
+    seen_by,
+)
 from pricdr.untrusted.opening import Folder
 
 FILES: Final = ("model.json", "model.safetensors", "users.parquet", "items.parquet")
@@ -80,13 +92,15 @@ class Snapshot:
         model = FittedModel.load(folder, public_key=public_key)
         if _fingerprint(folder) != before:
             raise InputError(f"{folder} changed while it was read")
-        snapshot = cls(model, folder, before, search_of(model, exact=exact))
+        model, search = search_of(model, exact=exact)
+        snapshot = cls(model, folder, before, search)
         snapshot._try_out()
         return snapshot
 
     @classmethod
     def of(cls, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model")) -> "Snapshot":
         """Return a model that was never saved, ready to answer: for tests and measurements."""
+        model = laid_out(model)
         return cls(model, folder, fingerprint, ExactSearch(model))
 
     @property
@@ -104,6 +118,10 @@ class Snapshot:
         """How many items it recommends from."""
         return len(self.model.items)
 
+    def knows(self, user: str) -> bool:
+        """Return whether the model has met a user, in ratings or in a release."""
+        return user in self._users
+
     def recommend(self, user: str, k: int) -> Answer:
         """Return the ``k`` best unseen items of a user, or what is popular where the model never met the user."""
         return self.answers([Wanted(user, k)])[0]
@@ -113,8 +131,8 @@ class Snapshot:
         places = [self._users.get(one.user, -1) for one in wanted]
         known = as_positions([place for place in places if place >= 0])
         most = max((one.k for one in wanted), default=1)
-        ranked = iter(self.search.best(known, min(most, self.n_items)) if len(known) else ())
-        bases = iter(self.model.bases(known).tolist())
+        ranked = iter(self.search.best(known, most) if len(known) else ())
+        bases = iter(self._bases[known].tolist())
         return [
             Answer(one.user, Basis.POPULARITY, self._popular[: one.k])
             if place < 0
@@ -129,7 +147,7 @@ class Snapshot:
             raise UnknownItem("the model does not know this item")
         if not self._similar.possible:
             raise UnknownItem("this model has no vectors of items: it cannot tell which are alike")
-        return self._named(self._similar.best(place, min(k, self.n_items)), k)
+        return self._named(self._similar.best(place, k), k)
 
     def history(self, user: str) -> tuple[str, ...]:
         """Return what a user rated in training; nothing where the model was exported without histories."""
@@ -150,6 +168,11 @@ class Snapshot:
             self.similar(self.model.items[0], 1)
 
     @cached_property
+    def _bases(self) -> npt.NDArray[np.uint8]:
+        """What the answers of each user rest on, as positions in ``BASES``."""
+        return self.model.bases(np.arange(self.n_users)).astype(np.uint8)
+
+    @cached_property
     def _users(self) -> dict[str, int]:
         return {name: at for at, name in enumerate(self.model.users)}
 
@@ -160,8 +183,7 @@ class Snapshot:
     @cached_property
     def _popular(self) -> tuple[Recommended, ...]:
         """What everybody gets whom the model never met."""
-        most = min(LARGEST_K, self.n_items)
-        return self._named(ranked_rows(self.model.popularity()[None, :], most)[0], most) if most else ()
+        return self._named(ranked_rows(self.model.popularity()[None, :], LARGEST_K)[0], LARGEST_K)
 
     @cached_property
     def _similar(self) -> SimilarItems:

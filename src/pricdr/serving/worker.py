@@ -1,110 +1,119 @@
-"""The thread that scores. Questions that wait at the same time are answered together, by one matrix product.
+"""Scoring: questions that are asked at about the same time are answered together, by one matrix product.
 
-One thread is enough: the product waits for memory, and while it runs the event loop reads and writes on another core.
+Short products run in the event loop itself. To hand one to a thread and back takes longer than a product over 25,000
+items, and the thread would wait for the interpreter whenever the loop is busy. Long ones run in a thread, so that the
+loop goes on reading, writing and turning away.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Future
-from threading import Condition, Thread
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
 from typing import Final, NamedTuple
 
 from pricdr.serving.search import MOST_ROWS
 from pricdr.serving.snapshot import Answer, Snapshot, Wanted
 
-_FEWEST: Final = 2 * MOST_ROWS
-"""Questions that may always wait: they are answered by the next two products."""
-_WEIGHT: Final = 0.05
+_SHORT: Final = 8e-3
+"""Seconds that the event loop may be kept from its work."""
+_WEIGHT: Final = 0.1
 """Of the newest product in the running mean of the time for each question."""
-_FIRST_GUESS: Final = 1e-3
-"""Seconds for each question, until one was answered."""
 
 
 class _Job(NamedTuple):
     snapshot: Snapshot
     wanted: Sequence[Wanted]
-    done: "Future[list[Answer]]"
+    done: "asyncio.Future[list[Answer]]"
 
 
 class Worker:
     """Answers questions in the order they came, as many at a time as one product holds."""
 
-    def __init__(self, *, longest_wait: float) -> None:
-        self._longest_wait = longest_wait
+    def __init__(self) -> None:
         self._jobs: deque[_Job] = deque()
-        self._ready = Condition()
-        self._ended = False
-        self._waiting = 0
-        self._seconds_each = _FIRST_GUESS
-        self._thread = Thread(target=self._work, name="scoring", daemon=True)
-        self._thread.start()
+        self._at_work = False
+        self._seconds_each = _SHORT  # the first products run in the thread, until it is known how long they take
+        self._thread: ThreadPoolExecutor | None = None
 
     @property
     def waiting(self) -> int:
-        """How many questions wait for their answer."""
-        return self._waiting
-
-    def wait(self) -> float:
-        """Return about how many seconds a question that came now would wait."""
-        return self._waiting * self._seconds_each
-
-    def is_busy(self) -> bool:
-        """Return whether a further question would have to wait too long."""
-        return self._waiting >= _FEWEST and self.wait() > self._longest_wait
+        """How many questions wait for their turn."""
+        return sum(len(job.wanted) for job in self._jobs)
 
     async def answers(self, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Answer]:
         """Return the answers, in order. Many questions take several turns, so that others come in between."""
         found: list[Answer] = []
+        loop = asyncio.get_running_loop()
         for start in range(0, len(wanted), MOST_ROWS):
-            found += await self._turn(snapshot, wanted[start : start + MOST_ROWS])
+            job = _Job(snapshot, wanted[start : start + MOST_ROWS], loop.create_future())
+            self._jobs.append(job)
+            if not self._at_work:
+                self._at_work = True
+                # Not now: whoever else has just been read may ask something too.
+                loop.call_soon(self._begin, loop)
+            found += await job.done
         return found
 
     def close(self) -> None:
-        """End the thread when it has answered what it holds."""
-        with self._ready:
-            self._ended = True
-            self._ready.notify()
-        self._thread.join(timeout=5)
+        """End the thread; what it is scoring is scored to the end."""
+        if self._thread is not None:
+            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._thread = None
 
-    async def _turn(self, snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Answer]:
-        job = _Job(snapshot, wanted, Future())
-        with self._ready:
-            self._jobs.append(job)
-            self._waiting += len(wanted)
-            self._ready.notify()
-        return await asyncio.wrap_future(job.done)
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer the next questions, here or in the thread."""
+        jobs = self._taken()
+        if sum(len(job.wanted) for job in jobs) * self._seconds_each <= _SHORT:
+            self._end(loop, jobs, _answered(jobs))
+        else:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix="scoring")
+            scoring = loop.run_in_executor(self._thread, _answered, jobs)
+            scoring.add_done_callback(lambda done: self._end(loop, jobs, done.result()))
 
-    def _work(self) -> None:
-        while jobs := self._taken():
-            started = perf_counter()
-            wanted = [one for job in jobs for one in job.wanted]
-            try:
-                answers = iter(jobs[0].snapshot.answers(wanted))
-            except BaseException as error:  # whoever asked is told; this thread answers the others
-                for job in jobs:
-                    job.done.set_exception(error)
+    def _end(self, loop: asyncio.AbstractEventLoop, jobs: list[_Job], scored: "_Scored") -> None:
+        """Hand out the answers, and go on with what was asked meanwhile."""
+        answers = iter(scored.answers)
+        for job in jobs:
+            if job.done.cancelled():
+                _ = [next(answers, None) for _ in job.wanted]
+            elif scored.error is not None:
+                job.done.set_exception(scored.error)
             else:
-                for job in jobs:
-                    job.done.set_result([next(answers) for _ in job.wanted])
-            each = (perf_counter() - started) / len(wanted)
-            self._seconds_each += _WEIGHT * (each - self._seconds_each)
-            with self._ready:
-                self._waiting -= len(wanted)
-            del jobs, wanted  # an old model must not live on until the next question
+                job.done.set_result([next(answers) for _ in job.wanted])
+        each = scored.seconds / sum(len(job.wanted) for job in jobs)
+        self._seconds_each += _WEIGHT * (each - self._seconds_each)
+        if self._jobs:
+            loop.call_soon(self._begin, loop)
+        else:
+            self._at_work = False
 
     def _taken(self) -> list[_Job]:
-        """Wait for questions and return as many as go together; none when all is over."""
-        with self._ready:
-            while not self._jobs and not self._ended:
-                self._ready.wait()
-            jobs: list[_Job] = []
-            count = 0
-            while self._jobs and (
-                not jobs
-                or (self._jobs[0].snapshot is jobs[0].snapshot and count + len(self._jobs[0].wanted) <= MOST_ROWS)
-            ):
-                jobs.append(self._jobs.popleft())
-                count += len(jobs[-1].wanted)
-            return jobs
+        """Return as many of the jobs that wait as go together: of one model, and no more than one product holds."""
+        jobs = [self._jobs.popleft()]
+        count = len(jobs[0].wanted)
+        while self._jobs and self._jobs[0].snapshot is jobs[0].snapshot:
+            count += len(self._jobs[0].wanted)
+            if count > MOST_ROWS:
+                break
+            jobs.append(self._jobs.popleft())
+        return jobs
+
+
+class _Scored(NamedTuple):
+    answers: list[Answer]
+    error: Exception | None
+    seconds: float
+
+
+def _answered(jobs: list[_Job]) -> _Scored:
+    """Score the questions of some jobs together; a fault is handed to whoever asked."""
+    started = perf_counter()
+    answers: list[Answer] = []
+    error = None
+    try:
+        answers = jobs[0].snapshot.answers([one for job in jobs for one in job.wanted])
+    except Exception as fault:
+        error = fault
+    return _Scored(answers, error, perf_counter() - started)

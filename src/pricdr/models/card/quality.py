@@ -51,7 +51,11 @@ def quality(known: KnownModel, evaluation: Evaluation | None) -> Section:
 
 def _where_from(known: KnownModel, evaluation: Evaluation, measured: str) -> str:
     layout = evaluation.layout
-    own = "this model" if measured.rstrip("/").endswith(known.name) else f"{measured}, a model trained alike on a split,"
+    own = (
+        "this model"
+        if measured.rstrip("/").endswith(known.name)
+        else f"“{measured}”, a model trained alike on a split,"
+    )
     return (
         f"From {evaluation.file}, which pricdr evaluate wrote: figures of {own} over {layout.users:,} users and "
         f"{layout.test_items:,} held-out items ({layout.protocol}). ± is one standard error over users."
@@ -80,7 +84,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
     metric = evaluation.compared_by
     about_release = any(one.about_release for one in verdicts)
     method = evaluation.method_of(evaluation.baseline)
-    other = "without the release" if about_release else evaluation.baseline
+    other = "without the release" if about_release else f"“{evaluation.baseline}”"
     own = "with the release" if about_release else "this model"
     figures = [Column(name) for name in (other, own, "difference")]
     columns = [*_ROWS_AND_USERS, *figures, Column("verdict", numeric=False)]
@@ -99,7 +103,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
         )
         said = Cell("–" if verdict is None else verdict.verdict, strong=verdict is not None and verdict.helps)
         rows.append(Row([_KINDS[stratum], f"{with_it.users:,}", _cell(without), _cell(with_it), change, said]))
-    compared = f"{evaluation.baseline}{'' if method is None else f' ({method})'}"
+    compared = f"“{evaluation.baseline}”{'' if method is None else f' ({method})'}"
     table = Table(
         f"card-{ranking}-gains",
         f"{metric} with the release and without, {ranking} ranking"

@@ -1,4 +1,4 @@
-"""The walk through both companies' sides, from align to serve: every block of docs/two-companies.md runs in its order."""
+"""The walk through both companies' sides, from align to serve: every block of docs/two-companies.md is run."""
 
 import json
 import os

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout
 
-from pricdr.training.fused import dropped_relu
 from pricdr.training.portions import drawn, is_shared
-from pricdr.training.rows import Bags
-from pricdr.training.sparse_products import weighted_sums
+from pricdr.training.rows import Bags, Picked
+from pricdr.training.sparse_products import hidden_units, weighted_sums
 
 _CHANCES = 2**16
 """Chances are rounded to so many parts when units are left out on a processor."""
@@ -54,14 +53,13 @@ class SparseTower(nn.Module):
         self.share = dropout
         self.rest = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
 
-    def forward(self, rows: Bags) -> Tensor:
+    def forward(self, rows: Bags | Picked) -> Tensor:
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
-        summed = weighted_sums(rows, self.first)
-        if rows.mirror is not None and self.training:
-            out: Tensor = self.rest[2](dropped_relu(summed, self.share))
+        if isinstance(rows, Picked) or (rows.mirror is not None and self.training):
+            out: Tensor = self.rest[2](hidden_units(rows, self.first, self.share))
         else:
-            out = self.rest(summed)
+            out = self.rest(weighted_sums(rows, self.first))
         return out
 
 

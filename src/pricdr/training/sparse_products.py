@@ -14,7 +14,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import embedding_bag
 
-from pricdr.training.rows import Bags
+from pricdr.training.accelerated import kernels_for
+from pricdr.training.fused import dropped_relu
+from pricdr.training.pieces import Pieces
+from pricdr.training.rows import Bags, Picked
 
 
 def weighted_sums(rows: Bags, table: Tensor) -> Tensor:
@@ -25,6 +28,66 @@ def weighted_sums(rows: Bags, table: Tensor) -> Tensor:
     with torch.autocast(table.device.type, enabled=False):
         summed: Tensor = SparseProduct.apply(table, rows)  # type: ignore[no-untyped-call]
     return summed
+
+
+def hidden_units(rows: Bags | Picked, table: Tensor, share: float) -> Tensor:
+    """Return ``dropout(relu(S · table), share)``, where S is a whole matrix or some of its rows."""
+    kernels = kernels_for(table.device)
+    if kernels is None:
+        assert isinstance(rows, Bags)
+        return dropped_relu(weighted_sums(rows, table), share)
+    with torch.autocast(table.device.type, enabled=False):
+        seed = torch.randint(2**62, (1,), device=table.device)
+        units: Tensor = _HiddenUnits.apply(table, rows, share, seed)  # type: ignore[no-untyped-call]
+    return units
+
+
+class _HiddenUnits(Function):
+    """The same by kernels of our own: one pass forward, and one over the gradient before Sᵀ · g."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, rows: Bags | Picked, share: float, seed: Tensor) -> Tensor:  # noqa: ANN401
+        whole, numbers = rows if isinstance(rows, Picked) else (rows, None)
+        assert whole.mirror is not None
+        ctx.whole, ctx.numbers, ctx.n, ctx.scale = whole, numbers, len(table), 1 / (1 - share)
+        epilogue = {"seed": seed, "share": share, "scale": ctx.scale}
+        pieces = whole.mirror.by_row
+        if numbers is None:
+            units = _by_pieces(table, pieces, whole.columns, whole.weights, **epilogue)
+        else:
+            kernels = kernels_for(table.device)
+            assert kernels is not None
+            units = table.new_empty(len(numbers), table.shape[1])
+            kernels.add_rows(units, table, pieces.bounds, whole.columns, whole.weights, read_at=numbers, **epilogue)
+        ctx.save_for_backward(units)
+        return units
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        (units,) = ctx.saved_tensors
+        # What is 0 was negative or dropped: either way nothing comes back through it.
+        grad = torch.ops.aten.threshold_backward(grads[0].contiguous(), units, 0)
+        mirror, places = ctx.whole.mirror, None
+        if ctx.numbers is not None:
+            places = torch.full((len(mirror.by_row.bounds),), -1, device=grad.device)
+            places[ctx.numbers] = torch.arange(len(ctx.numbers), device=grad.device)
+        extra = {"order": mirror.order, "places": places, "scale": ctx.scale}
+        return _by_pieces(grad, mirror.by_column, mirror.rows, ctx.whole.weights, **extra), None, None, None
+
+
+def _by_pieces(table: Tensor, pieces: Pieces, columns: Tensor, weights: Tensor, **extra: Any) -> Tensor:  # noqa: ANN401
+    """Return the weighted sums of a table's rows at the columns of a sparse matrix, long rows piece by piece."""
+    kernels = kernels_for(table.device)
+    assert kernels is not None
+    out = table.new_empty(len(pieces.bounds), table.shape[1])
+    sums = table.new_empty(len(pieces.cuts), table.shape[1])
+    of_entries = {key: extra.pop(key) for key in ("order", "places") if key in extra}
+    kernels.add_rows(sums, table, pieces.cuts, columns, weights, **of_entries)
+    kernels.add_rows(
+        out, table, pieces.bounds, columns, weights, read_at=pieces.short, write_at=pieces.short, **of_entries, **extra
+    )
+    kernels.add_rows(out, sums, pieces.cuts_of, write_at=pieces.long, **extra)
+    return out
 
 
 class SparseProduct(Function):

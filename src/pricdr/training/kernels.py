@@ -1,0 +1,253 @@
+"""Kernels of our own for a GPU, written in Triton: what a step on all items does between its dense products.
+
+torch's operations read and write whole tensors of items x hidden and users x items, one pass each. These make one pass
+where several would do the same. Triton comes with torch's builds for CUDA; where it is missing this module can be
+imported but not used, and :func:`pricdr.training.accelerated.kernels_for` says so.
+
+Sums are added in a fixed order and random numbers are drawn by counter, so that equal seeds give equal results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:
+    triton = None
+
+_UNITS = 512
+"""Units that a program adds up at most; wider rows are shared among programs."""
+_ENTRIES = 16
+"""Rows of a table that a program reads at a time."""
+_COLUMNS = 2048
+"""Scores that a program turns into errors at a time."""
+_WIDEST = 4096
+"""Rows up to this width are brought to length 1 by one program."""
+
+Pointer = Any
+"""What a kernel gets for a tensor."""
+
+
+def _kernel(function: Callable[..., None]) -> Any:  # noqa: ANN401
+    return function if triton is None else triton.jit(function)
+
+
+@_kernel
+def _sums(
+    table: Pointer,
+    bounds: Pointer,
+    columns: Pointer,
+    weights: Pointer,
+    order: Pointer,
+    places: Pointer,
+    read_at: Pointer,
+    write_at: Pointer,
+    out: Pointer,
+    seed: Pointer,
+    share: float,
+    scale: float,
+    WIDTH: tl.constexpr,
+    UNITS: tl.constexpr,
+    ENTRIES: tl.constexpr,
+) -> None:
+    piece = tl.program_id(0)
+    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    source = piece if read_at is None else tl.load(read_at + piece)
+    target = piece.to(tl.int64) if write_at is None else tl.load(write_at + piece)
+    start, end = tl.load(bounds + 2 * source), tl.load(bounds + 2 * source + 1)
+    total = tl.zeros((ENTRIES, UNITS), tl.float32)
+    for first in range(start, end, ENTRIES):
+        entry = first + tl.arange(0, ENTRIES)
+        inside = entry < end
+        row = entry.to(tl.int64) if columns is None else tl.load(columns + entry, mask=inside, other=0)
+        if places is not None:
+            row = tl.load(places + row, mask=inside, other=-1)
+            inside = inside & (row >= 0)
+        if weights is None:
+            weight = tl.where(inside, 1.0, 0.0)
+        else:
+            at = entry if order is None else tl.load(order + entry, mask=inside, other=0)
+            weight = tl.load(weights + at, mask=inside, other=0.0)
+        # What was left out weighs nothing: its row is not even read.
+        mask = (weight != 0)[:, None] & (unit < WIDTH)[None, :]
+        total += weight[:, None] * tl.load(table + row[:, None] * WIDTH + unit[None, :], mask=mask, other=0.0)
+    summed = tl.sum(total, 0) * scale
+    if seed is not None:
+        kept = tl.rand(tl.load(seed), (target * WIDTH + unit).to(tl.int32)) >= share
+        summed = tl.where(kept & (summed > 0), summed, 0.0)
+    tl.store(out + target * WIDTH + unit, summed, mask=unit < WIDTH)
+
+
+def add_rows(
+    out: Tensor,
+    table: Tensor,
+    bounds: Tensor,
+    columns: Tensor | None = None,
+    weights: Tensor | None = None,
+    *,
+    order: Tensor | None = None,
+    places: Tensor | None = None,
+    read_at: Tensor | None = None,
+    write_at: Tensor | None = None,
+    seed: Tensor | None = None,
+    share: float = 0.0,
+    scale: float = 1.0,
+) -> None:
+    """Write the weighted sum of some of the table's rows into each row of ``out``, times ``scale``.
+
+    Args:
+        out: what is written to.
+        table: the rows that are added up.
+        bounds: for each sum, where its entries begin and end.
+        columns: the row of the table at each entry; the entry itself where there are none.
+        weights: the weight of each entry; 1 where there are none. Entries of weight 0 are not read.
+        order: where the weight of each entry lies.
+        places: where the table has each row; -1 for a row that it does not have, which adds nothing.
+        read_at: which of the bounds to take, one after the other; all of them where it is not given.
+        write_at: which rows of ``out`` to write to.
+        seed: draw from it which units to leave out, and which are negative leave out too.
+        share: of the units that are left out.
+        scale: what sums are multiplied by.
+    """
+    count = len(read_at if read_at is not None else write_at if write_at is not None else bounds)
+    width = table.shape[1]
+    units = min(triton.next_power_of_2(width), _UNITS)
+    if count:
+        _sums[count, triton.cdiv(width, units)](
+            *(table, bounds, columns, weights, order, places, read_at, write_at, out, seed, share, scale),
+            WIDTH=width,
+            UNITS=units,
+            ENTRIES=_ENTRIES,
+        )
+
+
+@_kernel
+def _unit(
+    rows: Pointer, unit: Pointer, lengths: Pointer, n: int, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    mask = (row < n)[:, None] & (column < WIDTH)[None, :]
+    at = row[:, None] * WIDTH + column[None, :]
+    values = tl.load(rows + at, mask=mask, other=0.0)
+    length = tl.maximum(tl.sqrt(tl.sum(values * values, 1)), 1e-12)
+    tl.store(unit + at, values / length[:, None], mask=mask)
+    tl.store(lengths + row, length, mask=row < n)
+
+
+def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows at length 1, and the lengths they had."""
+    unit, lengths = torch.empty_like(rows), rows.new_empty(len(rows), 1)
+    block, count = _row_blocks(rows)
+    _unit[triton.cdiv(len(rows), count),](rows, unit, lengths, len(rows), WIDTH=rows.shape[1], BLOCK=block, ROWS=count)
+    return unit, lengths
+
+
+@_kernel
+def _unit_back(
+    grads: Pointer,
+    unit: Pointer,
+    lengths: Pointer,
+    out: Pointer,
+    n: int,
+    STRIDE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK)
+    mask = (row < n)[:, None] & (column < WIDTH)[None, :]
+    at = row[:, None] * WIDTH + column[None, :]
+    direction = tl.load(unit + at, mask=mask, other=0.0)
+    grad = tl.load(grads + row[:, None] * STRIDE + column[None, :], mask=mask, other=0.0)
+    length = tl.load(lengths + row, mask=row < n, other=1.0)
+    across = grad - direction * tl.sum(direction * grad, 1)[:, None]
+    tl.store(out + at, across / length[:, None], mask=mask)
+
+
+def unit_rows_back(grad: Tensor, unit: Tensor, lengths: Tensor) -> Tensor:
+    """Return the gradient of rows, from that of the same rows at length 1."""
+    out = torch.empty_like(unit)
+    block, count = _row_blocks(unit)
+    grad = grad if grad.stride(1) == 1 else grad.contiguous()
+    _unit_back[triton.cdiv(len(unit), count),](
+        *(grad, unit, lengths, out, len(unit)),
+        STRIDE=grad.stride(0),
+        WIDTH=unit.shape[1],
+        BLOCK=block,
+        ROWS=count,
+    )
+    return out
+
+
+def fits_unit_rows(rows: Tensor) -> bool:
+    """Return whether rows are of a kind that :func:`unit_rows` takes."""
+    return rows.dtype == torch.float32 and rows.is_contiguous() and 0 < rows.shape[1] <= _WIDEST and len(rows) > 0
+
+
+def _row_blocks(rows: Tensor) -> tuple[int, int]:
+    """Return the power of 2 that a row fits in, and how many rows one program takes."""
+    block = triton.next_power_of_2(rows.shape[1])
+    return block, max(2048 // block, 1)
+
+
+@_kernel
+def _errors(
+    logits: Pointer,
+    bounds: Pointer,
+    columns: Pointer,
+    users: Pointer,
+    losses: Pointer,
+    n: int,
+    COLUMNS: tl.constexpr,
+    RATED: tl.constexpr,
+) -> None:
+    user = tl.load(users + tl.program_id(0))
+    start, end = tl.load(bounds + 2 * user), tl.load(bounds + 2 * user + 1)
+    row = logits + tl.program_id(0).to(tl.int64) * n
+    rated = tl.zeros((RATED,), tl.float32)
+    for first in range(start, end, RATED):
+        entry = first + tl.arange(0, RATED)
+        item = tl.load(columns + entry, mask=entry < end, other=0)
+        rated += tl.load(row + item, mask=entry < end, other=0.0)
+    tl.debug_barrier()  # scores of rated items are read before any is overwritten
+    total = tl.zeros((COLUMNS,), tl.float32)
+    for first in range(0, n, COLUMNS):
+        item = first + tl.arange(0, COLUMNS)
+        x = tl.load(row + item, mask=item < n, other=float("-inf"))
+        small = tl.exp(-tl.abs(x))
+        # log(1 + small) by its series where 1 + small would lose most digits of small: nearly all items are such.
+        series = small * (1.0 - small * (0.5 - small / 3.0))
+        total += tl.maximum(x, 0.0) + tl.where(small < 0.01, series, tl.log(1.0 + small))
+        tl.store(row + item, tl.where(x >= 0, 1.0, small) / (1.0 + small), mask=item < n)
+    tl.debug_barrier()  # every error is written before those of rated items are taken down by 1
+    for first in range(start, end, RATED):
+        entry = first + tl.arange(0, RATED)
+        item = tl.load(columns + entry, mask=entry < end, other=0)
+        error = tl.load(row + item, mask=entry < end, other=0.0)
+        tl.store(row + item, error - 1.0, mask=entry < end)
+    tl.store(losses + tl.program_id(0), tl.sum(total, 0) - tl.sum(rated, 0))
+
+
+def cross_entropy_errors(logits: Tensor, bounds: Tensor, columns: Tensor, users: Tensor) -> Tensor:
+    """Replace scores of all items by their errors, σ(x) − y, and return each user's binary cross-entropy.
+
+    Args:
+        logits: one row for each of the users.
+        bounds: for every user there is, where the entries begin and end.
+        columns: the item of each entry, none twice for a user.
+        users: whose rows these are.
+    """
+    losses = logits.new_empty(len(logits))
+    if len(logits):
+        _errors[len(logits),](
+            *(logits, bounds, columns, users, losses, logits.shape[1]), COLUMNS=_COLUMNS, RATED=128, num_warps=8
+        )
+    return losses

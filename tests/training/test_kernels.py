@@ -57,7 +57,10 @@ def test_hidden_units_and_their_gradient(ratings, width, picked):
     matrix = _dense(kept, rows.shape)
     table = torch.randn(rows.shape[1], width, device=DEVICE)
     one, two = table.clone().requires_grad_(), table.clone().requires_grad_()
-    units = sparse_products.hidden_units(Picked(kept, numbers) if picked else kept, one, 0.5)
+    wide = sparse_products.hidden_units(Picked(kept, numbers) if picked else kept, one, 0.5)
+    units = wide[:, :width]
+    assert (wide[:, width] == 1).all()
+    assert not wide[:, width + 1 :].any()
     plain = ((matrix[numbers] if picked else matrix) @ two).relu()
     mask = units.detach() > 0
     assert 0.3 < (mask.sum() / (plain > 0).sum()).item() < 0.7

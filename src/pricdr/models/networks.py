@@ -4,7 +4,7 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, pad
 
 from pricdr.training.portions import drawn, is_shared
 from pricdr.training.rows import Bags, Picked
@@ -57,9 +57,10 @@ class SparseTower(nn.Module):
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
         if isinstance(rows, Picked) or (rows.mirror is not None and self.training):
-            out: Tensor = self.rest[2](hidden_units(rows, self.first, self.share))
-        else:
-            out = self.rest(weighted_sums(rows, self.first))
+            units, last = hidden_units(rows, self.first, self.share), self.rest[2]
+            weights = torch.cat([last.weight, last.bias.unsqueeze(1)], dim=1)
+            return units @ pad(weights, (0, units.shape[1] - weights.shape[1])).T
+        out: Tensor = self.rest(weighted_sums(rows, self.first))
         return out
 
 

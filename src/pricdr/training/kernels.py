@@ -7,8 +7,6 @@ imported but not used, and :func:`pricdr.training.accelerated.kernels_for` says 
 Sums are added in a fixed order and random numbers are drawn by counter, so that equal seeds give equal results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,15 +16,19 @@ from torch import Tensor
 try:
     import triton
     import triton.language as tl
+    from triton.language import constexpr
 except ImportError:
-    triton = None
+    triton, constexpr = None, int
 
+_AT_ONCE = 128
+"""Entries that a program looks at together."""
+_ENTRIES = 4
+"""Rows of a table that a program reads together."""
 _UNITS = 512
 """Units that a program adds up at most; wider rows are shared among programs."""
-_ENTRIES = 16
-"""Rows of a table that a program reads at a time."""
-_COLUMNS = 2048
-"""Scores that a program turns into errors at a time."""
+_WARPS = 4
+_COLUMNS, _SEGMENT = 2048, 8192
+"""Scores that a program turns into errors at a time, and in all."""
 _WIDEST = 4096
 """Rows up to this width are brought to length 1 by one program."""
 
@@ -40,30 +42,35 @@ def _kernel(function: Callable[..., None]) -> Any:  # noqa: ANN401
 
 @_kernel
 def _sums(
-    table: Pointer,
-    bounds: Pointer,
-    columns: Pointer,
-    weights: Pointer,
-    order: Pointer,
-    places: Pointer,
-    read_at: Pointer,
-    write_at: Pointer,
-    out: Pointer,
-    seed: Pointer,
+    table: "Pointer",
+    bounds: "Pointer",
+    columns: "Pointer",
+    weights: "Pointer",
+    order: "Pointer",
+    places: "Pointer",
+    read_at: "Pointer",
+    write_at: "Pointer",
+    left_rows: "Pointer",
+    left_weights: "Pointer",
+    out: "Pointer",
+    seed: "Pointer",
     share: float,
     scale: float,
-    WIDTH: tl.constexpr,
-    UNITS: tl.constexpr,
-    ENTRIES: tl.constexpr,
+    WIDTH: constexpr,
+    FROM: constexpr,
+    TO: constexpr,
+    UNITS: constexpr,
+    AT_ONCE: constexpr,
+    ENTRIES: constexpr,
 ) -> None:
-    piece = tl.program_id(0)
-    unit = tl.program_id(1) * UNITS + tl.arange(0, UNITS)
+    piece, part = tl.program_id(0), tl.program_id(1)
+    unit = part * UNITS + tl.arange(0, UNITS)
     source = piece if read_at is None else tl.load(read_at + piece)
     target = piece.to(tl.int64) if write_at is None else tl.load(write_at + piece)
     start, end = tl.load(bounds + 2 * source), tl.load(bounds + 2 * source + 1)
     total = tl.zeros((ENTRIES, UNITS), tl.float32)
-    for first in range(start, end, ENTRIES):
-        entry = first + tl.arange(0, ENTRIES)
+    for first in range(start, end, AT_ONCE):
+        entry = first + tl.arange(0, AT_ONCE)
         inside = entry < end
         row = entry.to(tl.int64) if columns is None else tl.load(columns + entry, mask=inside, other=0)
         if places is not None:
@@ -74,14 +81,25 @@ def _sums(
         else:
             at = entry if order is None else tl.load(order + entry, mask=inside, other=0)
             weight = tl.load(weights + at, mask=inside, other=0.0)
-        # What was left out weighs nothing: its row is not even read.
-        mask = (weight != 0)[:, None] & (unit < WIDTH)[None, :]
-        total += weight[:, None] * tl.load(table + row[:, None] * WIDTH + unit[None, :], mask=mask, other=0.0)
+        # Most entries weigh nothing. The others move together first, so that nothing is read or added for those.
+        some = weight != 0
+        to = first + tl.cumsum(some.to(tl.int32), 0) - 1
+        tl.debug_barrier()  # every other part of the program has read what it left last time
+        tl.store(left_rows + to, row.to(tl.int32), mask=some)
+        tl.store(left_weights + to, weight, mask=some)
+        tl.debug_barrier()
+        left = first + tl.sum(some.to(tl.int32), 0)
+        for begin in range(first, left, ENTRIES):
+            next = begin + tl.arange(0, ENTRIES)
+            from_row = tl.load(left_rows + next, mask=next < left, other=0).to(tl.int64)
+            times = tl.load(left_weights + next, mask=next < left, other=0.0)
+            mask = (next < left)[:, None] & (unit < WIDTH)[None, :]
+            total += times[:, None] * tl.load(table + from_row[:, None] * FROM + unit[None, :], mask=mask, other=0.0)
     summed = tl.sum(total, 0) * scale
     if seed is not None:
         kept = tl.rand(tl.load(seed), (target * WIDTH + unit).to(tl.int32)) >= share
         summed = tl.where(kept & (summed > 0), summed, 0.0)
-    tl.store(out + target * WIDTH + unit, summed, mask=unit < WIDTH)
+    tl.store(out + target * TO + unit, tl.where(unit == WIDTH, 1.0, summed), mask=unit < TO)
 
 
 def add_rows(
@@ -102,8 +120,8 @@ def add_rows(
     """Write the weighted sum of some of the table's rows into each row of ``out``, times ``scale``.
 
     Args:
-        out: what is written to.
-        table: the rows that are added up.
+        out: what is written to. Where it is wider than the table, a 1 comes after each sum, and zeros.
+        table: the rows that are added up. Where it is wider than ``out``, only so much of them.
         bounds: for each sum, where its entries begin and end.
         columns: the row of the table at each entry; the entry itself where there are none.
         weights: the weight of each entry; 1 where there are none. Entries of weight 0 are not read.
@@ -111,25 +129,34 @@ def add_rows(
         places: where the table has each row; -1 for a row that it does not have, which adds nothing.
         read_at: which of the bounds to take, one after the other; all of them where it is not given.
         write_at: which rows of ``out`` to write to.
-        seed: draw from it which units to leave out, and which are negative leave out too.
+        seed: draw from it which units to leave out; negative ones are left out too.
         share: of the units that are left out.
         scale: what sums are multiplied by.
     """
     count = len(read_at if read_at is not None else write_at if write_at is not None else bounds)
-    width = table.shape[1]
-    units = min(triton.next_power_of_2(width), _UNITS)
-    if count:
-        _sums[count, triton.cdiv(width, units)](
-            *(table, bounds, columns, weights, order, places, read_at, write_at, out, seed, share, scale),
-            WIDTH=width,
-            UNITS=units,
-            ENTRIES=_ENTRIES,
-        )
+    if not count:
+        return
+    units = min(triton.next_power_of_2(out.shape[1]), _UNITS)
+    parts = triton.cdiv(out.shape[1], units)
+    entries = len(columns if columns is not None else table)
+    left_rows = torch.empty(entries, dtype=torch.int32, device=out.device)
+    left_weights = table.new_empty(entries)
+    _sums[count, parts](
+        *(table, bounds, columns, weights, order, places, read_at, write_at, left_rows, left_weights, out, seed),
+        *(share, scale),
+        WIDTH=min(table.shape[1], out.shape[1]),
+        FROM=table.shape[1],
+        TO=out.shape[1],
+        UNITS=units,
+        AT_ONCE=_AT_ONCE,
+        ENTRIES=_ENTRIES,
+        num_warps=_WARPS,
+    )
 
 
 @_kernel
 def _unit(
-    rows: Pointer, unit: Pointer, lengths: Pointer, n: int, WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr
+    rows: "Pointer", unit: "Pointer", lengths: "Pointer", n: int, WIDTH: constexpr, BLOCK: constexpr, ROWS: constexpr
 ) -> None:
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
@@ -151,15 +178,15 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @_kernel
 def _unit_back(
-    grads: Pointer,
-    unit: Pointer,
-    lengths: Pointer,
-    out: Pointer,
+    grads: "Pointer",
+    unit: "Pointer",
+    lengths: "Pointer",
+    out: "Pointer",
     n: int,
-    STRIDE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
+    STRIDE: constexpr,
+    WIDTH: constexpr,
+    BLOCK: constexpr,
+    ROWS: constexpr,
 ) -> None:
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
@@ -200,44 +227,51 @@ def _row_blocks(rows: Tensor) -> tuple[int, int]:
 
 @_kernel
 def _errors(
-    logits: Pointer,
-    bounds: Pointer,
-    columns: Pointer,
-    users: Pointer,
-    losses: Pointer,
-    n: int,
-    COLUMNS: tl.constexpr,
-    RATED: tl.constexpr,
+    logits: "Pointer",
+    bounds: "Pointer",
+    columns: "Pointer",
+    users: "Pointer",
+    losses: "Pointer",
+    N: constexpr,
+    SEGMENT: constexpr,
+    COLUMNS: constexpr,
+    RATED: constexpr,
 ) -> None:
-    user = tl.load(users + tl.program_id(0))
+    place, segment = tl.program_id(0), tl.program_id(1)
+    user = tl.load(users + place)
     start, end = tl.load(bounds + 2 * user), tl.load(bounds + 2 * user + 1)
-    row = logits + tl.program_id(0).to(tl.int64) * n
+    row = logits + place.to(tl.int64) * N
+    begin = segment * SEGMENT
     rated = tl.zeros((RATED,), tl.float32)
     for first in range(start, end, RATED):
         entry = first + tl.arange(0, RATED)
-        item = tl.load(columns + entry, mask=entry < end, other=0)
-        rated += tl.load(row + item, mask=entry < end, other=0.0)
+        item = tl.load(columns + entry, mask=entry < end, other=-1)
+        rated += tl.load(row + item, mask=(item >= begin) & (item < begin + SEGMENT), other=0.0)
     tl.debug_barrier()  # scores of rated items are read before any is overwritten
     total = tl.zeros((COLUMNS,), tl.float32)
-    for first in range(0, n, COLUMNS):
+    product = tl.full((COLUMNS,), 1.0, tl.float32)
+    for first in range(begin, begin + SEGMENT, COLUMNS):
         item = first + tl.arange(0, COLUMNS)
-        x = tl.load(row + item, mask=item < n, other=float("-inf"))
+        x = tl.load(row + item, mask=item < N, other=float("-inf"))
         small = tl.exp(-tl.abs(x))
-        # log(1 + small) by its series where 1 + small would lose most digits of small: nearly all items are such.
-        series = small * (1.0 - small * (0.5 - small / 3.0))
-        total += tl.maximum(x, 0.0) + tl.where(small < 0.01, series, tl.log(1.0 + small))
-        tl.store(row + item, tl.where(x >= 0, 1.0, small) / (1.0 + small), mask=item < n)
+        chance = 1.0 / (1.0 + small)
+        tl.store(row + item, tl.where(x >= 0, chance, small * chance), mask=item < N)
+        # log(1 + small): by its series where 1 + small would lose most digits of small, as for nearly all items. Of the
+        # others, the logarithm of the product; it has few factors, all of them below 2.
+        series = small * (1.0 - small * (0.5 - small * (1.0 / 3.0)))
+        total += tl.maximum(x, 0.0) + tl.where(small < 0.01, series, 0.0)
+        product *= tl.where(small < 0.01, 1.0, 1.0 + small)
     tl.debug_barrier()  # every error is written before those of rated items are taken down by 1
     for first in range(start, end, RATED):
         entry = first + tl.arange(0, RATED)
-        item = tl.load(columns + entry, mask=entry < end, other=0)
-        error = tl.load(row + item, mask=entry < end, other=0.0)
-        tl.store(row + item, error - 1.0, mask=entry < end)
-    tl.store(losses + tl.program_id(0), tl.sum(total, 0) - tl.sum(rated, 0))
+        item = tl.load(columns + entry, mask=entry < end, other=-1)
+        mask = (item >= begin) & (item < begin + SEGMENT)
+        tl.store(row + item, tl.load(row + item, mask=mask, other=0.0) - 1.0, mask=mask)
+    tl.store(losses + place * tl.num_programs(1) + segment, tl.sum(total + tl.log(product), 0) - tl.sum(rated, 0))
 
 
 def cross_entropy_errors(logits: Tensor, bounds: Tensor, columns: Tensor, users: Tensor) -> Tensor:
-    """Replace scores of all items by their errors, σ(x) − y, and return each user's binary cross-entropy.
+    """Replace scores of all items by their errors, σ(x) − y, and return summands of the binary cross-entropy.
 
     Args:
         logits: one row for each of the users.
@@ -245,9 +279,15 @@ def cross_entropy_errors(logits: Tensor, bounds: Tensor, columns: Tensor, users:
         columns: the item of each entry, none twice for a user.
         users: whose rows these are.
     """
-    losses = logits.new_empty(len(logits))
+    n = logits.shape[1]
+    losses = logits.new_empty(len(logits), triton.cdiv(n, _SEGMENT))
     if len(logits):
-        _errors[len(logits),](
-            *(logits, bounds, columns, users, losses, logits.shape[1]), COLUMNS=_COLUMNS, RATED=128, num_warps=8
+        _errors[losses.shape](
+            *(logits, bounds, columns, users, losses),
+            N=n,
+            SEGMENT=_SEGMENT,
+            COLUMNS=_COLUMNS,
+            RATED=128,
+            num_warps=8,
         )
     return losses

@@ -102,10 +102,17 @@ class TargetStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users, against all items in expectation."""
+        return self.loss_of_all_items(batch) if self._on_all_items else self.training_pass(batch).loss
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether every item is in every step, and kernels of our own find a batch's entries among all of them."""
+        return self._on_all_items and kernels_for(self.device) is not None
+
+    @property
+    def _on_all_items(self) -> bool:
         everything = self.config.other_items >= self.rows.shape[1]
-        if everything and self.device.type == "cuda" and processes().count == 1:  # a pass is shared among processes
-            return self.loss_of_all_items(batch)
-        return self.training_pass(batch).loss
+        return everything and self.device.type == "cuda" and processes().count == 1  # processes share a pass
 
     def loss_of_all_items(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch against all items, where they are asked for: nothing is sampled.

@@ -58,7 +58,8 @@ class SparseTower(nn.Module):
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
         if isinstance(rows, Picked) or (rows.mirror is not None and self.training):
             units, last = hidden_units(rows, self.first, self.share), self.rest[2]
-            weights = torch.cat([last.weight, last.bias.unsqueeze(1)], dim=1)
+            assert isinstance(last, nn.Linear)
+            weights = torch.cat([last.weight, last.bias.unsqueeze(1)], dim=1)  # units have a 1 there
             return units @ pad(weights, (0, units.shape[1] - weights.shape[1])).T
         out: Tensor = self.rest(weighted_sums(rows, self.first))
         return out

@@ -6,7 +6,7 @@ the generator stands at each replay, so a recorded training is the one that was 
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,28 +22,39 @@ class CapturedStep:
         """Record ``take_step``, gradients, optimiser and all, for batches of this size."""
         self._take_step, self._size = take_step, batch
         self._steps_before = _STEPS_BEFORE
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._batch: Tensor
-        self._loss: Tensor
+        self._recording: _Recording | None = None
 
     def __call__(self, batch: Tensor) -> Tensor:
         """Take a step and return the loss before it."""
         if len(batch) != self._size:
             return self._take_step(batch)
-        if self._graph is None and self._steps_before:
+        with torch.cuda.device_of(batch):  # type: ignore[no-untyped-call]
+            if self._steps_before == 0:
+                self._recording = _recorded(self._take_step, batch)
             self._steps_before -= 1
-            return self._take_step(batch)
-        if self._graph is None:
-            self._record(batch)
-        assert self._graph is not None
-        self._batch.copy_(batch)
-        self._graph.replay()
-        return self._loss.clone()  # the next replay overwrites it
+            return self._take_step(batch) if self._recording is None else self._recording.replay(batch)
 
-    def _record(self, batch: Tensor) -> None:
-        """Record a step; nothing is computed yet."""
-        self._batch = batch.clone()
-        graph = torch.cuda.CUDAGraph()
+
+class _Recording(NamedTuple):
+    """A recorded step, with the memory that it reads its batch from and writes its loss to."""
+
+    graph: torch.cuda.CUDAGraph
+    batch: Tensor
+    loss: Tensor
+
+    def replay(self, batch: Tensor) -> Tensor:
+        """Take the step for a batch and return its loss."""
+        self.batch.copy_(batch)
+        self.graph.replay()
+        return self.loss.clone()  # the next replay overwrites it
+
+
+def _recorded(take_step: Callable[[Tensor], Tensor], batch: Tensor) -> _Recording | None:
+    """Return a recorded step, which was not taken; None where it cannot be recorded."""
+    graph, static = torch.cuda.CUDAGraph(), batch.clone()
+    try:
         with torch.cuda.graph(graph):
-            self._loss = self._take_step(self._batch)
-        self._graph = graph
+            loss = take_step(static)
+    except RuntimeError:  # out of memory: a recording has its own. Whatever else it is, the step itself will say.
+        return None
+    return _Recording(graph, static, loss)

@@ -103,9 +103,7 @@ def _replace_by_errors(logits: Tensor, rated: Bags | Picked) -> Tensor:
         kernels, mirror = kernels_for(logits.device), rated.whole.mirror
         assert kernels is not None
         assert mirror is not None
-        losses: Tensor = kernels.cross_entropy_errors(
-            logits, mirror.by_row.bounds, rated.whole.columns, rated.numbers
-        )
+        losses: Tensor = kernels.cross_entropy_errors(logits, mirror.by_row.bounds, rated.whole.columns, rated.numbers)
         return losses.sum()
     entries = rated.row_of * logits.shape[1] + rated.columns
     loss = softplus(logits).sum() - logits.view(-1)[entries].sum()

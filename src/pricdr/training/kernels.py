@@ -20,17 +20,15 @@ try:
 except ImportError:
     triton, constexpr = None, int
 
-_AT_ONCE = 128
-"""Entries that a program looks at together."""
-_ENTRIES = 4
-"""Rows of a table that a program reads together."""
+# The sizes below were measured on one H200, on 29,476 users x 41,884 items; others give the same sums, more slowly.
+_AT_ONCE, _ENTRIES, _WARPS = 32, 2, 2
+"""Entries that a program looks at together, rows of a table that it reads together, and its groups of 32 threads."""
 _UNITS = 512
 """Units that a program adds up at most; wider rows are shared among programs."""
-_WARPS = 4
-_COLUMNS, _SEGMENT = 2048, 8192
-"""Scores that a program turns into errors at a time, and in all."""
-_WIDEST = 4096
-"""Rows up to this width are brought to length 1 by one program."""
+_SEGMENT, _COLUMNS = 8192, 2048
+"""Scores that a program turns into errors, and how many of them at a time."""
+_WIDEST, _BLOCK = 4096, 2048
+"""Rows up to this width are brought to length 1 by one program, which takes as many rows as make up a block."""
 
 Pointer = Any
 """What a kernel gets for a tensor."""
@@ -38,6 +36,12 @@ Pointer = Any
 
 def _kernel(function: Callable[..., None]) -> Any:  # noqa: ANN401
     return function if triton is None else triton.jit(function)
+
+
+def _launch(kernel: Any, grid: tuple[int, ...], *given: Any, **sizes: int) -> None:  # noqa: ANN401
+    """Start a kernel on the device of its first tensor, which need not be the one that torch uses by default."""
+    with torch.cuda.device_of(given[0]):  # type: ignore[no-untyped-call]
+        kernel[grid](*given, **sizes)
 
 
 @_kernel
@@ -141,7 +145,9 @@ def add_rows(
     entries = len(columns if columns is not None else table)
     left_rows = torch.empty(entries, dtype=torch.int32, device=out.device)
     left_weights = table.new_empty(entries)
-    _sums[count, parts](
+    _launch(
+        _sums,
+        (count, parts),
         *(table, bounds, columns, weights, order, places, read_at, write_at, left_rows, left_weights, out, seed),
         *(share, scale),
         WIDTH=min(table.shape[1], out.shape[1]),
@@ -172,7 +178,8 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Return the rows at length 1, and the lengths they had."""
     unit, lengths = torch.empty_like(rows), rows.new_empty(len(rows), 1)
     block, count = _row_blocks(rows)
-    _unit[triton.cdiv(len(rows), count),](rows, unit, lengths, len(rows), WIDTH=rows.shape[1], BLOCK=block, ROWS=count)
+    grid = (triton.cdiv(len(rows), count),)
+    _launch(_unit, grid, rows, unit, lengths, len(rows), WIDTH=rows.shape[1], BLOCK=block, ROWS=count)
     return unit, lengths
 
 
@@ -204,7 +211,9 @@ def unit_rows_back(grad: Tensor, unit: Tensor, lengths: Tensor) -> Tensor:
     out = torch.empty_like(unit)
     block, count = _row_blocks(unit)
     grad = grad if grad.stride(1) == 1 else grad.contiguous()
-    _unit_back[triton.cdiv(len(unit), count),](
+    _launch(
+        _unit_back,
+        (triton.cdiv(len(unit), count),),
         *(grad, unit, lengths, out, len(unit)),
         STRIDE=grad.stride(0),
         WIDTH=unit.shape[1],
@@ -222,7 +231,7 @@ def fits_unit_rows(rows: Tensor) -> bool:
 def _row_blocks(rows: Tensor) -> tuple[int, int]:
     """Return the power of 2 that a row fits in, and how many rows one program takes."""
     block = triton.next_power_of_2(rows.shape[1])
-    return block, max(2048 // block, 1)
+    return block, max(_BLOCK // block, 1)
 
 
 @_kernel
@@ -282,7 +291,9 @@ def cross_entropy_errors(logits: Tensor, bounds: Tensor, columns: Tensor, users:
     n = logits.shape[1]
     losses = logits.new_empty(len(logits), triton.cdiv(n, _SEGMENT))
     if len(logits):
-        _errors[losses.shape](
+        _launch(
+            _errors,
+            tuple(losses.shape),
             *(logits, bounds, columns, users, losses),
             N=n,
             SEGMENT=_SEGMENT,

@@ -8,6 +8,8 @@ import torch
 from torch.nn.functional import binary_cross_entropy_with_logits, normalize
 
 from pricdr import Ratings
+from pricdr.models import networks
+from pricdr.models.pricdr import _target_stage
 from pricdr.models.pricdr._networks import AutoEncoder, TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training import accelerated, fused, kernels, sparse_products
@@ -26,9 +28,8 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def _kernels_are_used(monkeypatch):
     if INTERPRETED:
-        for module in (fused, sparse_products):
+        for module in (fused, networks, _target_stage):
             monkeypatch.setattr(module, "kernels_for", lambda device: kernels)
-        monkeypatch.setattr("pricdr.models.pricdr._target_stage.kernels_for", lambda device: kernels)
     else:
         assert accelerated.kernels_for(DEVICE) is kernels
 
@@ -57,7 +58,7 @@ def test_hidden_units_and_their_gradient(ratings, width, picked):
     matrix = _dense(kept, rows.shape)
     table = torch.randn(rows.shape[1], width, device=DEVICE)
     one, two = table.clone().requires_grad_(), table.clone().requires_grad_()
-    wide = sparse_products.hidden_units(Picked(kept, numbers) if picked else kept, one, 0.5)
+    wide = sparse_products.hidden_units(kernels, Picked(kept, numbers) if picked else kept, one, 0.5)
     units = wide[:, :width]
     assert (wide[:, width] == 1).all()
     assert not wide[:, width + 1 :].any()
@@ -77,7 +78,7 @@ def test_equal_seeds_leave_out_equal_units(ratings):
     drawn = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        drawn.append(sparse_products.hidden_units(whole, table, 0.5))
+        drawn.append(sparse_products.hidden_units(kernels, whole, table, 0.5))
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad
 
+from pricdr.training.accelerated import kernels_for
+from pricdr.training.fused import dropped_relu
 from pricdr.training.portions import drawn, is_shared
 from pricdr.training.rows import Bags, Picked
 from pricdr.training.sparse_products import hidden_units, weighted_sums
@@ -56,12 +58,16 @@ class SparseTower(nn.Module):
     def forward(self, rows: Bags | Picked) -> Tensor:
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
-        if isinstance(rows, Picked) or (rows.mirror is not None and self.training):
-            units, last = hidden_units(rows, self.first, self.share), self.rest[2]
+        if isinstance(rows, Bags) and (rows.mirror is None or not self.training):
+            out: Tensor = self.rest(weighted_sums(rows, self.first))
+        elif (kernels := kernels_for(self.first.device)) is not None:
+            units, last = hidden_units(kernels, rows, self.first, self.share), self.rest[2]
             assert isinstance(last, nn.Linear)
             weights = torch.cat([last.weight, last.bias.unsqueeze(1)], dim=1)  # units have a 1 there
-            return units @ pad(weights, (0, units.shape[1] - weights.shape[1])).T
-        out: Tensor = self.rest(weighted_sums(rows, self.first))
+            out = units @ pad(weights, (0, units.shape[1] - weights.shape[1])).T
+        else:
+            assert isinstance(rows, Bags)
+            out = self.rest[2](dropped_relu(weighted_sums(rows, self.first), self.share))
         return out
 
 

@@ -15,8 +15,6 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import embedding_bag
 
-from pricdr.training.accelerated import kernels_for
-from pricdr.training.fused import dropped_relu
 from pricdr.training.pieces import Pieces
 from pricdr.training.rows import Bags, Picked
 
@@ -31,35 +29,28 @@ def weighted_sums(rows: Bags, table: Tensor) -> Tensor:
     return summed
 
 
-def hidden_units(rows: Bags | Picked, table: Tensor, share: float) -> Tensor:
+def hidden_units(kernels: ModuleType, rows: Bags | Picked, table: Tensor, share: float) -> Tensor:
     """Return ``dropout(relu(S · table), share)``, where S is a whole matrix or some of its rows, and columns 1, 0, ….
 
     The layer after it has its bias there: its gradient comes with that of the weights, without a pass of its own. The
     zeros make rows begin at multiples of 16 bytes, which are read faster.
     """
-    kernels, width = kernels_for(table.device), table.shape[1]
-    wide = width + 4 - width % 4
-    if kernels is None:
-        assert isinstance(rows, Bags)
-        units = dropped_relu(weighted_sums(rows, table), share)
-        return torch.cat([units, units.new_ones(len(units), 1), units.new_zeros(len(units), wide - width - 1)], dim=1)
     with torch.autocast(table.device.type, enabled=False):
         seed = torch.randint(2**62, (1,), device=table.device)
-        return _HiddenUnits.apply(table, rows, share, seed, wide, kernels)  # type: ignore[no-any-return, no-untyped-call]
+        return _HiddenUnits.apply(kernels, table, rows, share, seed)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _HiddenUnits(Function):
-    """The same by kernels of our own: one pass forward, and one over the gradient before Sᵀ · g."""
+    """One pass forward, and one over the gradient before Sᵀ · g."""
 
     @staticmethod
     def forward(
         ctx: Any,  # noqa: ANN401
+        kernels: ModuleType,
         table: Tensor,
         rows: Bags | Picked,
         share: float,
         seed: Tensor,
-        wide: int,
-        kernels: ModuleType,
     ) -> Tensor:
         whole, numbers = rows if isinstance(rows, Picked) else (rows, None)
         assert whole.mirror is not None
@@ -67,7 +58,8 @@ class _HiddenUnits(Function):
         ctx.scale = 1 / (1 - share)
         entries, pieces = (whole.columns, whole.weights), whole.mirror.by_row
         left_out = {"seed": seed, "share": share, "scale": ctx.scale}
-        units = table.new_empty(len(pieces.bounds) if numbers is None else len(numbers), wide)
+        count = len(pieces.bounds) if numbers is None else len(numbers)
+        units = table.new_empty(count, ctx.width + 4 - ctx.width % 4)
         if numbers is None:
             _add_by_pieces(kernels, units, table, pieces, entries, {}, left_out)
         else:
@@ -87,7 +79,7 @@ class _HiddenUnits(Function):
         of_table = grad.new_empty(len(mirror.by_column.bounds), ctx.width)
         entries, found_at = (mirror.rows, ctx.whole.weights), {"order": mirror.order, "places": places}
         _add_by_pieces(ctx.kernels, of_table, grad, mirror.by_column, entries, found_at, {"scale": ctx.scale})
-        return of_table, None, None, None, None, None
+        return None, of_table, None, None, None
 
 
 def _add_by_pieces(

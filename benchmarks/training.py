@@ -170,9 +170,11 @@ def measured_steps(run: TargetStage, batch: int, device: str, count: int = 30) -
             steps()
             torch.cuda.synchronize()
         # What ran on the device; the calls that started it bear the same times.
-        # Marks of what the machine was at ("Optimizer.step#AdamW.step") are not kernels.
+        # Without the mark that torch puts around a step of the optimiser, which is no kernel.
         kernels = [
-            event for event in profile.events() or [] if event.device_type.name == "CUDA" and "#" not in event.name
+            event
+            for event in profile.events() or []
+            if event.device_type.name == "CUDA" and not event.name.startswith("Optimizer.")
         ]
         busy = sum(event.self_device_time_total for event in kernels) / 1e6 / count
     return {"step": seconds, "busy": busy, "items": float(sampled)}

@@ -42,7 +42,20 @@ def tapes(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "CUDAGraph", new)
     monkeypatch.setattr(torch.cuda, "graph", recording)
+    monkeypatch.setattr(torch.cuda, "stream", recording)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: None)
+    monkeypatch.setattr(torch.cuda, "default_generators", (Generator(),))
     return made
+
+
+class Generator:
+    """Stands in for a GPU's generator, which a failed recording puts back."""
+
+    def clone_state(self):
+        return "before"
+
+    def graphsafe_set_state(self, state):
+        self.state = state
 
 
 def test_steps_are_taken_recorded_and_replayed_and_other_sizes_are_not(tapes):
@@ -80,6 +93,7 @@ def test_what_cannot_be_recorded_goes_on_step_by_step(tapes, monkeypatch):
     step = CapturedStep(lambda batch: batch.sum(), 2)
     assert [int(step(torch.tensor([n, n]))) for n in range(6)] == [0, 2, 4, 6, 8, 10]
     assert len(tapes) == 1  # tried once
+    assert torch.cuda.default_generators[0].state == "before"
 
 
 @pytest.fixture
@@ -120,6 +134,8 @@ def test_a_recorded_training_that_is_resumed_ends_the_same(stage, tmp_path):
 
 @on_a_gpu
 def test_a_step_that_waits_for_the_gpu_is_not_recorded_and_trains_all_the_same(stage):
+    before = torch.cuda.current_stream()
+
     def waits(run):
         def step(batch):
             loss = run.step(batch)
@@ -131,5 +147,22 @@ def test_a_step_that_waits_for_the_gpu_is_not_recorded_and_trains_all_the_same(s
     first, second = stage(), stage()
     losses, weights = _trained(first, 6, step=waits(first))
     same_losses, same = _trained(second, 6, step=waits(second), fixed_shapes=True)
+    assert same_losses == losses
+    assert torch.equal(same, weights)
+    assert torch.cuda.current_stream() == before
+
+
+@on_a_gpu
+def test_where_there_is_no_room_for_a_recording_it_goes_on_without(stage):
+    losses, weights = _trained(stage(), 6)
+    short = stage()
+
+    def step(batch):
+        loss = short.step(batch)
+        if torch.cuda.is_current_stream_capturing():
+            torch.empty(1 << 60, dtype=torch.uint8, device="cuda")
+        return loss
+
+    same_losses, same = _trained(short, 6, step=step, fixed_shapes=True)
     assert same_losses == losses
     assert torch.equal(same, weights)

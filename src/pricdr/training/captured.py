@@ -52,9 +52,13 @@ class _Recording(NamedTuple):
 def _recorded(take_step: Callable[[Tensor], Tensor], batch: Tensor) -> _Recording | None:
     """Return a recorded step, which was not taken; None where it cannot be recorded."""
     graph, static = torch.cuda.CUDAGraph(), batch.clone()
+    generator = torch.cuda.default_generators[batch.get_device()]
+    before = generator.clone_state()
     try:
-        with torch.cuda.graph(graph):
+        # Inside the stream that is current: a recording that fails leaves torch on the one that it was made on.
+        with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
             loss = take_step(static)
     except RuntimeError:  # out of memory: a recording has its own. Whatever else it is, the step itself will say.
+        generator.graphsafe_set_state(before)  # the generator would wait for the end of the recording, and draw nothing
         return None
     return _Recording(graph, static, loss)

@@ -1,4 +1,4 @@
-"""A step of training that a GPU records once and replays: one call starts what were some sixty kernels.
+"""A step of training that a GPU records once and replays: one call starts what were some seventy kernels.
 
 A large GPU computes a step faster than a machine can start its kernels one by one. A recording repeats the same kernels
 on the same memory: it takes steps of fixed shapes that never ask the GPU for a number. Random draws go on from where

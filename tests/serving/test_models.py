@@ -1,6 +1,7 @@
 """A new folder takes over between two requests; one that cannot be read changes nothing."""
 
 import shutil
+import weakref
 
 from pricdr.serving.models import Models
 from pricdr.serving.snapshot import Snapshot
@@ -66,6 +67,28 @@ def test_requests_in_flight_keep_the_model_they_began_with(saved, folder):
         with models.current() as newer:
             assert newer.recommend("u0", 3) != expected
     assert heard.names() == ["model taken", "model freed"]
+
+
+def test_a_replaced_model_leaves_memory(saved, folder):
+    models = Models(folder)
+    with models.current() as snapshot:
+        old = weakref.ref(snapshot)
+    del snapshot
+    replaced(folder, saved / "two")
+    models.look()
+    models.look()
+    assert old() is None
+
+
+def test_a_fault_of_ours_in_reading_a_folder_keeps_the_old_model(saved, folder):
+    heard = Heard()
+    loads = iter([Snapshot.load])
+    models = Models(folder, load=lambda path: next(loads)(path), report=heard)  # a second load is a StopIteration
+    replaced(folder, saved / "two")
+    models.look()
+    models.look()
+    assert heard.names() == ["model refused"]
+    assert models.problem == f"{folder}: StopIteration"
 
 
 def test_a_corrupt_folder_is_refused_once_and_the_old_model_stays(saved, folder):

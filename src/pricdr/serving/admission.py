@@ -1,6 +1,6 @@
 """Who is let in: as many requests as can be answered soon. The others wait a moment, or are turned away.
 
-A request waits for a tenth of a second at most. To tell those who waited in vain takes time as well, and clients that
+A request waits for a quarter of a second at most. To tell those who waited in vain takes time as well, and clients that
 ask again at once would take all of it: the more of them there are, the later they are told.
 """
 

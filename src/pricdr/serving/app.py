@@ -14,7 +14,7 @@ from pricdr.serving.admission import Admission
 from pricdr.serving.answering import DEFAULT_K, JSON, Answering, ShortWay, items_text
 from pricdr.serving.errors import Refusal, add_handlers
 from pricdr.serving.gate import OPEN, Gate
-from pricdr.serving.keys import KeyRing
+from pricdr.serving.keys import KeyHolders
 from pricdr.serving.log import EventLines
 from pricdr.serving.metrics import CONTENT_TYPE, Metrics
 from pricdr.serving.models import Models
@@ -40,7 +40,7 @@ _LIMITED: Final = (401, 403, 429, 503)
 
 
 def create_app(
-    models: Models, settings: Settings, *, keys: KeyRing | None = None, log: EventLines | None = None
+    models: Models, settings: Settings, *, keys: KeyHolders | None = None, log: EventLines | None = None
 ) -> FastAPI:
     """Return the application that answers from ``models``.
 

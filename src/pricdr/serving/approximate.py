@@ -23,7 +23,7 @@ _PROBED: Final = 1 / 16
 """The share of the cells that is looked into."""
 _SPARE: Final = 4
 """Candidates for each item that is wanted: they are scored again in full precision, and the best stay."""
-_SAMPLE: Final = 64
+_SAMPLE: Final = 48
 """Items for each cell that the cells are learnt from."""
 
 
@@ -52,7 +52,7 @@ class ApproximateSearch:
         self._model = model
         vectors = np.ascontiguousarray(np.hstack([model.item_vectors, model.item_bias[:, None]]), dtype=np.float32)
         count, width = vectors.shape
-        cells = max(1, int(4 * np.sqrt(count)))
+        cells = max(1, int(2 * np.sqrt(count)))
         # Eight bits a number: a quarter of the memory, and what is lost is mended by scoring the candidates again.
         quantizer: Any = faiss.IndexFlatIP(width)
         self._index: Any = faiss.IndexIVFScalarQuantizer(

@@ -17,7 +17,7 @@ from starlette.types import Scope as Connection
 from pricdr.data.ids import CONTROLS
 from pricdr.serving.admission import Admission
 from pricdr.serving.errors import Refusal, error_content, is_page
-from pricdr.serving.keys import Key, KeyRing, Scope, presented_key
+from pricdr.serving.keys import Key, KeyHolders, Scope, presented_key
 from pricdr.serving.log import EventLines
 from pricdr.serving.metrics import Metrics
 from pricdr.serving.rates import Rates
@@ -67,7 +67,7 @@ class Gate:
         app: ASGIApp,
         settings: Settings,
         *,
-        keys: KeyRing | None,
+        keys: KeyHolders | None,
         admission: Admission,
         metrics: Metrics,
         log: EventLines,

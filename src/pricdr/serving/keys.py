@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -75,6 +75,14 @@ class Key:
     def is_expired(self, now: datetime) -> bool:
         """Return whether its time is over."""
         return self.expires is not None and now >= self.expires
+
+
+class KeyHolders(Protocol):
+    """Knows whose key a key is."""
+
+    def holder(self, presented: str | None) -> Key | None:
+        """Return whose key this is; None where it is nobody's, or its time is over."""
+        ...
 
 
 class Keys:

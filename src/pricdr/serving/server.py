@@ -5,6 +5,7 @@ import resource
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -26,6 +27,8 @@ from pricdr.serving.watching import LOOK_EVERY, Watcher
 _BACKLOG: Final = 1024
 _OTHER_FILES: Final = 256
 """Files that a server has open beside its connections."""
+_SWITCH: Final = 1e-3
+"""Seconds until the interpreter is handed to a thread that waits for it."""
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -74,6 +77,8 @@ def serve(
             config.ssl = context
         _allow_connections(settings.limits.connections)
         _log_faults(log)
+        # A thread that scores asks for the interpreter many times, and would wait up to this long each time.
+        sys.setswitchinterval(_SWITCH)
         server = _Server(config)
         address = _address(settings, listening)
         with models.current() as snapshot:

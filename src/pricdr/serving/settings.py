@@ -30,7 +30,7 @@ class Limits:
     """Seconds until the body must be there."""
     slow_answer: float = 30.0
     """Seconds until the answer must be made and taken."""
-    longest_wait: float = 0.1
+    longest_wait: float = 0.25
     """Seconds that a request may have to wait for its turn; where it would be more, it is turned away at once."""
     shutdown: float = 8.0
     """Seconds that requests in flight have to end when the server is stopped."""

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter
+from time import thread_time
 from typing import Final, NamedTuple
 
 from pricdr.serving.search import MOST_ROWS
@@ -35,6 +35,8 @@ class Worker:
         self._at_work = False
         self.seconds_each = _SHORT
         """How long an answer takes, a running mean. The first ones run in the thread, until that is known."""
+        self._measured = ""
+        """The fingerprint of the model that it was measured of."""
         self._thread: ThreadPoolExecutor | None = None
 
     @property
@@ -65,6 +67,8 @@ class Worker:
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Answer the next questions, here or in the thread."""
         jobs = self._taken()
+        if jobs[0].snapshot.fingerprint != self._measured:  # it may be a thousand times as large
+            self._measured, self.seconds_each = jobs[0].snapshot.fingerprint, _SHORT
         if sum(len(job.wanted) for job in jobs) * self.seconds_each <= _SHORT:
             self._end(loop, jobs, _answered(jobs))
         else:
@@ -110,11 +114,13 @@ class _Scored(NamedTuple):
 
 def _answered(jobs: list[_Job]) -> _Scored:
     """Score the questions of some jobs together; a fault is handed to whoever asked."""
-    started = perf_counter()
+    # Of the processor, not of the clock: while a thread waits for the interpreter the clock runs on, answers would seem
+    # to take longer than they do, and would be sent to the thread all the more.
+    started = thread_time()
     answers: list[Answer] = []
     error = None
     try:
         answers = jobs[0].snapshot.answers([one for job in jobs for one in job.wanted])
     except Exception as fault:
         error = fault
-    return _Scored(answers, error, perf_counter() - started)
+    return _Scored(answers, error, thread_time() - started)

@@ -234,7 +234,7 @@ def test_keys_open_what_their_scope_says(client_of, tmp_path):
                 refused(answered, 403, needed.value)
     for path in ("/health", "/ready", "/openapi.json"):
         assert client.get(path).status_code == 200
-    assert client.get("/page/anything").status_code == 401  # as a page, for people
+    assert client.get("/page/anything").status_code == 401  # a page, see test_page_routes
     refused(client.get("/nowhere"), 401)
 
 

@@ -145,6 +145,7 @@ def test_public_names_are_exactly_the_listed_ones():
         "RepeatedDifference",
         "SJLT",
         "ScoringModel",
+        "SparseMatrix",
         "Spectral",
         "Spend",
         "Split",

@@ -72,7 +72,7 @@ class SparseMatrix:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, given: "SparseMatrix | Compressed") -> "SparseMatrix":
+    def of(cls, given: object) -> "SparseMatrix":
         """Return a sparse matrix as it is, or one of scipy's by rows, sharing its arrays.
 
         Raises:

@@ -16,7 +16,7 @@ from pricdr.errors import InputError
 from pricdr.extras import SPARSE
 
 if TYPE_CHECKING:
-    from pricdr.data.csr import CSR
+    import scipy.sparse as sp
 
 Numbers: TypeAlias = npt.NDArray[Any]
 IntArray: TypeAlias = npt.NDArray[np.int64]
@@ -198,7 +198,7 @@ class SparseMatrix:
         cells[self.entry_rows, self.indices] = self.data
         return cells
 
-    def to_scipy(self) -> "CSR":
+    def to_scipy(self) -> "sp.csr_array[Any, tuple[int, int]]":
         """Return the same matrix as scipy's, sharing the arrays: for training, which scipy comes with."""
         SPARSE.require()
         import scipy.sparse as sp

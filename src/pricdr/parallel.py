@@ -1,4 +1,4 @@
-"""Row blocks on a thread pool. numpy, scipy and AES release the interpreter lock, so threads use every core."""
+"""Row blocks on a thread pool. numpy and AES release the interpreter lock, so threads use every core."""
 
 import os
 from collections.abc import Callable, Sequence

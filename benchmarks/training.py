@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from pricdr.data.ratings import Ratings
+from pricdr.data.sparse import SparseMatrix
 from pricdr.models.pricdr._networks import TargetNetwork, TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training.loop import train
@@ -202,7 +203,12 @@ def random_ratings(users: int, items: int, count: int) -> Ratings:
     keys = np.sort(rng.permutation(keys)[:count])
     matrix = sp.csr_array((np.ones(len(keys)), (keys // items, keys % items)), shape=(users, items))
     matrix.sort_indices()
-    return Ratings(matrix, tuple(f"u{u}" for u in range(users)), tuple(f"i{i}" for i in range(items)), has_values=False)
+    return Ratings(
+        SparseMatrix.of(matrix),
+        tuple(f"u{u}" for u in range(users)),
+        tuple(f"i{i}" for i in range(items)),
+        has_values=False,
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 from pricdr.data.splits import HeldOut
 from pricdr.models.chosen import UNTRUSTED, Chosen
 from pricdr.models.inputs import Inputs, unit_rows

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import as_ids
-from pricdr.data.ratings import CSR, Ids, IdsLike, IntArray, Ratings, RatingsLike
+from pricdr.data.ratings import Ids, IdsLike, IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from pricdr.data.csr import checked_csr
+from pricdr.data.csr import CSR, checked_csr, sp
 from pricdr.data.ids import Ids, require_ids
-from pricdr.data.ratings import CSR
 from pricdr.data.reading.parquet import write_frame
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, IntArray
+from pricdr.data.csr import CSR
+from pricdr.data.ratings import IntArray
 from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.recommending import SCORES_AT_ONCE
 from pricdr.models.top_items import Float32Array, top_items

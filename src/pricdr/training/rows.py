@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 from pricdr.training.pieces import Pieces
 from pricdr.training.portions import Portion
 

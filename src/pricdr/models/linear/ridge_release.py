@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pricdr.data.ratings import CSR, Ratings
+from pricdr.data.csr import CSR
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
 from pricdr.evaluation.metrics import Float64Array, per_user

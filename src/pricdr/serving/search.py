@@ -11,8 +11,9 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
-from pricdr.data.ratings import IntArray
+from pricdr.data.ratings import CSR, IntArray
 from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.recommending import SCORES_AT_ONCE
 from pricdr.models.top_items import Float32Array, top_items
@@ -46,6 +47,9 @@ class ExactSearch:
         # One buffer, and one thread in it at a time: two products side by side would only share the same memory bus.
         self._buffer = np.empty((self.rows, len(model.items)), dtype=np.float32)
         self._lock = Lock()
+        sparse = sp.issparse(model.user_vectors) and sp.issparse(model.item_vectors)
+        # Of two sparse matrices the second must lie the other way round: once, not for every product.
+        self._weights: CSR | None = sp.csr_array(model.item_vectors.T) if sparse else None
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
         """Return the ``k`` best unseen items of the users at these positions."""
@@ -53,11 +57,19 @@ class ExactSearch:
         with self._lock:
             for start in range(0, len(users), self.rows):
                 block = users[start : start + self.rows]
-                scores = self._model.score(block, out=self._buffer[: len(block)])
+                scores = self._scores(block)
                 for row, user in enumerate(block.tolist()):
                     scores[row, seen_by(self._model, user)] = -np.inf
                 ranked += ranked_rows(scores, k)
         return ranked
+
+    def _scores(self, users: IntArray) -> Float32Array:
+        out = self._buffer[: len(users)]
+        if self._weights is None:
+            return self._model.score(users, out=out)
+        product = self._model.user_vectors[users] @ self._weights
+        np.add(product.toarray(), self._model.item_bias, out=out)
+        return out
 
 
 def laid_out(model: FittedModel) -> FittedModel:

@@ -17,6 +17,7 @@ from pricdr.serving.log import EventLines
 from pricdr.serving.models import Models
 from pricdr.serving.settings import Limits, Settings
 from pricdr.serving.snapshot import Snapshot
+from tests.serving.running import run_in_thread
 
 STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
 """Ids that are text like any other, and look like something else in an address."""
@@ -84,7 +85,7 @@ class Client:
                 requests = [client.request(method, path, **named) for method, path, named in asked]
                 return await asyncio.gather(*requests)
 
-        return asyncio.run(ask())
+        return run_in_thread(ask())
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pricdr.serving.log import EventLines
 from pricdr.serving.snapshot import Snapshot, Wanted
 from pricdr.serving.worker import Worker
 from tests.serving.conftest import small_model
+from tests.serving.running import run_in_thread
 
 
 def admission(each, longest_wait=0.05):
@@ -30,9 +31,9 @@ def test_as_many_are_let_in_as_are_answered_in_time():
             one.cancel()
         return count
 
-    assert asyncio.run(let_in(each=1e-6)) == (64, 36)
-    assert asyncio.run(let_in(each=5e-3)) == (10, 90)
-    assert asyncio.run(let_in(each=10.0)) == (4, 96)
+    assert run_in_thread(let_in(each=1e-6)) == (64, 36)
+    assert run_in_thread(let_in(each=5e-3)) == (10, 90)
+    assert run_in_thread(let_in(each=10.0)) == (4, 96)
 
 
 def test_first_come_first_served_until_time_is_over():
@@ -54,7 +55,7 @@ def test_first_come_first_served_until_time_is_over():
         assert (queue.in_flight, queue.waiting, queue.refusing) == (4, 0, 0)
         return order
 
-    assert asyncio.run(run()) == [1, 2, 3, 4, 5, 6, -7, -8]
+    assert run_in_thread(run()) == [1, 2, 3, 4, 5, 6, -7, -8]
 
 
 def test_a_place_whose_owner_is_gone_goes_to_the_next():
@@ -75,7 +76,7 @@ def test_a_place_whose_owner_is_gone_goes_to_the_next():
             await third
         assert queue.in_flight == 3
 
-    asyncio.run(run())
+    run_in_thread(run())
 
 
 @pytest.mark.parametrize("each", [1e-9, 10.0], ids=["in the loop", "in the thread"])
@@ -94,7 +95,7 @@ def test_questions_are_answered_wherever_they_are_scored(each):
         assert await worker.answers(snapshot, [Wanted("u1", 1)])  # closing is no end for good
         worker.close()
 
-    asyncio.run(run())
+    run_in_thread(run())
 
 
 def test_a_fault_reaches_those_who_asked_and_nobody_else(monkeypatch):
@@ -112,7 +113,7 @@ def test_a_fault_reaches_those_who_asked_and_nobody_else(monkeypatch):
         worker.close()
         return found
 
-    first, second, third = asyncio.run(run())
+    first, second, third = run_in_thread(run())
     assert first == third
     assert isinstance(second, ZeroDivisionError)
 

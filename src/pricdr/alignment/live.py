@@ -91,6 +91,8 @@ def join(
         alignment = finish(state, reply, blinder)
     except InputError as error:
         raise ExchangeError(f"{_THEIRS}: {error}") from error
+    except VerificationError as error:
+        raise VerificationError(f"{_THEIRS}: {error}") from error
     if who_learns is WhoLearns.BOTH:
         content = list_content(alignment.users)
         connection.write(len(content).to_bytes(_LENGTH, "big") + content)

@@ -99,7 +99,7 @@ class Message:
 
     @property
     def starter_points(self) -> Points:
-        """The starter's points, in its order: blinded once by the first message, twice by the second."""
+        """The starter's points, in the order that it drew: blinded once by the first message, twice by the second."""
         return self.points[: self.header.starter_ids]
 
     @property

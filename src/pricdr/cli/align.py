@@ -192,7 +192,8 @@ def finish(
         _require_at_most(message, received.header.answerer_ids or 0, at_most)
         update_state(state, bound)
         with _blinding(out, bound, processes) as blinder:
-            alignment = common_users(bound, received, blinder)
+            with _naming(message):
+                alignment = common_users(bound, received, blinder)
             write_alignment(alignment, out, own_ids=own_ids)
         update_state(state, finished(bound))
     say_alignment(alignment, out, own_ids)

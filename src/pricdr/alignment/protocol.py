@@ -247,11 +247,8 @@ def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> 
     theirs = set(split_points(blinder.points(reply.answerer_points, key).tobytes()))
     returned = zip(key.order(state.starter_ids).tolist(), split_points(reply.starter_points.tobytes()), strict=True)
     common = [which for which, point in returned if point in theirs]
-    dummies = sum(which >= len(state.ids) for which in common)
-    if dummies:
-        raise VerificationError(
-            f"{dummies:,} dummies are common, which nobody else has: the other side did not follow the protocol"
-        )
+    if any(which >= len(state.ids) for which in common):
+        raise VerificationError("a dummy is common, which nobody else has: the other side did not follow the protocol")
     return _alignment(state, sorted((state.ids[at], state.own[at]) for at in common))
 
 

@@ -11,7 +11,7 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.run_lock import only_step
-from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
+from pricdr.errors import InputError, OutputError, VerificationError, printable
 
 if TYPE_CHECKING:
     from pricdr.alignment.blinding import Blinder
@@ -131,10 +131,9 @@ def answer(
         require_writable(out)
     given = read_own_ids(ids, normalise)
     with working(f"reading {message}"):
-        received = load_message(message)
+        received = load_message(message, at_most=at_most)
     with _naming(message):
         require_first(received.header, given.normalisation)
-    _require_at_most(message, received.header.starter_ids, at_most)
 
     def same(left: "State") -> bool:
         fresh = begin_answer(received, given, pad_to=pad_to)
@@ -186,10 +185,9 @@ def finish(
                 kept.require(Step.STARTED, Step.FINISHING)
             if kept.step is Step.STARTED:  # else a stopped run may have written them
                 require_room(out, own_ids)
-            received = load_message(message)
+            received = load_message(message, at_most=at_most)
         with _naming(message):
             bound = begin_finish(kept, received)
-        _require_at_most(message, received.header.answerer_ids or 0, at_most)
         update_state(state, bound)
         with _blinding(out, bound, processes) as blinder:
             with _naming(message):
@@ -301,11 +299,6 @@ def say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> No
 def _padding(shown: int, given: "NormalisedIds") -> str:
     dummies = shown - len(given.ids)
     return f", {dummies:,} of them dummies" if dummies else ""
-
-
-def _require_at_most(path: Path, shown: int, at_most: int | None) -> None:
-    if at_most is not None and shown > at_most:
-        raise ParameterError(f"{path}: the other side shows {shown:,} ids, and --at-most allows {at_most:,}")
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """``pricdr align serve`` and ``join``: the exchange over a connection that shows certificates on both sides."""
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pricdr.progress import Progress
 
 _PATIENCE: Final = 3600
+_LONGEST_PATIENCE: Final = 7 * 24 * 3600
 CertOption: TypeAlias = Annotated[Path, typer.Option(help="Your certificate (PEM).")]
 KeyOption: TypeAlias = Annotated[Path, typer.Option(help="The private key of your certificate (PEM).")]
 PeerCertOption: TypeAlias = Annotated[
@@ -154,6 +157,8 @@ def _require_usable(out: Path | None, own_ids: Path | None, timeout: int, proces
     from pricdr.alignment.outputs import require_room
 
     require_count(timeout=timeout, processes=1 if processes is None else processes)
+    if timeout > _LONGEST_PATIENCE:
+        raise ParameterError(f"timeout must be at most {_LONGEST_PATIENCE} seconds (a week), got {timeout}")
     if out is not None:
         require_room(out, own_ids)
 
@@ -169,6 +174,9 @@ def _read(ids: Path, normalise: NormaliseName, pad_to: int | None) -> "Normalise
 def _credentials(cert: Path, key: Path, peer_cert: Path | None, peer_ca: Path | None) -> "Credentials":
     from pricdr.alignment.tls import Credentials
 
+    with suppress(OSError):  # what is wrong with it will be said when it is read
+        if key.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            warn(f"{key}: others on this machine can read this key: chmod 600 it")
     return Credentials(certificate=cert, key=key, peer_certificate=peer_cert, peer_authority=peer_ca)
 
 

@@ -172,6 +172,15 @@ def test_nobody_in_common_is_said_and_can_be_accepted(lists, align):
     align("accept users.txt --state b.state")
 
 
+def test_an_answer_only_where_both_learn(lists, align):
+    align("start a.txt --out m1 --state a.state")
+    said = align("answer m1 b.txt --out m2 --state b.state --both", code=2).err
+    assert said == "error: m1: by this message the other side alone learns the common users, and you gave --both\n"
+    assert not (lists / "b.state").exists()
+    align("start a.txt --out m3 --state c.state --both")
+    align("answer m3 b.txt --out m4 --state d.state --both")
+
+
 class TestRefusals:
     @pytest.fixture
     def session(self, lists, align):

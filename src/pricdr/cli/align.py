@@ -106,6 +106,9 @@ def answer(
     out: Annotated[Path, typer.Option(help="The message to create and send back.")],
     state: Annotated[Path, typer.Option(help="The file to create that align accept needs; keep it secret.")],
     normalise: NormaliseOption = NormaliseName.EXACT,
+    both: Annotated[
+        bool, typer.Option("--both", help="Refuse a message by which the other side alone learns the common users.")
+    ] = False,
     pad_to: PadOption = None,
     at_most: MostOption = None,
     processes: ProcessesOption = None,
@@ -114,7 +117,7 @@ def answer(
 
     The message holds the other side's ids, blinded again, and yours, blinded, in an order that says nothing. The other
     side then learns which of its ids are yours too, and how many ids you have, unless --pad-to hides it. You learn how
-    many ids it shows, and the common users if its message says that both are to learn them.
+    many ids it shows, and the common users if its message says that both are to learn them: --both insists on it.
 
     A side that shows ids of people it has no business with learns whether you have those. Agree on how many ids each
     side has, and give --at-most.
@@ -134,6 +137,8 @@ def answer(
         received = load_message(message, at_most=at_most)
     with _naming(message):
         require_first(received.header, given.normalisation)
+        if both and received.header.who_learns.value != "both":
+            raise InputError("by this message the other side alone learns the common users, and you gave --both")
 
     def same(left: "State") -> bool:
         fresh = begin_answer(received, given, pad_to=pad_to)

@@ -208,3 +208,12 @@ def test_what_a_malicious_starter_learns_is_what_it_asks_for():
     _, second = answer(first, theirs)
     assert finish(state, second).users == CANDIDATES[3:6]
     assert second.header.starter_ids == len(CANDIDATES)  # it cannot hide how many it asked for: --at-most refuses that
+
+
+def test_a_starter_that_gets_its_own_points_back_finds_nobody():
+    """Both parts of an answer may be the first message: its points then hold the starter's key twice, and meet none."""
+    state, first = start(given(CANDIDATES))
+    _, honest = answer(first, given(CANDIDATES))
+    reflected = Message(honest.header, np.concatenate([first.points, in_byte_order(first.points)]))
+    assert finish(state, reflected).users == ()
+    assert finish(state, honest).users == CANDIDATES

@@ -11,7 +11,7 @@ import typer
 
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.run_lock import only_step
-from pricdr.errors import InputError, OutputError, VerificationError, printable
+from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 
 if TYPE_CHECKING:
     from pricdr.alignment.blinding import Blinder
@@ -76,6 +76,7 @@ def start(
     from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
+    _require_two_files(out, state)
     if not os.path.lexists(state):  # else a stopped run may have written it
         require_writable(out)
     given = read_own_ids(ids, normalise)
@@ -130,6 +131,7 @@ def answer(
     from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
+    _require_two_files(out, state)
     if not os.path.lexists(state):  # else a stopped run may have written it
         require_writable(out)
     given = read_own_ids(ids, normalise)
@@ -248,6 +250,12 @@ def read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
     if given.merged:
         warn(f"{path}: {given.merged:,} ids are another spelling of an earlier one, and count once with it")
     return given
+
+
+def _require_two_files(out: Path, state: Path) -> None:
+    """Refuse one name for both: the state would lie, with its key, where the user looks for the message to send."""
+    if out.resolve() == state.resolve():
+        raise ParameterError(f"--out and --state are both {out}: the one is sent, the other is kept secret")
 
 
 def _begun(path: Path, drawn: Callable[[], "State"], same: Callable[["State"], bool], step: object) -> "State":

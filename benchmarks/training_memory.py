@@ -99,6 +99,7 @@ def measure(size: Size) -> tuple[int, int]:
     import torch.distributed as dist
 
     from pricdr.data.ratings import Ratings
+    from pricdr.data.sparse import SparseMatrix
     from pricdr.data.splits import HeldOut
     from pricdr.models.pricdr._networks import TwoTowers
     from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig, target_options
@@ -117,7 +118,7 @@ def measure(size: Size) -> tuple[int, int]:
     matrix.sum_duplicates()
     matrix.data[:] = 1
     users = tuple(f"u{number:09d}" for number in range(size.users))
-    ratings = Ratings(matrix, users, tuple(f"i{number:09d}" for number in range(size.items)))
+    ratings = Ratings(SparseMatrix.of(matrix), users, tuple(f"i{number:09d}" for number in range(size.items)))
     everyone = np.arange(size.users)
     negatives = draws.integers(0, size.items, (size.users, 99))
     held_out = HeldOut(everyone, draws.integers(0, size.items, size.users), negatives)

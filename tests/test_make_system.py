@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MAKE = shutil.which("make")
-NEEDED = ["chromium", "default-jre-headless", "postgresql"]
+NEEDED = ["chromium", "wrk", "default-jre-headless", "postgresql"]
 
 pytestmark = pytest.mark.skipif(MAKE is None, reason="make is not installed")
 
@@ -26,7 +26,7 @@ def system(programs: Path, **found: str) -> list[str]:
 
 
 def test_where_everything_is_there_nothing_is_done(tmp_path):
-    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", postgres="exit 1", apt_get="exit 1")
+    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", postgres="exit 1", wrk="exit 1", apt_get="exit 1")
     assert "nothing to do" in line
 
 
@@ -34,13 +34,13 @@ def test_debians_place_of_postgresql_counts_too(tmp_path):
     server = tmp_path / "postgresql" / "15" / "bin" / "postgres"
     server.parent.mkdir(parents=True)
     server.touch(mode=0o755)
-    (line,) = system(tmp_path, chromium="exit 1", java="exit 1")
+    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", wrk="exit 1")
     assert "nothing to do" in line
 
 
 def test_without_apt_get_the_build_goes_on(tmp_path):
     (line,) = system(tmp_path, java="exit 1")
-    assert "no apt-get here; install chromium postgresql yourself" in line
+    assert "no apt-get here; install chromium wrk postgresql yourself" in line
 
 
 def test_without_root_it_says_who_may(tmp_path):
@@ -68,5 +68,7 @@ def test_pip_has_the_environment_to_itself():
     plan = subprocess.run([MAKE, "--dry-run", "system-packages"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert "apt-get" in plan.stdout
     assert "pip" not in plan.stdout
-    background = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "&" in line.split("#")[0]]
-    assert [line.split()[:2] for line in background if line.startswith("make")] == [["make", "system-packages"]]
+    lines = [line.split("#")[0] for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.startswith("make")]
+    background = [line.split()[1] for line in lines if "&" in line]
+    assert background == ["system-packages", "lint"]
+    assert [line.split()[1] for line in lines].index("setup") < [line.split()[1] for line in lines].index("lint")

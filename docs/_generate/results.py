@@ -8,12 +8,13 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from docs._generate import frontier_figure
+from pricdr.errors import plain
 from pricdr.experiments.results import Mean, mean
 from pricdr.experiments.runner import known_results
 from pricdr.experiments.spec import Spec, read_specs
 from pricdr.experiments.synthetic_results import read_synthetic
 from pricdr.experiments.synthetic_results import share as synthetic_share
-from pricdr.experiments.tables import plain, results_by_arm, share
+from pricdr.experiments.tables import results_by_arm, share
 from pricdr.report.paper import paper_table
 
 ROOT: Final = Path(__file__).parents[2]

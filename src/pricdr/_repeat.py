@@ -7,9 +7,9 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from pricdr._transfer import transfer
+from pricdr.data.negatives import pair_codes
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import Split, split
 from pricdr.errors import InputError, ParameterError, require_count
@@ -103,23 +103,23 @@ def whole_of(parts: Split, ratings: Ratings | None = None) -> Ratings:
         np.concatenate([getattr(held_out, side) for held_out in (parts.validation, parts.test)])
         for side in ("users", "items")
     )
-    held_out = sp.csr_array((np.ones(len(rows)), (rows, columns)), shape=train.matrix.shape)
-    known = sp.csr_array(train.matrix + held_out)
+    known = np.union1d(pair_codes(train), rows * len(train.items) + columns)
     if ratings is None:
         if parts.cold.any():
             raise InputError(
                 f"the split does not hold the histories of its {int(parts.cold.sum()):,} cold users: "
                 "give the ratings it was made of"
             )
-        return Ratings(known, train.users, train.items, has_values=False)
+        cells = np.divmod(known, len(train.items))
+        return Ratings.from_codes(*cells, np.ones(len(known)), train.users, train.items, has_values=False)
     ratings = ratings.positives().rated()
     if set(ratings.users) != set(train.users) or set(ratings.items) != set(train.items):
         raise InputError("the split was made of other ratings, of other users or items")
     ratings = ratings.select(train.users, train.items)
     # Whatever the split holds must be there; of everybody but cold users, nothing else may be.
-    more = sp.csr_array(ratings.matrix - known)
-    more.eliminate_zeros()
-    if (more.data < 0).any() or np.diff(more.indptr)[~parts.cold].any():
+    whole = pair_codes(ratings)
+    more = np.setdiff1d(whole, known) // len(train.items)
+    if not np.isin(known, whole).all() or not parts.cold[more].all():
         raise InputError("the split was made of other ratings")
     return ratings
 

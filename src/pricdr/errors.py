@@ -27,6 +27,7 @@ LARGEST_SEED: Final = 2**63 - 1
 LARGEST_SCALE: Final = 1e15
 """The largest bound, step, clip, threshold or prior; 1/1e15 is the smallest. Their squares stay finite."""
 
+_MARKUP: Final = str.maketrans({"|": "&#124;", "<": "&lt;", "[": "&#91;", "`": "&#96;"})
 FILE_NAME: Final = "[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}"
 """What text from outside may become a file name, as a pattern."""
 
@@ -45,6 +46,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
+
+
+def plain(text: str) -> str:
+    """Return ``text`` on one line of Markdown that shows it as it is: no cell, tag, link or code begins in it.
+
+    >>> print(plain("a | b <img> [c](d)"))
+    a &#124; b &lt;img> &#91;c](d)
+    """
+    return printable(text).translate(_MARKUP)
 
 
 class PriCDRError(Exception):

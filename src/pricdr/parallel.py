@@ -1,6 +1,6 @@
 """Work on every core: row blocks on threads, and what holds the interpreter lock in processes.
 
-numpy, scipy and AES release the lock, so that threads use every core. Training and X25519 do not.
+numpy and AES release the lock, so that threads use every core. Training and X25519 do not.
 """
 
 import os

@@ -2,9 +2,15 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
+import signal
 import stat
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +27,7 @@ from tests.pages.parsed import require_self_contained
 SMALL = SyntheticConfig(
     users=240, source_items=60, target_items=320, tastes=4, source_ratings_per_user=12, activity_spread=0.5
 )
+ROOT = Path(__file__).parents[2]
 QUICK = {"hidden": 16, "width": 8, "epochs": 2}
 
 
@@ -55,7 +62,11 @@ def test_the_parties_share_nothing_but_a_release_each_way_and_the_public_keys(pl
     folder, _ = played
     assert {path.name for path in folder.iterdir()} == {"source", "target", "comparison", "report.html"}
     contents = {
-        party: {p.read_bytes(): p.relative_to(folder / party) for p in (folder / party).rglob("*") if p.is_file()}
+        party: {
+            p.read_bytes(): p.relative_to(folder / party)
+            for p in (folder / party).rglob("*")
+            if p.is_file() and p.name != "release.certificate.json"  # a model's copy of what came with the release
+        }
         for party in ("source", "target")
     }
     shared = {str(contents["target"][content]) for content in contents["source"].keys() & contents["target"].keys()}
@@ -164,6 +175,35 @@ def test_threads_are_given_back(played):
     with story.one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+SERVING = """
+import sys
+from functools import partial
+from pricdr import cli
+from pricdr.demo import story
+from tests.cli.test_demo import QUICK, SMALL
+story.play = partial(story.play, data=SMALL, settings=QUICK)
+sys.exit(cli.run(["demo", "--out", "shown", "--serve", "--port", "0"]))
+"""
+
+
+@pytest.mark.slow
+def test_serve_ends_with_a_page_of_the_model_and_its_card(here):
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVING],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as running:
+        address = next(found for line in running.stdout if (found := re.search(r"page is (http://\S+/page);", line)))
+        with urllib.request.urlopen(f"{address[1]}/model", timeout=30) as answer:
+            card = answer.read().decode()
+        running.send_signal(signal.SIGINT)
+        running.communicate(timeout=30)
+    assert running.returncode in {0, 130}
+    assert "target-only" in card
+    assert "not measured" not in card.partition("who gains")[2]
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from docs._generate.command_line import commands
 ALL = {name: command for name, command, _ in commands()}
 THEIR_OWN = {
     "--out": "each command creates something else",
+    "--rate": "a key may have one of its own; without it the server's holds",
+    "--keys": "a server may do without keys, whoever makes one may not",
     "--method": "in a spec each arm names its own: reproduce only allows those from outside",
     "--strategy": "the same",
     "--threshold": "prepare follows the paper, which keeps ratings of 3 and more",

@@ -51,8 +51,10 @@ def test_models_hold_what_the_design_says(models):
         about = json.loads((models / name / "model.json").read_text())
         assert about["method"] == name
         expected = {"model.safetensors", "model.json", "items.parquet", "users.parquet", "log.jsonl"}
-        # The model with a release found the network of the other one beside it.
-        assert {p.name for p in (models / name).iterdir()} == expected | ({"networks"} if name == "dmf" else set())
+        # The model with a release found the network of the other one beside it, and keeps what its release promises.
+        own = {"dmf": {"networks"}, "hetero": {"release.certificate.json"}}.get(name, set())
+        assert {p.name for p in (models / name).iterdir()} == expected | own
+    assert 0 < about["chosen"]["evidence"] <= 1
     lines = [json.loads(line) for line in (models / "hetero" / "log.jsonl").read_text().splitlines()]
     networks = list(about["chosen"]["epochs"])  # the source's too, unless the release failed the evidence test
     assert networks[0] == "target"

@@ -3,6 +3,8 @@
 import io
 import json
 import math
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,10 +13,13 @@ import numpy as np
 import polars as pl
 import scipy.sparse as sp
 
+from pricdr import Guarantee, Ratings, publish
+from pricdr.models.card import ModelCard
 from pricdr.models.chosen import Chosen, Trust
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
+from pricdr.release.certificate import seal
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
 from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json
 from tests.fuzz.parquet_files import mutate_parquet
@@ -24,7 +29,8 @@ _USERS = tuple(f"u{at}" for at in range(9))
 _ITEMS = tuple(f"i{at}" for at in range(7))
 _TENSORS = "model.safetensors"
 _ORIGIN = Origin({"config": {"width": 4}, "options": {"seed": 1}}, "0" * 64, "1" * 64)
-_CHOSEN = Chosen(epochs={"target": 3}, trust=Trust(0.25, 1.0), settings={"scale": 0.4})
+_CHOSEN = Chosen(epochs={"target": 3}, trust=Trust(0.25, 1.0), settings={"scale": 0.4}, evidence=0.005)
+_CERTIFICATE = "release.certificate.json"
 
 
 def make_seeds(folder: Path) -> list[Seed]:
@@ -51,13 +57,16 @@ def make_seeds(folder: Path) -> list[Seed]:
             "user_vectors": dense(n_users), "item_vectors": dense(n_items), "interaction": interaction
         },
     }  # fmt: skip
+    release = publish(Ratings.from_triples(["a"], ["x"]), Guarantee(epsilon=1, delta=1e-6), users=["a"])
+    known = {"release_covers": (3, 9), "release_verified": True, "software": "pricdr 0.8.0"}
+    origin = replace(_ORIGIN, certificate=release.certificate, **known)
     seeds = []
     for name, parts in models.items():
         seen = sp.csr_array((rng.random((n_users, n_items)) < 0.3).astype(np.float64))
         fixed = {"item_bias": dense(1, n_items)[0], "seen": seen, "in_release": rng.random(n_users) < 0.5}
         path = folder / name
         path.mkdir()
-        recorded = {"origin": _ORIGIN, "chosen": _CHOSEN}
+        recorded = {"origin": origin, "chosen": _CHOSEN}
         write_model(path, FittedModel(method="dmf", users=_USERS, items=_ITEMS, **recorded, **fixed, **parts))
         seeds.append(Seed(name, {file.name: file.read_bytes() for file in sorted(path.iterdir())}))
     return seeds
@@ -67,7 +76,7 @@ def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
     """Change the arrays, the ids, what the model says it is, bytes of any file, or the set of files."""
     files: dict[str, Any] = dict(seed.files)
     for _ in range(rng.choice((1, 1, 1, 2))):
-        draw = rng.randrange(12)
+        draw = rng.randrange(13)
         if draw < 7:
             files[_TENSORS] = mutate_tensors(rng, seed.files[_TENSORS], other.files[_TENSORS])
         elif draw < 9:
@@ -77,10 +86,22 @@ def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
         elif draw == 9:
             about = mutate_json(rng, json.loads(seed.files["model.json"]))
             files["model.json"] = json_bytes(rng, about, indent=2)
+        elif draw == 10:
+            content = json.loads(seed.files[_CERTIFICATE])
+            del content["digest"]
+            files[_CERTIFICATE] = _certificate(rng, mutate_json(rng, content))
         else:
             name = rng.choice(sorted(files))
             files[name] = mutate_bytes(rng, files[name], other.files.get(name, b""))
     return mutate_folder(rng, files) if rng.random() < 0.05 else files
+
+
+def _certificate(rng: Random, content: Any) -> bytes:
+    """Half of them with a digest that is right: then only what is said can give the lie away."""
+    if isinstance(content, dict) and rng.random() < 0.5:
+        with suppress(ValueError):  # a number or a text that no certificate can hold
+            return seal(content)
+    return json_bytes(rng, content, indent=2)
 
 
 def _changed_ids(rng: Random, content: bytes) -> bytes:
@@ -110,6 +131,8 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
     require(model.chosen.trust is None or all(0 <= level <= 1 for level in model.chosen.trust), "an impossible trust")
     require_ids("user", model.users)
     require_ids("item", model.items)
+    card = ModelCard.of_model(model, "model")
+    require("# Model card" in card.markdown(), "a card without a title")
     own = set(model.items)
     for user in (*model.users[:3], *model.users[-1:], "a stranger"):
         ranked = model.recommend([user], 5)

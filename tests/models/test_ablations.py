@@ -93,7 +93,7 @@ def same(left, right):
 )
 @pytest.mark.parametrize("validated", [True, False])
 def test_without_gates_even_noise_is_trusted_fully(planted, noise, method, validated, monkeypatch):
-    monkeypatch.setattr("pricdr.models.evidence.has_evidence", lambda inputs: pytest.fail("evidence was asked for"))
+    monkeypatch.setattr("pricdr.models.evidence.p_value", lambda inputs: pytest.fail("evidence was asked for"))
     model = method.fit(planted.target, noise, validation=planted.validation if validated else None)
     assert model.chosen.trust == Trust(1.0, 1.0)
     assert model.in_release.all()

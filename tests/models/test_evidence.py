@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from pricdr import FittedModel
 from pricdr.data.ratings import Ratings
+from pricdr.models import EASERelease, RidgeRelease
+from pricdr.models.chosen import UNTRUSTED
 from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE, has_evidence, p_value
 from pricdr.models.inputs import Inputs
 from pricdr.testing.contracts import Planted
@@ -87,6 +90,22 @@ def test_too_few_users_are_no_evidence():
     assert not has_evidence(Inputs.of(planted.target, few))
     nobody = release_with_rows(planted.release.matrix[48:], planted.release.users[48:])
     assert p_value(Inputs.of(planted.target, nobody)) == 1
+
+
+@pytest.mark.parametrize("method", [EASERelease(), RidgeRelease()], ids=lambda one: one.name)
+def test_a_model_records_what_the_test_said_of_its_release(target, tastes, method, tmp_path):
+    rng = np.random.default_rng(13)
+    good, noise = released(tastes, rng, noise=0.5), rng.standard_normal((USERS, 6))
+    for matrix, passes in ((good, True), (noise, False)):
+        release = release_with_rows(matrix.astype(np.float32), target.users)
+        model = method.fit(target, release)
+        assert (model.chosen.evidence <= SIGNIFICANCE) is passes
+        assert passes or model.chosen.trust == UNTRUSTED
+        # What is carried over is what was tested then; nothing is tested again.
+        followed = method.fit(target, release, chosen=model.chosen)
+        assert followed.chosen.evidence == model.chosen.evidence
+        loaded = FittedModel.load(model.save(tmp_path / f"{passes}"))
+        assert loaded.chosen == model.chosen
 
 
 def test_it_repeats_and_its_level_can_be_reached(target, tastes):

@@ -256,7 +256,7 @@ JSON = {
     "version 10^400": {"schema_version": 10**400},
     "version true": {"schema_version": True},
     "version 1.0": {"schema_version": 1.0},
-    "version 4": {"schema_version": 4},
+    "version 5": {"schema_version": 5},
     "a part trained for -1 epochs": {"chosen": {**CHOSEN, "epochs": {"training": -1}}},
     "a part trained for 10^9 epochs": {"chosen": {**CHOSEN, "epochs": {"training": 10**9}}},
     "half an epoch": {"chosen": {**CHOSEN, "epochs": {"training": 0.5}}},

@@ -181,7 +181,7 @@ def test_shuffled_rows_leave_the_target_only_model_with_or_without_validation(pl
 
 
 def test_the_plaintext_source_needs_no_evidence(planted, monkeypatch):
-    monkeypatch.setattr("pricdr.models.evidence.has_evidence", lambda inputs: False)
+    monkeypatch.setattr("pricdr.models.evidence.p_value", lambda inputs: 1.0)
     assert HETERO.fit_plaintext(planted.target, planted.source, validation=planted.validation).in_release.any()
     assert not HETERO.fit(planted.target, planted.release, validation=planted.validation).in_release.any()
 

@@ -179,7 +179,7 @@ def test_a_method_without_options_sets_aside_by_seed_zero(planted, monkeypatch):
 def test_model_json_is_indented_by_two(planted, tmp_path):
     text = (EASE().fit(planted.target).save(tmp_path / "model") / "model.json").read_text()
     assert text == json.dumps(json.loads(text), indent=2) + "\n"
-    assert json.loads(text)["schema_version"] == 3
+    assert json.loads(text)["schema_version"] == 4
 
 
 def linear():

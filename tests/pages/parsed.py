@@ -5,7 +5,7 @@ import hashlib
 import re
 from html.parser import HTMLParser
 
-EMPTY = {"meta", "input", "br"}
+EMPTY = {"meta", "input", "br", "link"}
 
 
 class Parsed(HTMLParser):

@@ -37,7 +37,7 @@ MOST_IDS: Final = 1 << 30
 LONGEST_HEADER: Final = 4096
 _LENGTH: Final = 4
 _BLOCK: Final = 1 << 20
-_BYTES_PER_POINT: Final = 320
+BYTES_PER_POINT: Final = 320
 """Memory that a point takes at most while a message is worked on: read, checked, blinded, sorted and looked up."""
 
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -180,7 +180,7 @@ def read_message(file: BinaryIO, name: str, *, size: int | None = None, at_most:
     expected = _size(header, length)
     if size is not None and size != expected:
         raise InputError(f"{name}: it has {size:,} bytes, and its header announces {expected:,}: cut off or changed")
-    require_memory(_BYTES_PER_POINT * header.points, f"{name}: an alignment of {header.points:,} points")
+    require_memory(BYTES_PER_POINT * header.points, f"{name}: an alignment of {header.points:,} points")
     points = as_points(_exactly(file, header.points * SIZE, digest, name))
     if _exactly(file, SIZE, hashlib.sha256(), name) != digest.digest():
         raise InputError(f"{name}: its bytes do not have the SHA-256 at its end: damaged or changed on the way")

@@ -19,11 +19,12 @@ import numpy as np
 
 from pricdr.alignment.blinding import Blinder
 from pricdr.alignment.curve import BlindingKey, Points, in_byte_order, split_points
-from pricdr.alignment.messages import MOST_IDS, Header, Kind, Message, WhoLearns
+from pricdr.alignment.messages import BYTES_PER_POINT, MOST_IDS, Header, Kind, Message, WhoLearns
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.record import AlignmentRecord, list_sha256
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.memory import require_memory
 
 IN_THIS_PROCESS: Final = Blinder()
 _SESSION_BYTES: Final = 16
@@ -300,6 +301,7 @@ def _shown(ids: NormalisedIds, pad_to: int | None) -> int:
     shown = len(ids.ids) if pad_to is None else pad_to
     if not len(ids.ids) <= shown <= MOST_IDS:
         raise ParameterError(f"pad_to must be from the number of ids, {len(ids.ids):,}, to {MOST_IDS:,}, got {shown:,}")
+    require_memory(BYTES_PER_POINT * shown, f"an alignment of {shown:,} ids")
     return shown
 
 

@@ -27,6 +27,7 @@ from pricdr.cli import (
     keygen,
     ledger,
     methods,
+    model,
     prepare,
     publish,
     recommend,
@@ -34,6 +35,7 @@ from pricdr.cli import (
     reproduce,
     revoke,
     search,
+    serve,
     split,
     strategies,
     train,
@@ -74,6 +76,9 @@ app.command("split")(split.split)
 app.command("train")(train.train)
 app.command("evaluate")(evaluate.evaluate)
 app.command("recommend")(recommend.recommend)
+app.add_typer(model.app, name="model")
+app.command("serve")(serve.serve)
+app.command("serving-key")(serve.serving_key)
 app.command("methods")(methods.methods)
 app.command("strategies")(strategies.strategies)
 app.command("reproduce")(reproduce.reproduce)

@@ -34,15 +34,18 @@ NormaliseOption: TypeAlias = Annotated[
     NormaliseName, typer.Option(help="Compare bytes, or e-mail addresses or telephone numbers by a written rule.")
 ]
 PadOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="Show so many ids: dummies hide how many are yours.  [default: no dummies]")
+    int | None, typer.Option(min=1, help="Show so many ids: dummies hide how many are yours.  [default: no dummies]")
 ]
 MostOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="Refuse a message in which the other side shows more ids.  [default: any number]")
+    int | None,
+    typer.Option(min=1, help="Refuse a message in which the other side shows more ids.  [default: any number]"),
 ]
 OwnOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="A private CSV to create: user (as listed) and own (your spelling).")
 ]
-ProcessesOption: TypeAlias = Annotated[int | None, typer.Option(help="How many to work in.  [default: one a core]")]
+ProcessesOption: TypeAlias = Annotated[
+    int | None, typer.Option(min=1, help="How many to work in.  [default: one a core]")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -280,11 +283,8 @@ def _blinding(out: Path, state: "State", processes: int | None) -> Iterator["Bli
     """Yield what blinds ids and points, with a bar, and keeps what is done for the next run of the same command."""
     from pricdr.alignment.blinding import Blinder
     from pricdr.alignment.portions import PortionFiles
-    from pricdr.errors import require_count
     from pricdr.parallel import cores
 
-    if processes is not None:
-        require_count(processes=processes)
     portions = PortionFiles(out, state)
     try:
         with portions, progress_bar("blinding") as progress:

@@ -7,28 +7,28 @@ the work, once or again.
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.csr import is_sparse
 from pricdr.data.ids import Ids
-from pricdr.data.ratings import CSR
+from pricdr.data.sparse import Compressed, SparseMatrix, is_compressed
 from pricdr.parallel import cores, each_block
 from pricdr.progress import Progress, silent
 
 Numbers: TypeAlias = npt.NDArray[Any]
 Whole: TypeAlias = npt.NDArray[np.int64]
-Convert: TypeAlias = Callable[[CSR], CSR]
+Convert: TypeAlias = Callable[[SparseMatrix], SparseMatrix]
 """Turns the ratings of a block of users into others, user by user."""
 
 
 class RowWork(Protocol):
     """Computes one row of numbers per user of a block."""
 
-    def __call__(self, block: CSR, start: int) -> Numbers:
+    def __call__(self, block: SparseMatrix, start: int) -> Numbers:
         """Return the rows of the users ``start``, ``start`` + 1 and so on, whose ratings ``block`` holds."""
         ...
 
@@ -36,7 +36,7 @@ class RowWork(Protocol):
 class SumWork(Protocol):
     """Computes whole numbers from a block; those of all blocks are added up."""
 
-    def __call__(self, block: CSR, start: int) -> Whole:
+    def __call__(self, block: SparseMatrix, start: int) -> Whole:
         """Return what the users ``start``, ``start`` + 1 and so on add, whose ratings ``block`` holds."""
         ...
 
@@ -118,8 +118,14 @@ class RatingsSource(Protocol):
 class InMemory:
     """A matrix in one piece."""
 
-    def __init__(self, matrix: CSR) -> None:
+    def __init__(self, matrix: SparseMatrix) -> None:
         self.matrix = matrix
+
+    @cached_property
+    def _parts(self) -> list[tuple[SparseMatrix, int]]:
+        """One part for each core, and where it begins: kept, because what is added up by item transposes it once."""
+        size = max(1, -(-self.shape[0] // cores()))
+        return [(self.matrix.rows(slice(start, start + size)), start) for start in range(0, self.shape[0], size)]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -132,7 +138,7 @@ class InMemory:
         """Fill ``out`` with what ``work`` gives for every user."""
 
         def fill(part: slice) -> None:
-            out[part] = work(self.matrix[part], part.start)
+            out[part] = work(self.matrix.rows(part), part.start)
 
         each_block(self.shape[0], block_rows, fill, what=what, progress=progress)
 
@@ -143,9 +149,10 @@ class InMemory:
         total = Total()
 
         def add(part: slice) -> None:
-            total.add(work(self.matrix[part], part.start))
+            for block, start in self._parts[part]:
+                total.add(work(block, start))
 
-        each_block(self.shape[0], max(1, -(-self.shape[0] // cores())), add, what=what, progress=progress)
+        each_block(len(self._parts), 1, add, what=what, progress=progress)
         return total.sum
 
     def converted(self, convert: Convert, n_columns: int) -> "InMemory":
@@ -196,8 +203,10 @@ class Total:
         return self._sum
 
 
-def as_matrix(given: "Matrix | Transposed | CSR") -> "Matrix | Transposed":
-    """Return a matrix that works can be run on; a scipy matrix by columns is one by rows, transposed."""
-    if not is_sparse(given):
-        return given  # type: ignore[return-value]
-    return InMemory(given) if given.format == "csr" else Transposed(InMemory(given.T))
+def as_matrix(given: "Matrix | Transposed | SparseMatrix | Compressed") -> "Matrix | Transposed":
+    """Return a matrix that works can be run on; one of scipy's by columns is one by rows, transposed."""
+    if isinstance(given, Matrix | Transposed):
+        return given
+    if is_compressed(given) and given.format == "csc":
+        return Transposed(InMemory(SparseMatrix.of(given.T)))
+    return InMemory(SparseMatrix.of(given))

@@ -1,27 +1,31 @@
-"""Sparse matrices from arrays that are not trusted.
+"""Sparse matrices of scipy, which models are made of: the library, its types, and a matrix from arrays not trusted.
 
-scipy trusts them: a row start or a column outside the matrix makes its products read and write out of bounds.
+scipy trusts them: a row start or a column outside the matrix makes its products read and write out of bounds. Nothing
+that publishes or checks a release imports this module; see ``pricdr.data.sparse``.
 """
 
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, IntArray
+from pricdr.data.sparse import IntArray
 from pricdr.errors import InputError
+from pricdr.extras import SPARSE
 
+SPARSE.require()  # here, once for all modules that take scipy's matrices from this one
 
-def is_sparse(matrix: object) -> TypeGuard[CSR]:
-    """Return whether a matrix is a sparse one.
+import scipy.sparse as sp  # noqa: E402
 
-    ``scipy.sparse.issparse`` tells a type checker only that it is of a class without any methods.
+__all__ = ["CSR", "RatingMatrix", "checked_csr", "sp"]
 
-    >>> is_sparse(sp.csr_array((2, 3))), is_sparse(np.zeros((2, 3)))
-    (True, False)
-    """
-    return bool(sp.issparse(matrix))
+if TYPE_CHECKING:
+    RatingMatrix: TypeAlias = sp.csr_array[np.float64, tuple[int, int]]
+    """Users x items, of float64."""
+    CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
+    """A sparse matrix of any type of numbers."""
+else:  # older versions of scipy cannot be subscripted when the program runs
+    RatingMatrix = CSR = sp.csr_array
 
 
 def checked_csr(

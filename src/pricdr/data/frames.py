@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-import numpy as np
 import polars as pl
 
 from pricdr.data.hold_out_rules import Float64Array
@@ -88,14 +87,13 @@ def ratings_from_arrow(table: object, named: Named) -> Ratings:
 
 def ratings_to_polars(ratings: Ratings) -> pl.DataFrame:
     """Return one row per rated pair: ``user``, ``item`` and, where values mean something, ``rating``."""
-    matrix = ratings.matrix
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    entries = ratings.entries
     columns = {
-        "user": pl.Series(ratings.users, dtype=pl.String).gather(rows),
-        "item": pl.Series(ratings.items, dtype=pl.String).gather(matrix.indices),
+        "user": pl.Series(ratings.users, dtype=pl.String).gather(entries.entry_rows),
+        "item": pl.Series(ratings.items, dtype=pl.String).gather(entries.indices),
     }
     if ratings.has_values:
-        columns["rating"] = pl.Series(matrix.data)
+        columns["rating"] = pl.Series(entries.data)
     return pl.DataFrame(columns)
 
 

@@ -15,12 +15,12 @@ _COPIES: Final = 6
 
 def rows_of(ratings: Ratings) -> IntArray:
     """Return the user's position of each stored rating."""
-    return np.repeat(np.arange(len(ratings.users), dtype=np.int64), np.diff(ratings.matrix.indptr))
+    return ratings.entries.entry_rows
 
 
 def pair_codes(ratings: Ratings) -> IntArray:
     """Return each rated pair as one number, ascending: user x items + item."""
-    return rows_of(ratings) * len(ratings.items) + ratings.matrix.indices
+    return rows_of(ratings) * len(ratings.items) + ratings.entries.indices
 
 
 def require_negatives(ratings: Ratings, most: int, count: int) -> None:

@@ -3,37 +3,32 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import IdsLike as IdsLike
 from pricdr.data.ids import as_ids, require_ids
+from pricdr.data.sparse import IntArray as IntArray
+from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+    import scipy.sparse as sp
 
     from pricdr.data.blocks import Convert, InMemory
 
-IntArray: TypeAlias = npt.NDArray[np.int64]
 # Names, not types: none of these libraries is needed to hold ratings.
 RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.DataFrame", "pa.Table"]
 """What may stand for ratings; any other table with the Arrow PyCapsule interface will do too."""
 LONGEST_FILTER: Final = 400
 """Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
-if TYPE_CHECKING:
-    RatingMatrix: TypeAlias = sp.csr_array[np.float64, tuple[int, int]]
-    """Users x items, of float64."""
-    CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
-    """A sparse matrix of any type of numbers."""
-else:  # older versions of scipy cannot be subscripted when the program runs
-    RatingMatrix = CSR = sp.csr_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +39,8 @@ class Ratings:
     for byte. The arrays are read-only: everything that changes ratings returns new ones.
     """
 
-    matrix: RatingMatrix
-    """float64 CSR, ``len(users)`` x ``len(items)``, sorted indices, no duplicates."""
+    entries: SparseMatrix
+    """float64, ``len(users)`` x ``len(items)``, columns in order, no duplicates; a CSR matrix of scipy will do."""
     users: Ids
     items: Ids
     filtered_by: str | None = None
@@ -56,21 +51,30 @@ class Ratings:
     """Only pairs rated at least this were kept, where one was declared."""
 
     def __post_init__(self) -> None:
-        if self.matrix.shape != (len(self.users), len(self.items)):
+        object.__setattr__(self, "entries", SparseMatrix.of(self.entries))
+        if self.entries.shape != (len(self.users), len(self.items)):
             raise InputError(
-                f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
+                f"a matrix of {self.entries.shape[0]} x {self.entries.shape[1]} does not fit "
                 f"{len(self.users)} users and {len(self.items)} items"
             )
         require_ids("user", self.users)
         require_ids("item", self.items)
         _check_filter(self.filtered_by)
-        if not _is_canonical(self.matrix):
+        if not self.entries.is_canonical():
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
-        if not np.isfinite(self.matrix.data).all():
+        if not np.isfinite(self.entries.data).all():
             raise InputError("ratings must be finite numbers")
         # Ratings are shared between objects, so nobody may change them in place.
-        for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
+        for part in (self.entries.data, self.entries.indices, self.entries.indptr):
             part.flags.writeable = False
+
+    @cached_property
+    def matrix(self) -> "sp.csr_array[np.float64, tuple[int, int]]":
+        """The entries as a matrix of scipy, whose memory they share: for training, and for computations of your own.
+
+        Needs scipy, which ``pip install 'pricdr[train]'`` brings. Publishing never asks for it.
+        """
+        return self.entries.to_scipy()
 
     @classmethod
     def from_triples(
@@ -84,7 +88,7 @@ class Ratings:
         Ids are text or whole numbers, which become their decimal text.
 
         >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
-        >>> r.users, r.items, r.matrix.toarray().tolist()
+        >>> r.users, r.items, r.entries.toarray().tolist()
         (('alice', 'bob'), ('x',), [[2.0], [5.0]])
         """
         users, items = as_ids("users", users), as_ids("items", items)
@@ -119,8 +123,8 @@ class Ratings:
         has_values: bool = True,
     ) -> "Ratings":
         """Make ratings from positions into ``users`` and ``items``; pairs must be distinct."""
-        matrix = _csr(rows, columns, values, (len(users), len(items)))
-        return cls(matrix, users, items, filtered_by, has_values)
+        entries = SparseMatrix.from_cells(rows, columns, values, (len(users), len(items)))
+        return cls(entries, users, items, filtered_by, has_values)
 
     @classmethod
     def of(
@@ -163,7 +167,7 @@ class Ratings:
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
         >>> ratings = Ratings.from_polars(frame)
-        >>> ratings.users, ratings.items, ratings.matrix.toarray().tolist()
+        >>> ratings.users, ratings.items, ratings.entries.toarray().tolist()
         (('7',), ('x', 'y'), [[4.0, 2.5]])
         """
         from pricdr.data.frames import Named, ratings_from_polars
@@ -229,7 +233,7 @@ class Ratings:
 
     def __len__(self) -> int:
         """Return how many (user, item) pairs were rated."""
-        return int(self.matrix.nnz)
+        return self.entries.nnz
 
     def __repr__(self) -> str:
         """Show sizes only: ratings are private."""
@@ -258,34 +262,31 @@ class Ratings:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
         if not abs(threshold) <= LARGEST_SCALE:
             raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
-        return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
+        return replace(self.only(self.entries.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
         """Count every entry rated at least ``threshold`` (all of them without one) as a 1; all users and items stay.
 
-        >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).matrix.toarray().tolist()
+        >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).entries.toarray().tolist()
         [[0.0], [1.0]]
         """
         kept = self if threshold is None else self.at_least(threshold)
-        matrix = sp.csr_array((np.ones(len(kept)), kept.matrix.indices, kept.matrix.indptr), shape=kept.matrix.shape)
-        return replace(kept, matrix=matrix, has_values=False)
+        return replace(kept, entries=kept.entries.with_data(np.ones(len(kept))), has_values=False)
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
         """Return the ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
 
         >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
-        >>> r.users, r.matrix.toarray().tolist()
+        >>> r.users, r.entries.toarray().tolist()
         (('b', 'c'), [[0.0, 1.0], [0.0, 0.0]])
         """
         users = self.users if users is None else users
         items = self.items if items is None else items
         if users == self.users and items == self.items:
             return self
-        coo = self.matrix.tocoo()
-        rows, columns = _new_positions(self.users, users)[coo.row], _new_positions(self.items, items)[coo.col]
-        keep = (rows >= 0) & (columns >= 0)  # −1 marks an id that is not wanted
-        matrix = _csr(rows[keep], columns[keep], coo.data[keep], (len(users), len(items)))
-        return replace(self, matrix=matrix, users=users, items=items)
+        new_row, new_column = _new_positions(self.users, users), _new_positions(self.items, items)
+        entries = self.entries.moved(new_row, new_column, (len(users), len(items)))
+        return replace(self, entries=entries, users=users, items=items)
 
     def outside(self, users: Ids, items: Ids) -> "Ratings":
         """Return the ratings of everybody but these users, over exactly these items."""
@@ -296,17 +297,16 @@ class Ratings:
         """Return the values as whole units, which ``convert`` makes of them, for publishing to work on."""
         from pricdr.data.blocks import InMemory
 
-        return InMemory(convert(self.matrix))
+        return InMemory(convert(self.entries))
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
-        """Keep the stored entries where ``keep``, in the matrix's own order, is true; all users and items stay."""
-        coo = self.matrix.tocoo()
-        return replace(self, matrix=_csr(coo.row[keep], coo.col[keep], coo.data[keep], self.matrix.shape))
+        """Keep the stored entries where ``keep``, in their own order, is true; all users and items stay."""
+        return replace(self, entries=self.entries.only(keep))
 
     def rated(self) -> "Ratings":
         """Leave out the users and items that have no rating."""
-        users = tuple(self.users[at] for at in np.flatnonzero(np.diff(self.matrix.indptr)))
-        counts = np.bincount(self.matrix.indices, minlength=len(self.items))
+        users = tuple(self.users[at] for at in np.flatnonzero(self.entries.counts))
+        counts = np.bincount(self.entries.indices, minlength=len(self.items))
         return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
 
     def fingerprint(self) -> str:
@@ -317,23 +317,13 @@ class Ratings:
         digest = hashlib.sha256()
         for ids in (self.users, self.items):
             digest.update("\n".join(ids).encode() + b"\0")
-        for part in (self.matrix.indptr, self.matrix.indices):
+        for part in (self.entries.indptr, self.entries.indices):
             digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
 
     def disclosing(self, filtered_by: str) -> "Ratings":
         """Return the same ratings, marked as having gone through a filter on counts."""
         return replace(self, filtered_by=filtered_by)
-
-
-def _csr(
-    rows: npt.NDArray[Any], columns: npt.NDArray[Any], values: npt.NDArray[np.float64], shape: tuple[int, int]
-) -> RatingMatrix:
-    matrix = sp.coo_array((values, (rows, columns)), shape=shape).tocsr()
-    matrix.sort_indices()
-    if matrix.nnz != len(values):
-        raise InputError("a (user, item) pair occurs more than once")
-    return matrix
 
 
 def _check_filter(text: str | None) -> None:
@@ -345,18 +335,8 @@ def _check_filter(text: str | None) -> None:
         )
 
 
-def _is_canonical(matrix: CSR) -> bool:
-    """Return whether a matrix is CSR and holds every (user, item) pair once; scipy's cached flag is not trusted."""
-    if matrix.format != "csr":
-        return False
-    steps = np.diff(matrix.indices.astype(np.int64))
-    row_starts = matrix.indptr[1:-1]
-    row_starts = row_starts[(row_starts > 0) & (row_starts < matrix.nnz)]
-    steps[row_starts - 1] = 1  # from the last column of one row to the first of the next anything goes
-    return bool((steps > 0).all())
-
-
 def _new_positions(old: Ids, new: Ids) -> IntArray:
+    """Return where each of the old ids is in the new list; −1 for one that is not wanted."""
     at = {name: position for position, name in enumerate(new)}
     if len(at) != len(new):
         repeated = next(name for position, name in enumerate(new) if at[name] != position)

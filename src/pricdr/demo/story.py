@@ -4,6 +4,7 @@ Every step is a function of one party's folder, so that tests can take the other
 a :class:`Screen` that the caller brings.
 """
 
+import json
 import shlex
 import shutil
 import textwrap
@@ -36,6 +37,7 @@ from pricdr.demo.outcome import (
     outcome_lines,
     outcome_page,
 )
+from pricdr.evaluation.comparison import evaluate
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
 from pricdr.files import new_folder
@@ -74,6 +76,7 @@ SETTINGS: Final[Settings] = {
 GUIDE: Final = "music.release"
 RELEASE_FOLDER: Final = "movies.release"
 PAGE: Final = "report.html"
+EVALUATION: Final = "evaluation.json"
 _PROMISE: Final = ("What is promised", "What it means for a whole user", "What is not protected")
 """Sections of the certificate's statement that the page repeats."""
 
@@ -139,6 +142,7 @@ def play(
             say("6. For comparison only, the same model on both companies' ratings. NOT PRIVATE: no real target could.")
             models |= train_in_plaintext(folder, split, settings, screen)
         outcome = evaluate_models(models, split)
+        write_evaluation(target / EVALUATION, models, split)
         say("7. What each recommends:", "", *_outcome_lines(outcome))
         write_page(folder / PAGE, outcome, received)
     received_at = shlex.quote(str(out / "target" / RELEASE_FOLDER))
@@ -256,6 +260,19 @@ def evaluate_models(models: Mapping[str, FittedModel], split: Split) -> Outcome:
     """Rank every evaluated user's held-out item with every model."""
     values = {name: per_user(ranks(model.score, split.test, split.train.matrix)[0]) for name, model in models.items()}
     return Outcome.of(values, split)
+
+
+def write_evaluation(file: Path, models: Mapping[str, FittedModel], split: Split) -> None:
+    """Write what the model gains by the release, as ``pricdr evaluate --json`` does: for its card and its page."""
+    compared = {_model_folder(Path(), name).name: models[name] for name in (ALONE, RELEASE)}
+    figures = evaluate(compared, split).to_dict()
+    file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
+def served(out: Path) -> tuple[Path, Path, Path]:
+    """Return what there is to serve in a demo's folder: the model, the one without the release, the evaluation."""
+    target = out / "target"
+    return _model_folder(target, RELEASE), _model_folder(target, ALONE), target / EVALUATION
 
 
 def _outcome_lines(outcome: Outcome) -> Iterator[str]:

@@ -21,6 +21,7 @@ from pricdr.evaluation.metrics import (
 )
 from pricdr.evaluation.paired_tests import Difference, compare, standard_error
 from pricdr.evaluation.ranking import ScoreArray, ranks, sampled_ranks
+from pricdr.evaluation.release_rows import row_groups, rows_used
 from pricdr.evaluation.verdict import Judgement, Training, judged, training_of, verdict_lines
 from pricdr.progress import Progress, shown, silent
 
@@ -91,6 +92,8 @@ class Comparison:
     """How many items are held out to test by, where a user may have several."""
     protocol: str = ONE_AT_RANDOM
     """What was tested by, in words."""
+    release_rows: Mapping[str, BoolArray] = field(default_factory=dict)
+    """Model → a mask over ``users``: whose release row it uses; a model without a release is missing."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -167,6 +170,8 @@ class Comparison:
             "compared_by": self.compared_by,
             "differences": [self._plain(one) for one in self.differences],
             "verdicts": [one.to_dict() for one in self.verdicts],
+            "trainings": {name: one._asdict() for name, one in self.trainings.items()},
+            "release_rows": [one.to_dict() for one in row_groups(self)],
         }
         before: dict[str, Any] = figures if len(figures) > 1 else figures[self.models[0]]
         return {**layout, **{name: value for name, value in before.items() if name not in layout}}
@@ -314,7 +319,8 @@ def evaluate(
     with shown(progress) as report:
         values = {name: measure(name, one, split, rankings, report, cutoffs=cutoffs) for name, one in models.items()}
     trainings = {name: training_of(model) for name, model in models.items()}
-    return compared(values, split, trainings, cutoffs=cutoffs)
+    rows = {name: rows_used(model, split) for name, model in models.items()}
+    return compared(values, split, trainings, cutoffs=cutoffs, release_rows=rows)
 
 
 def chosen_rankings(ranking: str) -> tuple[Ranking, ...]:
@@ -335,15 +341,18 @@ def compared(
     trainings: Mapping[str, Training | None] | None = None,
     *,
     cutoffs: Sequence[int] = CUTOFFS,
+    release_rows: Mapping[str, BoolArray | None] | None = None,
 ) -> Comparison:
     """Return the comparison of models that were measured on ``split`` at these cutoffs, see :func:`measure`.
 
-    ``trainings`` says by which methods, and which saw a release, see :func:`training_of`.
+    ``trainings`` says by which methods, and which saw a release, see :func:`training_of`; ``release_rows`` whose rows
+    of it they use, see ``rows_used``.
     """
     users = tuple(split.train.users[at] for at in split.test.evaluated)
     known = {name: training for name, training in (trainings or {}).items() if training is not None}
     shape = require_cutoffs(cutoffs), len(split.test), split.protocol
-    return Comparison(users, split.strata(), values, known, *shape)
+    rows = {name: used for name, used in (release_rows or {}).items() if used is not None}
+    return Comparison(users, split.strata(), values, known, *shape, rows)
 
 
 def measure(

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
-from pricdr.data.ratings import IntArray, RatingMatrix
+from pricdr.data.csr import RatingMatrix, sp
+from pricdr.data.ratings import IntArray
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
 from pricdr.evaluation.metrics import Float64Array, rank_of

@@ -11,11 +11,10 @@ from pydantic import TypeAdapter
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.known_files import find_files
-from pricdr.errors import InputError, MissingDataError, ParameterError
+from pricdr.errors import InputError, MissingDataError, ParameterError, plain
 from pricdr.experiments.paper_tasks import OTHER_DATA, PAPER_TASKS, Counts, PaperTask
 from pricdr.experiments.provenance import Provenance, provenance
 from pricdr.experiments.records import RECORD, Flag, Line, Text, Whole, from_json
-from pricdr.experiments.tables import plain
 from pricdr.files import replace_file
 from pricdr.progress import Progress, silent
 from pricdr.untrusted.opening import read_bounded

@@ -5,14 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pricdr.errors import printable
+from pricdr.errors import plain
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.results import Mean, Result, mean
 from pricdr.experiments.spec import Spec
 
 DECISIVE = "NDCG@10"
 """The metric that is also compared seed by seed, and reported for full ranking."""
-_MARKUP: Final = str.maketrans({"|": "&#124;", "<": "&lt;", "[": "&#91;", "`": "&#96;"})
 _USERS: Final = {
     "warm": "users with target history (warm)",
     "few": "warm users with 1 to 3 target ratings (few)",
@@ -38,15 +37,6 @@ class StratumTable:
             for row in (header, ruler, *rows)
         ]
         return "\n".join([f"### {plain(self.title)}", "", *lines])
-
-
-def plain(text: str) -> str:
-    """Return ``text`` on one line of Markdown that shows it as it is: no cell, tag, link or code begins in it.
-
-    >>> print(plain("a | b <img> [c](d)"))
-    a &#124; b &lt;img> &#91;c](d)
-    """
-    return printable(text).translate(_MARKUP)
 
 
 def stratum_tables(spec: Spec, results: Sequence[Result]) -> list[StratumTable]:

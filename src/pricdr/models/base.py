@@ -13,6 +13,7 @@ from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 
+from pricdr import __version__
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import BoolArray, HeldOut, set_aside
@@ -30,6 +31,7 @@ SearchSpace: TypeAlias = Mapping[str, tuple[object, ...]]
 """The values of each setting that a search tries."""
 Trained: TypeAlias = tuple[FittedModel, Chosen]
 
+SOFTWARE: Final = f"pricdr {__version__}"
 CHOOSING: Final = "choosing"
 """The phase of a training by which something is chosen, before everything is trained on."""
 _COLD_SHARE: Final = 0.1
@@ -135,7 +137,7 @@ class TargetMethod(Method):
         selection = _Selection(method=self.name, chooses=self.options is not None, seed=_seed(self.options))
         with log.shown(progress) as shown:
             model, settled = selection.choose_then_train(train, target, validation, chosen, shown)
-        return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint()))
+        return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint(), software=SOFTWARE))
 
     @abstractmethod
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -193,6 +195,9 @@ class ReleaseMethod(Method):
             release=release.sha256(),
             release_signed_by=signed_by,
             release_covers=(int(known.sum()), len(known)),
+            certificate=release.certificate,
+            release_verified=release.verified,
+            software=SOFTWARE,
         )
         return replace(model, chosen=settled, origin=origin)
 
@@ -252,7 +257,7 @@ class PlaintextMethod(Method):
             model, settled = selection.choose_then_train(
                 train, target.select(users=everyone), validation, chosen, shown
             )
-        origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True)
+        origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True, software=SOFTWARE)
         return replace(model, chosen=settled, origin=origin)
 
     @abstractmethod

@@ -26,6 +26,8 @@ class Chosen:
     """How far the source is trusted; None for a method that sees no source, or trusts it always."""
     settings: Mapping[str, float] = field(default_factory=dict)
     """Settings that a method without epochs chose by itself."""
+    evidence: float | None = None
+    """The p-value of the evidence test; None where it was not made: without a release, or without gates."""
     not_chosen: str = ""
     """Why nothing could be set aside to choose by; empty where it could, or where nothing was to be chosen."""
 

@@ -10,12 +10,13 @@ nothing about the target, giving each user the row of another changes nothing: t
 itself and 199 random ones with probability 1/200, whatever the sizes and distributions. No rating has to be held out.
 """
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 from pricdr.data.splits import HeldOut
 from pricdr.models.chosen import UNTRUSTED, Chosen
 from pricdr.models.inputs import Inputs, unit_rows
@@ -34,15 +35,19 @@ def is_followed(validation: HeldOut | None, chosen: Chosen) -> bool:
     return validation is None and chosen.trust is not None
 
 
-def is_refused(inputs: Inputs, validation: HeldOut | None, chosen: Chosen, *, require_evidence: bool = True) -> bool:
+def tested(inputs: Inputs, validation: HeldOut | None, chosen: Chosen) -> Chosen:
+    """Return ``chosen`` with the p-value of the evidence test: of this one, or of the one whose choice is followed."""
+    return chosen if is_followed(validation, chosen) else replace(chosen, evidence=p_value(inputs))
+
+
+def is_refused(validation: HeldOut | None, chosen: Chosen) -> bool:
     """Return whether the source is not used at all, before anything is trained on it.
 
-    An earlier choice is followed. Where there is none, a release has to pass the evidence test; ``require_evidence`` is
-    false for plaintext ratings.
+    An earlier choice is followed. Where there is none, a release that was tested has to have passed.
     """
     if is_followed(validation, chosen):
         return chosen.trust == UNTRUSTED
-    return require_evidence and not has_evidence(inputs)
+    return chosen.evidence is not None and chosen.evidence > SIGNIFICANCE
 
 
 def has_evidence(inputs: Inputs) -> bool:

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from pricdr.data.csr import CSR, sp
 from pricdr.data.ids import as_ids
-from pricdr.data.ratings import CSR, Ids, IdsLike, IntArray, Ratings, RatingsLike
+from pricdr.data.ratings import Ids, IdsLike, IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, printable
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen
 from pricdr.models.interaction import LARGEST_SCORE, Interaction, largest
@@ -27,6 +27,9 @@ from pricdr.models.recommendations import Recommendations as Recommendations
 from pricdr.models.recommendations import WrittenRecommendations as WrittenRecommendations
 from pricdr.models.recommending import BASES, SCORES_AT_ONCE, Recommender, recommendations
 from pricdr.progress import Progress, shown
+
+if TYPE_CHECKING:
+    from pricdr.release.certificate import Certificate
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
@@ -58,7 +61,13 @@ class Origin:
     plaintext_source: bool = False
     """NOT PRIVATE: the source's ratings were read as they are."""
     release_covers: tuple[int, int] | None = field(default=None, compare=False)
-    """How many of the target's users the release lists, and how many there are; known after ``fit``, not stored."""
+    """How many of the target's users the release lists, and how many there are."""
+    certificate: "Certificate | None" = field(default=None, compare=False)
+    """What the release promises; None without one, and in a folder of before version 4."""
+    release_verified: bool | None = field(default=None, compare=False)
+    """Whether the release was verified before it was used; None where that is not recorded."""
+    software: str | None = field(default=None, compare=False)
+    """What it was trained with, such as ``pricdr 0.8.0``; None in a folder of before version 4."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +57,16 @@ class TrainableNetwork(Protocol):
         ...
 
 
+@runtime_checkable
+class FixedShapes(Protocol):
+    """What a network may say about its steps."""
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether steps on equally large batches differ in numbers alone, and none asks a GPU for one."""
+        ...
+
+
 class TrainingRun(TrainableNetwork, Protocol):
     """A method's only network: the method makes it, ``train_run`` trains it, and then it is thrown away."""
 
@@ -98,6 +108,7 @@ def train_network(
         run.step,
         examples,
         options,
+        fixed_shapes=isinstance(run, FixedShapes) and run.has_fixed_shapes,
         validate=None if validation is None else lambda: held_out_ndcg(run.scorer(), validation, examples.device),
         checkpoint=log.checkpoint(fingerprint),
         log=log,

@@ -1,5 +1,6 @@
 """A fitted model on disk: MODEL/model.safetensors, model.json, items.parquet, users.parquet. No pickle.
 
+Beside them lies a copy of the certificate of the release that the model was trained with, where there was one.
 A model folder is not trusted: sizes, names, types and every number are checked before anything is computed.
 """
 
@@ -7,19 +8,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 import numpy as np
 import polars as pl
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
-from pricdr.data.csr import checked_csr
+from pricdr.data.csr import CSR, checked_csr, sp
 from pricdr.data.ids import Ids, require_ids
-from pricdr.data.ratings import CSR
 from pricdr.data.reading.parquet import write_frame
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -33,11 +32,17 @@ from pricdr.models.interaction import Interaction
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
 
-SCHEMA_VERSION: Final = 3
+if TYPE_CHECKING:
+    from pricdr.release.certificate import Certificate
+
+SCHEMA_VERSION: Final = 4
 """Version 1 did not record who signed a release, and wrote the columns of sparse vectors in any order. Version 2 did
-not record what validation chose, and had the paper's form of HeteroCDR as a preset of hetero."""
+not record what validation chose, and had the paper's form of HeteroCDR as a preset of hetero. Version 3 had no copy of
+the release's certificate, and recorded neither the evidence test nor how many users the release lists."""
 _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
+_CERTIFICATE: Final = "release.certificate.json"
+"""Not certificate.json: by that name a folder is taken for a release."""
 _LARGEST_RECORD: Final = 1 << 20
 _LARGEST_HEADER: Final = 1 << 16
 """Bytes of the header, which names the arrays: about a hundred for each of a dozen."""
@@ -49,6 +54,7 @@ Setting: TypeAlias = (
 
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
 ShortText: TypeAlias = Annotated[str, Field(max_length=1000)]
 
 
@@ -62,6 +68,7 @@ class _ChosenRecord:
     trust: tuple[Share, Share] | None
     settings: dict[ShortText, Annotated[float, Field(allow_inf_nan=False)]]
     not_chosen: ShortText
+    evidence: Share | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,10 @@ class _Record:
     """Of the first two versions; since then a preset is a method of its own."""
     plaintext_source: bool = False
     release_signed_by: str | None = None
+    release_verified: bool | None = None
+    release_covers: tuple[Count, Count] | None = None
     chosen: _ChosenRecord | None = None
+    software: ShortText | None = None
     schema_version: int = SCHEMA_VERSION
 
 
@@ -100,6 +110,8 @@ def write_model(folder: Path, model: FittedModel) -> None:
     save_file({name: np.ascontiguousarray(part) for name, part in arrays.items()}, folder / _ARRAYS)
     take_mode(folder / _ARRAYS)
     (folder / _RECORD).write_text(json.dumps(_as_json(model, model.origin), indent=2) + "\n", encoding="utf-8")
+    if model.origin.certificate is not None:
+        (folder / _CERTIFICATE).write_bytes(model.origin.certificate.to_bytes())
     for name, ids in (("user", model.users), ("item", model.items)):
         write_frame(folder / f"{name}s.parquet", pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}))
 
@@ -108,6 +120,7 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
     """Return the model in ``folder``, see :meth:`FittedModel.load`."""
     with Folder.opened(folder, "a model") as opened:
         record = _read_record(opened)
+        certificate = _read_certificate(opened, record)
         users, items = _ids(opened, "user"), _ids(opened, "item")
         content = opened.read(_ARRAYS, limit=memory_limit() * 2 // 5)  # held twice while it is decoded
     # Before the arrays are decoded: a model that may not be used is not worth the work.
@@ -116,7 +129,7 @@ def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
     try:
         arrays = _Arrays(content)
         del content  # the arrays are copies, and as large again
-        return _model(record, users, items, arrays)
+        return _model(record, certificate, users, items, arrays)
     except InputError as error:
         raise InputError(f"{folder / _ARRAYS} holds no model that can be read: {error}") from error
 
@@ -130,7 +143,10 @@ def _as_json(model: FittedModel, origin: Origin) -> dict[str, object]:
         "release": origin.release,
         "plaintext_source": origin.plaintext_source,
         "release_signed_by": origin.release_signed_by,
+        "release_verified": origin.release_verified,
+        "release_covers": origin.release_covers,
         "chosen": asdict(model.chosen),
+        "software": origin.software,
         "schema_version": SCHEMA_VERSION,
     }
 
@@ -150,6 +166,24 @@ def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
         raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
     if record.release_signed_by != expected:
         raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
+
+
+def _read_certificate(opened: Folder, record: _Record) -> "Certificate | None":
+    """Return the certificate of the model's release, whole and unchanged; whether its figures hold is not checked."""
+    from pricdr.release.certificate import MAX_BYTES, Certificate
+    from pricdr.release.folder import MATRIX
+
+    if not opened.holds(_CERTIFICATE):
+        return None
+    path = opened.path / _CERTIFICATE
+    try:
+        certificate = Certificate.from_bytes(opened.read(_CERTIFICATE, limit=MAX_BYTES))
+    except VerificationError as error:
+        raise InputError(f"{path}: {error}") from error
+    # One that was made in memory names no files: nothing has been written then.
+    if record.release is None or certificate.files.get(MATRIX, record.release) != record.release:
+        raise InputError(f"{path} is not the certificate of the release that {_RECORD} names")
+    return certificate
 
 
 def _ids(opened: Folder, kind: str) -> Ids:
@@ -234,7 +268,7 @@ class _Arrays:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 
 
-def _model(record: _Record, users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
+def _model(record: _Record, certificate: "Certificate | None", users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
     version = record.schema_version
     user_vectors = _unpack("user_vectors", arrays, len(users), version)
     item_vectors = _unpack("item_vectors", arrays, len(items), version)
@@ -267,6 +301,10 @@ def _model(record: _Record, users: Ids, items: Ids, arrays: _Arrays) -> FittedMo
             release=record.release,
             release_signed_by=record.release_signed_by,
             plaintext_source=record.plaintext_source,
+            release_covers=record.release_covers,
+            certificate=certificate,
+            release_verified=record.release_verified,
+            software=record.software,
         ),
     )
     arrays.require_empty()
@@ -278,6 +316,7 @@ def _chosen(record: _ChosenRecord) -> Chosen:
         epochs=record.epochs,
         trust=None if record.trust is None else Trust(*record.trust),
         settings=record.settings,
+        evidence=record.evidence,
         not_chosen=record.not_chosen,
     )
 

@@ -5,10 +5,10 @@ from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
+from pricdr.data.csr import CSR, sp
 from pricdr.data.domains import DomainPair
-from pricdr.data.ratings import CSR, Ids, Ratings
+from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError
 from pricdr.memory import require_memory
 from pricdr.models.coverage import Coverage

@@ -4,12 +4,13 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
+from torch.nn.functional import dropout, pad
 
+from pricdr.training.accelerated import kernels_for
 from pricdr.training.fused import dropped_relu
 from pricdr.training.portions import drawn, is_shared
-from pricdr.training.rows import Bags
-from pricdr.training.sparse_products import weighted_sums
+from pricdr.training.rows import Bags, Picked
+from pricdr.training.sparse_products import hidden_units, weighted_sums
 
 _CHANCES = 2**16
 """Chances are rounded to so many parts when units are left out on a processor."""
@@ -54,14 +55,19 @@ class SparseTower(nn.Module):
         self.share = dropout
         self.rest = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
 
-    def forward(self, rows: Bags) -> Tensor:
+    def forward(self, rows: Bags | Picked) -> Tensor:
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
-        summed = weighted_sums(rows, self.first)
-        if rows.mirror is not None and self.training:
-            out: Tensor = self.rest[2](dropped_relu(summed, self.share))
+        if isinstance(rows, Bags) and (rows.mirror is None or not self.training):
+            out: Tensor = self.rest(weighted_sums(rows, self.first))
+        elif (kernels := kernels_for(self.first.device)) is not None:
+            units, last = hidden_units(kernels, rows, self.first, self.share), self.rest[2]
+            assert isinstance(last, nn.Linear)
+            weights = torch.cat([last.weight, last.bias.unsqueeze(1)], dim=1)  # units have a 1 there
+            out = units @ pad(weights, (0, units.shape[1] - weights.shape[1])).T
         else:
-            out = self.rest(summed)
+            assert isinstance(rows, Bags)
+            out = self.rest[2](dropped_relu(weighted_sums(rows, self.first), self.share))
         return out
 
 

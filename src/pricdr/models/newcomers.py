@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import scipy.sparse as sp
 
+from pricdr.data.csr import sp
 from pricdr.data.negatives import draw_negatives
 from pricdr.data.ratings import IntArray
 from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut

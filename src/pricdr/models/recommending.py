@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, Ids, IntArray, Ratings
+from pricdr.data.csr import CSR, sp
+from pricdr.data.ratings import Ids, IntArray, Ratings
 from pricdr.errors import require_count
 from pricdr.models.recommendations import Basis, Recommendation
 from pricdr.models.top_items import BestItems, Float32Array

@@ -70,7 +70,7 @@ def progress_html(reports: Sequence[Reported], elapsed: str, *, over: bool = Fal
 
 @cache
 def _template(name: str) -> "Template":
-    # Loaded when something is shown: ratings and releases in memory need numpy and scipy alone.
+    # Loaded when something is shown: ratings and releases in memory need numpy alone.
     from pricdr.markup import template_environment
 
     return template_environment("pricdr.notebook").get_template(f"{name}.html.j2")

@@ -20,7 +20,7 @@ from pricdr.pages.blocks import (
 )
 from pricdr.pages.dots import Dot, dot_plot
 from pricdr.pages.figures import Figure
-from pricdr.pages.page import Page, Section, render
+from pricdr.pages.page import Page, Section, render, style_sheet
 from pricdr.pages.palette import Palette
 from pricdr.pages.tables import Cell, Column, Row, Table, table
 
@@ -28,6 +28,7 @@ __all__ = [
     "Page",
     "Section",
     "render",
+    "style_sheet",
     "Block",
     "Bullets",
     "Columns",

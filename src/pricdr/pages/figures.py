@@ -34,9 +34,12 @@ class Figure:
 
 
 @cache
-def environment() -> Environment:
-    """Return the environment of all templates of pages, with the colours under their names."""
-    shared = template_environment()
+def environment(package: str = "pricdr") -> Environment:
+    """Return the environment of all templates of pages, with the colours under their names.
+
+    ``package`` may have templates of its own, which come first.
+    """
+    shared = template_environment(package)
     shared.filters["px"] = _pixels
     shared.filters["size_class"] = size_class
     shared.globals.update({name: colour.light for name, colour in palette.GROUND.items()})

@@ -67,11 +67,16 @@ def render(page: Page) -> str:
     """
     _require_unique_ids(page)
     templates = environment()
-    style = _asset("page.css.j2", colours=palette.ALL, ground=palette.GROUND, caution=palette.CAUTION)
+    style = style_sheet()
     script = _asset("page.js")
     return templates.get_template("page.html.j2").render(
         page=page, style=style, style_hash=_hash(style), script=script, script_hash=_hash(script)
     )
+
+
+def style_sheet() -> Markup:
+    """Return the style sheet of all pages."""
+    return _asset("page.css.j2", colours=palette.ALL, ground=palette.GROUND, caution=palette.CAUTION)
 
 
 def slug(text: str) -> str:

@@ -5,11 +5,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Matrix, RatingsSource
 from pricdr.data.ids import Ids
-from pricdr.data.ratings import CSR
+from pricdr.data.sparse import SparseMatrix
 from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
@@ -145,6 +146,5 @@ def without_ratings(entries: Entries) -> Entries:
     )
 
 
-def _emptied(block: CSR) -> CSR:
-    nothing: CSR = block * 0
-    return nothing
+def _emptied(block: SparseMatrix) -> SparseMatrix:
+    return block.with_data(np.zeros_like(block.data))

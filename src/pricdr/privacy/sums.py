@@ -14,10 +14,9 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
-from pricdr.data.ratings import CSR
+from pricdr.data.sparse import Compressed, SparseMatrix
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import Grid
@@ -59,7 +58,12 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
 
 
 def directions(
-    matrix: Matrix | Transposed | CSR, guide: IntegerArray, *, value: float, prior: float, secrets: Secrets
+    matrix: Matrix | Transposed | SparseMatrix | Compressed,
+    guide: IntegerArray,
+    *,
+    value: float,
+    prior: float,
+    secrets: Secrets,
 ) -> Float64Array:
     """Return one vector of norm below 1 per column of ``matrix``: its raters' guide rows, added up and normalised.
 
@@ -95,11 +99,9 @@ class RaterSums:
 
     guide: IntegerArray
 
-    def __call__(self, block: CSR, start: int) -> Whole:
-        """Return Q and two columns of squares, see :func:`_split_squares`."""
-        upper, lower = _split_squares(block)
-        ones = np.ones(block.shape[0], dtype=np.int64)
-        return np.column_stack([block.T @ self.guide[start : start + block.shape[0]], upper.T @ ones, lower.T @ ones])
+    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+        """Return Q and two columns of squares, see :func:`_with_squares`."""
+        return _with_squares(block.transposed, self.guide[start : start + block.shape[0]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,25 +110,24 @@ class OwnSums:
 
     item_rows: IntegerArray
 
-    def __call__(self, block: CSR, start: int) -> Whole:
-        """Return the sums and two columns of squares, see :func:`_split_squares`."""
-        upper, lower = _split_squares(block)
-        return np.column_stack([block @ self.item_rows, upper.sum(axis=1), lower.sum(axis=1)])
+    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+        """Return the sums and two columns of squares, see :func:`_with_squares`."""
+        return _with_squares(block, self.item_rows)
 
 
-def _split_squares(block: CSR) -> tuple[CSR, CSR]:
-    """Return the squares of a block in two parts, upper · 2^31 + lower, whose sums whole numbers hold.
+def _with_squares(matrix: SparseMatrix, rows: IntegerArray) -> Whole:
+    """Return ``matrix · rows``, and the sum of squares of each row in two parts: upper · 2^31 + lower.
 
-    Squares of finely divided ratings need up to 62 bits each. Added up as doubles they would depend on the order.
+    Squares of finely divided ratings need up to 62 bits each: whole numbers hold sums of either part, not of both.
+    Added up as doubles they would depend on the order.
     """
-    squares = block.data.astype(np.int64) ** 2
+    squares = matrix.data.astype(np.int64) ** 2
     parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
-    upper, lower = (sp.csr_array((part, block.indices, block.indptr), shape=block.shape) for part in parts)
-    return upper, lower
+    return np.column_stack([matrix @ rows, *(matrix.with_data(part).row_sums() for part in parts)])
 
 
 def noisy_sums(
-    matrix: Matrix | Transposed | CSR,
+    matrix: Matrix | Transposed | SparseMatrix | Compressed,
     vectors: Float64Array,
     *,
     step: Step,
@@ -188,7 +189,7 @@ class SummedRows:
     vectors: Whole
     finish: NoisySums
 
-    def __call__(self, block: CSR, start: int) -> Float64Array:
+    def __call__(self, block: SparseMatrix, start: int) -> Float64Array:
         """Return the noisy rows of the users from ``start`` on."""
         return self.finish(block @ self.vectors, start)
 
@@ -199,9 +200,9 @@ class SummedColumns:
 
     vectors: Whole
 
-    def __call__(self, block: CSR, start: int) -> Whole:
+    def __call__(self, block: SparseMatrix, start: int) -> Whole:
         """Return what the users of a block add."""
-        return np.asarray(block.T @ self.vectors[start : start + block.shape[0]])
+        return block.transposed @ self.vectors[start : start + block.shape[0]]
 
 
 def user_totals(matrix: Matrix) -> Whole:
@@ -211,5 +212,5 @@ def user_totals(matrix: Matrix) -> Whole:
     return totals
 
 
-def _totals(block: CSR, start: int) -> Whole:
-    return np.asarray(block.sum(axis=1), dtype=np.int64).reshape(-1, 1)
+def _totals(block: SparseMatrix, start: int) -> Whole:
+    return block.row_sums().reshape(-1, 1)

@@ -6,7 +6,7 @@ is its arithmetic.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pricdr.pages import Figure, Section, Table, table
@@ -14,8 +14,8 @@ from pricdr.pages.bars import Bar, bar_chart
 from pricdr.pages.blocks import Block, Columns
 from pricdr.pages.figures import draw
 from pricdr.privacy.trade_off import TradeOff
-from pricdr.release.certificate import rounded_up
-from pricdr.release.inspection import FALSE_ALARMS, Inspection, percent_up
+from pricdr.release.certificate import Certificate, rounded_up
+from pricdr.release.inspection import FALSE_ALARMS, Inspection, noise_length, percent_up, trade_off_of
 
 _LEFT, _TOP, _SIDE = 52.0, 12.0, 320.0
 """The square that the curve is drawn in."""
@@ -50,14 +50,18 @@ class DrawnRelease:
     @classmethod
     def of(cls, inspection: Inspection) -> "DrawnRelease":
         """Return what can be drawn of an inspected release."""
-        c, noise = inspection.certificate, inspection.noise
+        c = inspection.certificate
+        return replace(cls.of_certificate(c), row_length=math.sqrt(inspection.noise.mean_square * c.dim))
+
+    @classmethod
+    def of_certificate(cls, c: Certificate) -> "DrawnRelease":
+        """Return what can be drawn of a release that is not at hand."""
         return cls(
             unit=c.unit,
-            trade_off=inspection.trade_off,
-            sigma=noise.sigma,
-            sensitivity=noise.sensitivity,
-            noise_length=noise.noise_length,
-            row_length=math.sqrt(noise.mean_square * c.dim),
+            trade_off=trade_off_of(c),
+            sigma=c.sigma,
+            sensitivity=c.sensitivity,
+            noise_length=noise_length(c),
             spent=None if c.ledger is None else (c.ledger.epsilon_total, c.ledger.budget_epsilon),
         )
 

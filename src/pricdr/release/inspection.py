@@ -83,7 +83,7 @@ class Inspection:
             signer=_signer(c, key_given),
             hashes={CERTIFICATE: hashlib.sha256(c.to_bytes()).hexdigest(), **c.files},
             noise=_noise_and_signal(release),
-            trade_off=_trade_off(c),
+            trade_off=trade_off_of(c),
         )
 
     def sections(self) -> list[Section]:
@@ -164,7 +164,8 @@ def percent_up(rate: float) -> str:
     return f"{math.ceil(100 * rate - 1e-7)} %"
 
 
-def _trade_off(c: Certificate) -> TradeOff | None:
+def trade_off_of(c: Certificate) -> TradeOff | None:
+    """Return the curve of false alarms against detections that a certificate gives; None where nothing is promised."""
     if not c.private or c.mu is None or c.epsilon is None:
         return None
     return TradeOff(c.mu, c.epsilon, c.delta)
@@ -176,11 +177,21 @@ def _signer(c: Certificate, key_given: bool) -> Signer | None:
     return Signer(c.signed_by, fingerprint(public_from_text(c.signed_by)), key_given)
 
 
+def noise_length(c: Certificate) -> float:
+    """Return the typical length of the noise in one user's row."""
+    return math.sqrt(math.fsum(width * sigma * sigma for width, sigma in _published(c)))
+
+
+def _published(c: Certificate) -> list[tuple[int, float]]:
+    """Return how many numbers of a row each published step made, and the σ of their noise."""
+    return [(step.numbers, step.sigma) for step in c.steps if step.published] or [(c.dim, c.sigma)]
+
+
 def _noise_and_signal(release: Release) -> NoiseAndSignal:
     """Compare the published numbers with their noise: both are public, so this costs nobody anything."""
     c = release.certificate
-    published = [(step.numbers, step.sigma) for step in c.steps if step.published] or [(c.dim, c.sigma)]
-    row_noise = math.fsum(width * sigma * sigma for width, sigma in published)
+    published = _published(c)
+    row_noise = noise_length(c) ** 2
     total = 0.0
     for start in range(0, len(release.matrix), _ROWS_AT_ONCE):
         rows = release.matrix[start : start + _ROWS_AT_ONCE].astype(np.float64)
@@ -189,7 +200,7 @@ def _noise_and_signal(release: Release) -> NoiseAndSignal:
     return NoiseAndSignal(
         sigma=c.sigma,
         sensitivity=c.sensitivity,
-        noise_length=math.sqrt(row_noise),
+        noise_length=noise_length(c),
         mean_square=total / release.matrix.size,
         noise_mean_square=row_noise / c.dim,
         # The square of a centred normal has variance 2σ⁴.

@@ -13,10 +13,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betainc, gammainccinv, gammaincinv
 
 from pricdr.errors import VerificationError
 from pricdr.privacy.mechanism import MOST_ITEMS
+from pricdr.privacy.special_functions import beta_cdf, gamma_quantile, gamma_upper_quantile
 from pricdr.release.certificate import Certificate
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -81,7 +81,7 @@ def _check_grid(block: Block) -> None:
 
 def _check_ceiling(block: Block) -> None:
     rows, width = block.values.shape
-    noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, ALPHA / rows)))
+    noise = block.sigma * math.sqrt(2 * gamma_upper_quantile(width / 2, ALPHA / rows))
     most = (block.longest + noise) * (1 + 1e-6) + block.grid * width
     longest = max(float(np.einsum("ij,ij->i", part, part).max()) for part in _stretches(block.values)) ** 0.5
     if longest > most:
@@ -128,8 +128,11 @@ def too_short(sums: Float64Array, count: int, slack: float, *, alpha: float = AL
     """Return whether more of these sums of ``count`` squares are small than noise alone could make small."""
     lengths = np.sqrt(sums)
     for level in (*LEVELS, alpha / len(sums)):
-        floor = math.sqrt(2 * float(gammaincinv(count / 2, level))) - slack
-        if np.count_nonzero(lengths < floor) > _most_often(len(sums), level, alpha):
+        most = _most_often(len(sums), level, alpha)
+        if most == len(sums):  # all of them may be short by chance: no floor to compute
+            continue
+        floor = math.sqrt(2 * gamma_quantile(count / 2, level)) - slack
+        if np.count_nonzero(lengths < floor) > most:
             return True
     return False
 
@@ -139,7 +142,7 @@ def _most_often(trials: int, chance: float, alpha: float) -> int:
     low, high = 0, trials
     while low < high:
         middle = (low + high) // 2
-        if float(betainc(middle + 1, trials - middle, chance)) <= alpha:  # the probability of more than ``middle``
+        if beta_cdf(middle + 1, trials - middle, chance) <= alpha:  # the probability of more than ``middle``
             high = middle
         else:
             low = middle + 1

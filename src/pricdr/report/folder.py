@@ -11,7 +11,8 @@ from typing import Final
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 from pricdr.experiments.arms import Guide, RowContent
-from pricdr.experiments.outline import SUFFIX, ArmOutline, Outline, read_outline
+from pricdr.experiments.outline import SUFFIX as SUFFIX
+from pricdr.experiments.outline import ArmOutline, Outline, read_outline
 from pricdr.experiments.results import Result, read
 from pricdr.experiments.search import Trial, read_trials
 from pricdr.experiments.tables import DECISIVE

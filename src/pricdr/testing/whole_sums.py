@@ -14,7 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from pricdr.data.blocks import Matrix
-from pricdr.data.ratings import CSR, Ratings
+from pricdr.data.csr import CSR
+from pricdr.data.ratings import Ratings
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.run import Entries, Run, erasing

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn.functional import dropout, softplus
 
-from pricdr.training.rows import Bags
+from pricdr.training.accelerated import kernels_for
+from pricdr.training.rows import Bags, Picked
 
 
 def dropped_relu(units: Tensor, share: float) -> Tensor:
@@ -42,8 +43,14 @@ def unit_rows(rows: Tensor) -> Tensor:
 class _UnitRows(Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:  # noqa: ANN401
-        lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1e-12)
-        unit: Tensor = rows / lengths
+        kernels = kernels_for(rows.device)
+        ctx.kernels = kernels if kernels is not None and kernels.fits_unit_rows(rows) else None
+        unit: Tensor
+        if ctx.kernels is not None:
+            unit, lengths = ctx.kernels.unit_rows(rows)
+        else:
+            lengths = torch.linalg.vector_norm(rows, dim=1, keepdim=True).clamp_(min=1e-12)
+            unit = rows / lengths
         ctx.save_for_backward(unit, lengths)
         return unit
 
@@ -51,32 +58,54 @@ class _UnitRows(Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ANN401
         unit, lengths = ctx.saved_tensors
         (grad,) = grads
+        if ctx.kernels is not None:
+            back: Tensor = ctx.kernels.unit_rows_back(grad, unit, lengths)
+            return back
         # The part along a row changes its length alone, which is 1 whatever it was.
         along = torch.linalg.vecdot(unit, grad).unsqueeze(1)
         across: Tensor = torch.addcmul(grad, unit, along, value=-1).div_(lengths)
         return across
 
 
-def all_items_loss(users: Tensor, items: Tensor, bias: Tensor, rated: Bags) -> Tensor:
+def all_items_loss(users: Tensor, items: Tensor, bias: Tensor, rated: Bags | Picked) -> Tensor:
     """Return the binary cross-entropy of users · itemsᵀ + bias, summed over all items, and its mean over users."""
     with torch.autocast(users.device.type, enabled=False):
-        entries = rated.row_of * len(items) + rated.columns
-        return _AllItemsLoss.apply(users.float(), items.float(), bias, entries)  # type: ignore[no-any-return, no-untyped-call]
+        return _AllItemsLoss.apply(users.float(), items.float(), bias, rated)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _AllItemsLoss(Function):
     @staticmethod
-    def forward(ctx: Any, users: Tensor, items: Tensor, bias: Tensor, entries: Tensor) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, users: Tensor, items: Tensor, bias: Tensor, rated: Bags | Picked) -> Tensor:  # noqa: ANN401
         logits = torch.addmm(bias, users, items.T)
-        ctx.save_for_backward(users, items, entries)
-        ctx.logits = logits  # not saved as torch saves tensors: it is overwritten on the way back
-        return (softplus(logits).sum() - logits.view(-1)[entries].sum()) / len(users)
+        loss = _replace_by_errors(logits, rated) / len(users)
+        # Not saved as torch saves tensors: nobody else has it, and it goes as soon as it was used.
+        ctx.errors = logits
+        ctx.save_for_backward(users, items)
+        return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:  # noqa: ANN401
-        users, items, entries = ctx.saved_tensors
+        (users, items), errors = ctx.saved_tensors, ctx.errors
+        del ctx.errors
         scale = grads[0] / len(users)
-        errors = ctx.logits.sigmoid_()  # σ(x) − y
-        errors.view(-1)[entries] -= 1
-        del ctx.logits
-        return (errors @ items).mul_(scale), (errors.T @ users).mul_(scale), errors.sum(dim=0).mul_(scale), None
+        # A column of ones sums up the errors of each item on the way: the product's tiles have room for it. Zeros after
+        # it, since rows that begin at multiples of 16 bytes are read faster.
+        width = users.shape[1]
+        right = torch.nn.functional.pad(users, (0, 4 + -width % 4))
+        right[:, width] = 1
+        to_items = errors.T @ right.mul_(scale)
+        return (errors @ items).mul_(scale), to_items[:, :width], to_items[:, width], None
+
+
+def _replace_by_errors(logits: Tensor, rated: Bags | Picked) -> Tensor:
+    """Replace the scores of all items by their errors, σ(x) − y, and return the binary cross-entropy."""
+    if isinstance(rated, Picked):
+        kernels, mirror = kernels_for(logits.device), rated.whole.mirror
+        assert kernels is not None
+        assert mirror is not None
+        losses: Tensor = kernels.cross_entropy_errors(logits, mirror.by_row.bounds, rated.whole.columns, rated.numbers)
+        return losses.sum()
+    entries = rated.row_of * logits.shape[1] + rated.columns
+    loss = softplus(logits).sum() - logits.view(-1)[entries].sum()
+    logits.sigmoid_().view(-1)[entries] -= 1
+    return loss

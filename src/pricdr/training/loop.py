@@ -15,9 +15,8 @@ from pricdr.training.checkpoints import Checkpoint, State
 from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
+from pricdr.training.steps import Step, steps_of
 
-Step: TypeAlias = Callable[[Tensor], Tensor]
-"""A batch of examples, by number, to its loss; where processes train together, to this one's summand of it."""
 Validate: TypeAlias = Callable[[], float]
 """The metric to stop by; larger is better."""
 
@@ -38,6 +37,7 @@ def train(
     examples: Tensor,
     options: TrainingOptions,
     *,
+    fixed_shapes: bool = False,
     validate: Validate | None = None,
     checkpoint: Checkpoint | None = None,
     log: RunLog = NO_LOG,
@@ -46,10 +46,10 @@ def train(
 
     Every epoch's randomness follows from the seed and its number alone. So a run that is killed and resumed from its
     checkpoint goes through the same batches and the same dropout, and ends with the same network.
+
+    ``fixed_shapes`` says that steps on equally large batches differ in numbers alone, and that none asks a GPU for one.
     """
-    optimizer = torch.optim.AdamW(
-        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
-    )
+    optimizer, take_step = steps_of(network, step, options, fixed_shapes=fixed_shapes)
     together = processes()
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
     state = together.start_from_first(state, network, optimizer)
@@ -61,7 +61,7 @@ def train(
         while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
             torch.manual_seed(_epoch_seed(options.seed, state.epoch))
-            loss = _run_epoch(network, step, examples, options, optimizer, state.epoch, log)
+            loss = _run_epoch(network, take_step, examples, options, state.epoch, log)
             metric = None if validate is None else _validated(network, validate, examples.device)
             state = state.after(network, metric)
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
@@ -91,26 +91,19 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 
 def _run_epoch(
     network: nn.Module,
-    step: Step,
+    take_step: Step,
     examples: Tensor,
     options: TrainingOptions,
-    optimizer: torch.optim.Optimizer,
     epoch: int,
     log: RunLog,
 ) -> float:
     network.train()
     order = examples[torch.randperm(len(examples), device=examples.device)]
-    losses, together = [], processes()
+    losses = []
     for start in log.batches(range(0, len(order), options.batch), epoch, options.epochs):
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.device.type == "cuda"):
-            loss = step(order[start : start + options.batch])
-        loss.backward()  # type: ignore[no-untyped-call]
-        together.add_up_gradients(network.parameters())
-        optimizer.step()
-        losses.append(loss.detach())
+        losses.append(take_step(order[start : start + options.batch]))
     # Looked at once an epoch: asking after every step would make a GPU wait. The checkpoint is older than any of them.
-    values = together.add_up(torch.stack(losses).float()).cpu()
+    values = processes().add_up(torch.stack(losses).float()).cpu()
     broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if broken:
         raise TrainingError(f"the loss became {values[broken[0]].item()} in epoch {epoch + 1}, step {broken[0] + 1}")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 
 _SLOTS_PER_RATING: Final = 32
 """Of the table that rules out pairs nobody rated: one in so many is searched for in vain."""

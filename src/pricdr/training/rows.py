@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
+from pricdr.training.pieces import Pieces
 from pricdr.training.portions import Portion
 
 
@@ -18,6 +19,8 @@ class Mirror(NamedTuple):
     order: Tensor
     rows: Tensor
     offsets: Tensor
+    by_row: Pieces
+    by_column: Pieces
 
 
 class Bags(NamedTuple):
@@ -57,13 +60,29 @@ class Bags(NamedTuple):
         """Return the same batch, which also knows where its entries lie when they are put in order by column."""
         order = torch.argsort(self.columns, stable=True)
         offsets = torch.searchsorted(self.columns[order], torch.arange(n_columns, device=order.device))
-        return self._replace(mirror=Mirror(order, self.row_of[order], offsets))
+        pieces = [Pieces.of(starts, len(order)) for starts in (self.offsets, offsets)]
+        return self._replace(mirror=Mirror(order, self.row_of[order], offsets, *pieces))
 
     def dense(self, width: int) -> Tensor:
         """Return the labels of a batch: 1 at every entry, 0 elsewhere."""
         labels = torch.zeros(len(self.offsets), width, device=self.columns.device)
         labels[self.row_of, self.columns] = 1.0
         return labels
+
+
+class Picked(NamedTuple):
+    """A batch of sparse rows, by their numbers in a whole matrix: as many entries in every batch, most without weight.
+
+    So nothing has to be counted before it can be computed, and nobody waits for a GPU. Takes kernels of our own.
+    """
+
+    whole: Bags
+    numbers: Tensor
+    """No row twice."""
+
+    def keep(self, chance: float) -> "Picked":
+        """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
+        return self._replace(whole=self.whole.keep(chance))
 
 
 class SparseRows:

@@ -59,7 +59,7 @@ class RatingsFile:
     half_steps: bool = False
     """Whether all ratings are whole or half numbers."""
     times: Floats | None = None
-    """When each rating was made, in the order of ``ratings.matrix.data``, where that was asked for and is known."""
+    """When each rating was made, in the order of ``ratings.entries.data``, where that was asked for and is known."""
     files: int = 1
     """How many files were read together."""
     empty_files: int = 0
@@ -94,7 +94,7 @@ class RatingsFile:
             else np.fromiter(map(set(wanted).__contains__, ids), dtype=bool, count=len(ids))
             for ids, wanted in ((ratings.users, listed), (ratings.items, universe))
         )
-        counts = np.repeat(users, np.diff(ratings.matrix.indptr)) & items[ratings.matrix.indices]
+        counts = users[ratings.entries.entry_rows] & items[ratings.entries.indices]
         return int(counts.sum())
 
     @property
@@ -191,7 +191,7 @@ def read_ratings_file(
     if threshold is not None:
         everything = ratings
         ratings = everything.at_least(threshold)
-        times = None if times is None else times[everything.matrix.data >= threshold]
+        times = None if times is None else times[everything.entries.data >= threshold]
         below = len(everything) - len(ratings)
         dropped += [(f"rated below {threshold:g}", below)] if below else []
     return RatingsFile(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Whole
 from pricdr.engines.spark.carrying import Message, dispatched
 from pricdr.engines.spark.failures import explained
-from pricdr.engines.spark.packing import READ, Blocks, csr_of
+from pricdr.engines.spark.packing import READ, Blocks, block_of
 from pricdr.engines.spark.session import BATCH, n_cores, setting
 from pricdr.errors import EngineError
 from pricdr.progress import Progress, silent
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from pricdr.data.ratings import CSR
+    from pricdr.data.sparse import SparseMatrix
 
 COLLECTED_AT_ONCE: Final = 256 << 20
 """Bytes of a result that the driver fetches in one go; more come partition by partition."""
@@ -130,7 +130,7 @@ class _RowTask:
         for row, block, work in _blocks_of(batches, self.message, self.n_items):
             for at in range(0, block.shape[0], self.block_rows):
                 start = row["first"] + at
-                part = np.ascontiguousarray(work(block[at : at + self.block_rows], start), dtype=self.dtype)
+                part = np.ascontiguousarray(work(block.rows(slice(at, at + self.block_rows)), start), dtype=self.dtype)
                 columns = {"first": row["first"], "start": start, "digest": row["digest"], "payload": part.tobytes()}
                 kinds = {**dict.fromkeys(("first", "start", "digest"), pa.int64()), "payload": pa.binary()}
                 yield pa.RecordBatch.from_pydict({k: [v] for k, v in columns.items()}, schema=pa.schema(kinds))
@@ -205,12 +205,12 @@ def _sum_row(chunk: int, shape: tuple[int, int], content: Whole) -> "pa.RecordBa
 
 def _blocks_of(
     batches: "Iterator[pa.RecordBatch]", message: Message, n_items: int
-) -> "Iterator[tuple[dict[str, Any], CSR, Any]]":
+) -> "Iterator[tuple[dict[str, Any], SparseMatrix, Any]]":
     """Yield every block of a partition as it was packed, converted, and the work to run on it."""
     for batch in batches:
         work, converts = message.opened()
         for row in batch.to_pylist():
-            block = csr_of(row, n_items)
+            block = block_of(row, n_items)
             for convert in converts:
                 block = convert(block)
             yield row, block, work

@@ -23,7 +23,7 @@ import scipy.sparse as sp
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 from pricdr.errors import ParameterError
 from pricdr.memory import require_memory
 from pricdr.models.fitted import FittedModel, Float32Array, Vectors

@@ -14,7 +14,7 @@ from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.chosen import UNTRUSTED, Chosen, Trust
-from pricdr.models.evidence import is_followed, is_refused
+from pricdr.models.evidence import is_followed, is_refused, tested
 from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.inputs import BoolArray, Inputs, ReleaseRows
 from pricdr.models.linear.closed_form import solve_ease
@@ -120,7 +120,8 @@ class EASERelease(ReleaseMethod):
     ) -> Trained:
         config = self.config
         inputs = Inputs.of(target, release)
-        if is_refused(inputs, validation, chosen):
+        chosen = tested(inputs, validation, chosen)
+        if is_refused(validation, chosen):
             # Not a weight of 0: the release's columns would still be inverted.
             unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
             model = solve_ease(self.name, unused, regularisation=config.regularisation)

@@ -6,7 +6,8 @@ from typing import ClassVar, Final
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR, IntArray, Ratings
+from pricdr.data.csr import CSR
+from pricdr.data.ratings import IntArray, Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative
 from pricdr.evaluation.metrics import Float64Array

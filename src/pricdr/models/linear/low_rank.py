@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
 

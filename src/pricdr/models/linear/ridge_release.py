@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pricdr.data.ratings import CSR, Ratings
+from pricdr.data.csr import CSR
+from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive
 from pricdr.evaluation.metrics import Float64Array, per_user
@@ -17,7 +18,7 @@ from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen
-from pricdr.models.evidence import is_followed, is_refused
+from pricdr.models.evidence import is_followed, is_refused, tested
 from pricdr.models.fitted import FittedModel
 from pricdr.models.inputs import Inputs, ReleaseRows, unit_rows
 from pricdr.models.linear.closed_form import ones
@@ -70,18 +71,21 @@ class RidgeRelease(ReleaseMethod):
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         inputs = Inputs.of(target, release)
         popular = _popularity(inputs)
-        if is_refused(inputs, validation, chosen):
-            return popular, Chosen(trust=UNTRUSTED, not_chosen=chosen.not_chosen)
+        chosen = tested(inputs, validation, chosen)
+        unused = Chosen(trust=UNTRUSTED, evidence=chosen.evidence, not_chosen=chosen.not_chosen)
+        if is_refused(validation, chosen):
+            return popular, unused
         regularisation = chosen.settings.get("regularisation", self.config.regularisation)
         scale = chosen.settings.get("scale", self.config.scale)
         if not is_followed(validation, chosen):
             choices = [(regularisation, scale)] if validation is None else list(product(REGULARISATIONS, SCALES))
             best = _best(choices, inputs, popular, newcomers(inputs, validation, seed=0))
             if best is None:
-                return popular, Chosen(trust=UNTRUSTED, not_chosen=chosen.not_chosen)
+                return popular, unused
             regularisation, scale = best
             if validation is not None:
-                chosen = Chosen(settings={"regularisation": regularisation, "scale": scale})
+                settings = {"regularisation": regularisation, "scale": scale}
+                chosen = Chosen(settings=settings, evidence=chosen.evidence)
         return _Decoder(inputs, popular).model(regularisation, scale), replace(chosen, trust=TRUSTED)
 
 

@@ -63,7 +63,7 @@ class TwoTowers(TargetNetwork):
 
     def users(self, vectors: Tensor) -> Tensor:
         """Return the vectors at the learnt length."""
-        return self.log_scale.exp() * normalize(vectors, dim=1)
+        return self.log_scale.exp() * (unit_rows(vectors) if vectors.is_cuda else normalize(vectors, dim=1))
 
 
 class AutoEncoder(TargetNetwork):

@@ -1,7 +1,7 @@
 """Both stages in order: the target's network, then the source's against it, then how far the source is trusted."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import InputError
+from pricdr.models import evidence
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
 from pricdr.models.evidence import is_followed, is_refused
@@ -84,12 +85,11 @@ class TwoStageMethod(ReleaseMethod):
         require_trainable(2 * inputs.source.shape[1] * self.config.hidden)
         if self.config.gated:
             log.working("evidence test")
-            # Settled by one process: rounding differs from machine to machine, and all must go on alike.
-            refused = processes().from_first(
-                lambda: is_refused(inputs, validation, chosen, require_evidence=require_evidence),
-                self.options.torch_device(),
-            )
-            if refused:
+            if require_evidence and not is_followed(validation, chosen):
+                # Settled by one process: rounding differs from machine to machine, and all must go on alike.
+                p_value = processes().from_first(lambda: evidence.p_value(inputs), self.options.torch_device())
+                chosen = replace(chosen, evidence=p_value)
+            if is_refused(validation, chosen):
                 return self._train_target_alone(target, inputs, validation, chosen, log)
         followed = is_followed(validation, chosen)
         # Without validation and without gates there is nothing that newcomers could choose.
@@ -133,4 +133,4 @@ class TwoStageMethod(ReleaseMethod):
 def _settled(epochs: Mapping[str, int], trust: Trust, validation: HeldOut | None, chosen: Chosen) -> Chosen:
     """Return what was chosen, or what was followed where there was no validation to choose the epochs by."""
     followed = chosen.epochs if validation is None else epochs
-    return Chosen(epochs=followed, trust=trust, not_chosen=chosen.not_chosen)
+    return Chosen(epochs=followed, trust=trust, evidence=chosen.evidence, not_chosen=chosen.not_chosen)

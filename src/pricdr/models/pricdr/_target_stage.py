@@ -14,6 +14,7 @@ from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, require_trainable, train_network
 from pricdr.models.pricdr._networks import Sizes, TargetNetwork
+from pricdr.training.accelerated import kernels_for
 from pricdr.training.distributed import processes
 from pricdr.training.fused import all_items_loss
 from pricdr.training.item_samples import ItemSample, sample_items
@@ -22,7 +23,7 @@ from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
 from pricdr.training.pair_scores import pair_scores
 from pricdr.training.portions import rows_of
-from pricdr.training.rows import SparseRows
+from pricdr.training.rows import Picked, SparseRows
 from pricdr.training.run_log import RunLog
 
 _AT_ONCE = 4096
@@ -101,10 +102,17 @@ class TargetStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users, against all items in expectation."""
+        return self.loss_of_all_items(batch) if self._on_all_items else self.training_pass(batch).loss
+
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether every item is in every step, and kernels of our own find a batch's entries among all of them."""
+        return self._on_all_items and kernels_for(self.device) is not None
+
+    @property
+    def _on_all_items(self) -> bool:
         everything = self.config.other_items >= self.rows.shape[1]
-        if everything and self.device.type == "cuda" and processes().count == 1:  # a pass is shared among processes
-            return self.loss_of_all_items(batch)
-        return self.training_pass(batch).loss
+        return everything and self.device.type == "cuda" and processes().count == 1  # processes share a pass
 
     def loss_of_all_items(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch against all items, where they are asked for: nothing is sampled.
@@ -112,7 +120,7 @@ class TargetStage:
         A GPU is quicker so up to some tens of thousands of items: it would wait for every sample.
         """
         network, kept = self.network, 1 - self.config.entry_dropout
-        rated = self.rows.batch(batch)
+        rated = self.rows.batch(batch) if kernels_for(self.device) is None else Picked(self.rows.whole, batch)
         vectors = network.users(network.user_tower(rated.keep(kept)))
         items = network.items(self._all_items, self.columns.whole.keep(kept))
         return all_items_loss(vectors, items, network.item_bias, rated)

@@ -14,7 +14,7 @@ from pricdr.errors import require_count, require_not_negative
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
-from pricdr.models.evidence import is_followed, is_refused
+from pricdr.models.evidence import is_followed, is_refused, tested
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, TrainingRun, arrays_identity, ndcg_by_user, require_trainable, train_run
 from pricdr.models.inputs import Inputs, ReleaseRows
@@ -75,9 +75,12 @@ class PaperCDR(ReleaseMethod):
         inputs = Inputs.of(target, release)
         settled = chosen.trust if is_followed(validation, chosen) else None
         shown_by = None
+        if self.config.gated:
+            chosen = tested(inputs, validation, chosen)
+        p_value = chosen.evidence
         if not self.config.gated:
             settled = TRUSTED
-        elif is_refused(inputs, validation, chosen):
+        elif is_refused(validation, chosen):
             # Without any row there is nothing to reconstruct or align: what is left is the target's own towers.
             inputs, settled = replace(inputs, present=np.zeros_like(inputs.present)), UNTRUSTED
         elif settled is None:
@@ -85,7 +88,7 @@ class PaperCDR(ReleaseMethod):
         run = _Run(inputs, self, shown_by)
         model, chosen = train_run(run, self.options, validation=validation, chosen=chosen, log=log)
         trust = settled or Trust(1.0, 1.0 if run.rows_help() else 0.0)
-        return _popular_for_others(model, trust), replace(chosen, trust=trust)
+        return _popular_for_others(model, trust), replace(chosen, trust=trust, evidence=p_value)
 
 
 class _Network(nn.Module):

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from pricdr.data.blocks import Matrix, Transposed
-from pricdr.data.ratings import CSR, Ids
+from pricdr.data.ids import Ids
+from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.run import Run, Secrets
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
@@ -141,11 +141,7 @@ class _IntoBuckets:
     buckets: int
     cap: int
 
-    def __call__(self, block: CSR) -> CSR:
+    def __call__(self, block: SparseMatrix) -> SparseMatrix:
         """Return the same ratings over buckets."""
-        # Copies, because what follows works in place and the ratings are needed again.
-        arrays = (block.data.copy(), self.bucket_of[block.indices], block.indptr.copy())
-        matrix = sp.csr_array(arrays, shape=(block.shape[0], self.buckets))
-        matrix.sum_duplicates()
-        np.minimum(matrix.data, self.cap, out=matrix.data)
-        return matrix
+        summed = block.merged(self.bucket_of, self.buckets)
+        return summed.with_data(np.minimum(summed.data, self.cap))

@@ -13,7 +13,7 @@ WORDS = {Verdict.HELPS: "yes", Verdict.HURTS: "it hurts", Verdict.UNCLEAR: "cann
 
 def section(folder: ResultsFolder) -> Section | None:
     """Return the frontier in full, or None where there is nothing of it."""
-    blocks: list[Section] = [_pair(pair, at) for at, pair in enumerate(pairs_in_order(folder), 1)]
+    blocks = pair_sections(folder)
     path = folder.file(SYNTHETIC)
     points = () if path is None else synthetic_points(path)
     if points:
@@ -21,6 +21,11 @@ def section(folder: ResultsFolder) -> Section | None:
     if not blocks:
         return None
     return Section("The frontier in full", blocks, id="frontier", hides="arms")
+
+
+def pair_sections(folder: ResultsFolder) -> list[Section]:
+    """Return a table of every arm for each pair."""
+    return [_pair(pair, at) for at, pair in enumerate(pairs_in_order(folder), 1)]
 
 
 def _pair(pair: Experiment, at: int) -> Section:

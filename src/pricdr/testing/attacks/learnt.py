@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.privacy.guarantee import Unit

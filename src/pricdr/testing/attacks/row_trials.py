@@ -10,7 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from pricdr.data.blocks import InMemory
-from pricdr.data.ratings import CSR
+from pricdr.data.csr import CSR
+from pricdr.data.sparse import SparseMatrix
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.dimension import choose_dim
 from pricdr.privacy.guarantee import Unit
@@ -122,8 +123,8 @@ def dimension_ours(
     truth, seen = _coins(trials, rng), np.empty((trials, 1))
     for trial, present in enumerate(truth):
         with Secret() as secret:
-            entries = worlds[int(present)]
-            chosen = choose_dim(InMemory(entries), bounds=bounds, unit=unit, mu=mu, sigma=1.0, randomness=secret)
+            entries = InMemory(SparseMatrix.of(worlds[int(present)]))
+            chosen = choose_dim(entries, bounds=bounds, unit=unit, mu=mu, sigma=1.0, randomness=secret)
         seen[trial] = chosen.noisy_mean_square
     return Tally.of(truth, decide(likelihood_ratio(seen, np.array([[capped[0]]]), np.array([[capped[1]]])), rng))
 

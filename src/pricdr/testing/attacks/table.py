@@ -188,8 +188,7 @@ def _learnt_rows(rng: np.random.Generator) -> list[AttackRow]:
     flawed = [(flaw.name, learnt.whole_matrix_flawed(flaw, mu=mu, trials=400, rng=rng)) for flaw in learnt.FLAWS]
     flawed.append(("directions published too", learnt.directions_published_flawed(mu=mu, trials=400, rng=rng)))
     flawed.append(("ours with 0.7 times the noise", weak))
-    rows = [AttackRow(name, flaw, tally, mu, ours, mu) for flaw, tally in flawed]
-    return rows
+    return [AttackRow(name, flaw, tally, mu, ours, mu) for flaw, tally in flawed]
 
 
 def _transcript_rows(rng: np.random.Generator) -> list[AttackRow]:

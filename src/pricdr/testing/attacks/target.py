@@ -14,7 +14,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr._publish import publish
-from pricdr.data.ratings import CSR, Ids, Ratings
+from pricdr.data.csr import CSR
+from pricdr.data.ratings import Ids, Ratings
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import LATTICE_FACTOR, sigma_for
 from pricdr.privacy.guarantee import Guarantee, Unit

@@ -1,0 +1,202 @@
+"""The page of a running server in chromium: axe finds nothing, on a phone, in the dark, without a script, by keyboard.
+
+A test also fails where a page complains on its console, is stopped by its content-security policy, or asks another
+server for anything.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import uvicorn
+
+from pricdr.serving.app import create_app
+from pricdr.serving.models import Models
+from pricdr.serving.settings import Settings
+from tests.browser.test_every_page import PALE, TOO_WIDE
+from tests.report import made_up
+from tests.serving.two_companies import SCRIPT, two_companies
+
+pytestmark = pytest.mark.browser
+
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+EVIL = f"{SCRIPT}/../\u202egnp.exe😀"
+
+
+def go(path):
+    return lambda page, base, companies: page.goto(f"{base}{path}")
+
+
+def ask(who, k="10"):
+    def asked(page, base, companies):
+        page.goto(f"{base}/page")
+        page.get_by_label("User id").fill(getattr(companies, who, who))
+        page.get_by_label("How many items").fill(k)
+        page.get_by_role("button", name="Show recommendations").click()
+
+    return asked
+
+
+PAGES = {
+    "find": go("/page"),
+    "user": ask("warm"),
+    "cold user": ask("cold"),
+    "hostile user": ask(EVIL),
+    "long list": ask("warm", "30"),
+    "refused": ask("", "0"),
+    "model": go("/page/model"),
+    "certificate": go("/page/certificate"),
+    "frontier": go("/page/frontier"),
+    "not there": go("/page/nothing"),
+}
+REFUSED = ("status of 404", "status of 422")
+"""What chromium says on the console of every page with such a status."""
+
+
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory):
+    return two_companies(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def base(browser, companies, tmp_path_factory) -> Iterator[str]:
+    """The address of a server that was given everything."""
+    cold = {"guided, ε = 1": 0.12, "guided, ε = 4": 0.17, "spectral, ε = 4": 0.15, "jlt, ε = 8": 0.1}
+    results = made_up.frontier(tmp_path_factory.mktemp("results"), cold)
+    settings = Settings(evaluation=companies.evaluation, frontier=results / "frontier_toy.jsonl")
+    app = create_app(Models(companies.model("final"), companies.model("without")), settings)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until = time.monotonic() + 30
+    while not server.started:
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture
+def visit(browser, base, companies):
+    """Open pages; in the end none may have complained, or have asked anybody else."""
+    contexts, complaints = [], []
+
+    def opened(name, page=None, **options):
+        if page is None:
+            options = {"viewport": DESK, "reduced_motion": "reduce", **options}
+            contexts.append(browser.new_context(**options))
+            page = contexts[-1].new_page()
+            page.set_default_timeout(30000)
+            page.on("console", lambda said: any(one in said.text for one in REFUSED) or complaints.append(said.text))
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("request", lambda sent: sent.url.startswith(f"{base}/page") or complaints.append(sent.url))
+            page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        PAGES[name](page, base, companies)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert not complaints
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"),
+    [
+        pytest.param(PHONE, "dark", id="phone, dark"),
+        pytest.param(DESK, "light", id="desk, light", marks=pytest.mark.slow),
+        pytest.param(PHONE, "light", id="phone, light", marks=pytest.mark.slow),
+        pytest.param(DESK, "dark", id="desk, dark", marks=pytest.mark.slow),
+    ],
+)
+def test_axe_finds_nothing_wrong_and_nothing_is_wider_than_the_screen(visit, size, scheme):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = None
+    for name in PAGES:
+        page = visit(name, page, viewport=size, color_scheme=scheme)
+        for details in page.locator("details:not([hidden])").all():
+            details.evaluate("(one) => { one.open = true; }")
+        found = Axe().run(page).response["violations"]
+        assert [(name, one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+        assert page.evaluate("document.documentElement.scrollWidth") == size["width"], name
+        assert page.evaluate(TOO_WIDE, size["width"]) == [], name
+        seen, pale = page.evaluate(PALE)
+        assert seen > 5
+        assert not pale, name
+        ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 28)"}[scheme]
+
+
+def test_without_javascript_everything_works(visit):
+    page = None
+    for name in PAGES:
+        page = visit(name, page, java_script_enabled=False)
+        assert page.locator("h1").is_visible()
+    page = visit("user", page)
+    assert page.get_by_role("table").count() == 2
+    assert page.locator("tbody tr").count() == 20
+    for chart in visit("frontier", page).locator("svg.chart").all():
+        assert chart.bounding_box()["height"] > 30
+
+
+def test_a_reader_finds_a_user_with_the_keyboard_alone(visit, base, companies):
+    page = visit("find")
+    keys = page.keyboard
+    keys.press("Tab")
+    assert page.locator(":focus").inner_text() == "Skip to the content"
+    assert page.locator(":focus").bounding_box()["x"] >= 0
+    keys.press("Enter")
+    keys.press("Tab")
+    assert page.locator(":focus").get_attribute("id") == "id"
+    outline = page.locator(":focus").evaluate("(one) => getComputedStyle(one).outlineStyle")
+    assert outline == "solid"
+    keys.type(companies.warm)
+    keys.press("Tab")
+    keys.press("ControlOrMeta+a")
+    keys.type("3")
+    keys.press("Enter")
+    page.wait_for_url(f"{base}/page/user")
+    assert page.get_by_role("heading", level=2).inner_text() == f"User {companies.warm}"
+    assert page.get_by_role("table").first.locator("tbody tr").count() == 3
+    # On to the card, through the navigation.
+    page.get_by_role("link", name="Model card").focus()
+    keys.press("Enter")
+    page.wait_for_url(f"{base}/page/model")
+    assert page.get_by_role("link", name="Model card").get_attribute("aria-current") == "page"
+
+
+def test_a_hostile_id_is_text_and_can_be_sent_again_as_it_is(visit):
+    page = visit("hostile user")
+    assert page.locator("main script").count() == 0
+    assert page.get_by_label("User id").input_value() == EVIL
+    assert page.get_by_role("heading", level=2).inner_text() == f"User {SCRIPT}/../\\u202egnp.exe😀"
+    page.get_by_role("button", name="Show").click()
+    assert page.get_by_label("User id").input_value() == EVIL
+
+
+def test_a_mistake_is_told_beside_its_field_which_has_the_focus(visit):
+    page = visit("refused")
+    assert page.get_by_role("alert").is_visible()
+    assert page.locator(":focus").get_attribute("id") == "id"
+    described = page.get_by_label("User id").get_attribute("aria-describedby")
+    assert page.locator(f"#{described}").inner_text() == "Type the id of a user."
+
+
+def test_no_address_in_the_history_holds_an_id(visit, base, companies):
+    page = visit("user")
+    assert page.url == f"{base}/page/user"
+    page.get_by_role("link", name="Certificate").click()
+    assert page.evaluate("document.referrer") == ""
+    page.goto(f"{base}/page/user")  # typed again, it is the empty form
+    assert page.get_by_label("User id").input_value() == ""
+
+
+def test_on_paper_the_answer_is_there_and_the_form_is_not(visit):
+    page = visit("user", color_scheme="dark")
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.locator("form").is_hidden()
+    assert page.get_by_role("table").first.is_visible()

@@ -1,0 +1,137 @@
+"""``pricdr serve`` and ``pricdr serving-key`` on the command line."""
+
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import urllib.request
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from pricdr.models.fitted import FittedModel, Origin
+
+
+@pytest.fixture
+def model(here):
+    rng = np.random.default_rng(1)
+    vectors = rng.integers(-3, 4, (50, 4)).astype(np.float32)
+    users, items = tuple(f"u{at}" for at in range(20)), tuple(f"i{at}" for at in range(30))
+    seen = sp.csr_array((rng.random((20, 30)) < 0.2).astype(np.float64))
+    bias, covered = np.zeros(30, dtype=np.float32), np.arange(20) % 2 == 0
+    FittedModel("bpr", users, items, vectors[:20], vectors[20:], bias, seen, covered, origin=Origin({}, None)).save("m")
+    return here / "m"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
+def test_it_does_not_listen_beyond_this_machine_without_keys_and_tls(pricdr, model, host):
+    outcome = pricdr("serve", model, "--host", host)
+    assert outcome.code == 2
+    assert outcome.err == (
+        f"error: --host {host} can be reached from other machines: give --keys and --tls-cert and --tls-key, or "
+        "--insecure-listen to do without\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--tls-cert", "c.pem"], "--tls-cert and --tls-key belong together"),
+        (["--tls-cert", "c.pem", "--tls-key", "k.pem"], "cannot be used: No such file"),
+        (["--keys", "nowhere.json"], "nowhere.json cannot be read: No such file"),
+        (["--port", "70000"], "--port must lie between 0 and 65535, got 70000"),
+        (["--rate", "0"], "rate must be a finite number above 0"),
+        (["--connections", "0"], "connections must be a whole number of at least 1"),
+        (["--compare", "nowhere", "--port", "0"], "nowhere is not a model: no such folder"),
+        (["--host", "0.0.0.0", "--keys", "k.json"], "give --tls-cert and --tls-key, or"),
+    ],
+)
+def test_it_does_not_start_with_what_cannot_be_used(pricdr, model, options, message):
+    outcome = pricdr("serve", model, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_and_a_folder_that_is_no_model(pricdr, model):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        outcome = pricdr("serve", model, "--port", port)
+    assert outcome.code == 2
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in outcome.err
+    outcome = pricdr("serve", "nowhere", "--port", 0)
+    assert (outcome.code, outcome.err) == (2, "error: nowhere is not a model: no such folder\n")
+
+
+def test_an_encrypted_key_is_refused_without_a_question(pricdr, model, here):
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    locked = serialization.BestAvailableEncryption(b"password")
+    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked
+    (here / "k.pem").write_bytes(ec.generate_private_key(ec.SECP256R1()).private_bytes(*form))
+    (here / "c.pem").write_text("")
+    outcome = pricdr("serve", model, "--tls-cert", "c.pem", "--tls-key", "k.pem")
+    assert outcome.code == 2
+    assert "cannot be used" in outcome.err
+
+
+def test_keys_are_made_shown_once_and_removed(pricdr, here):
+    made = pricdr("serving-key", "shop", "--keys", "keys.json", "--scope", "recommend", "--scope", "page", "--days", 30)
+    assert made.code == 0
+    assert re.fullmatch(r"shop\.[A-Za-z0-9_-]{43}\n", made.out)
+    record = json.loads((here / "keys.json").read_text())["keys"][0]
+    assert record["scopes"] == ["page", "recommend"]
+    assert stat.S_IMODE((here / "keys.json").stat().st_mode) == 0o600
+    assert "already" in pricdr("serving-key", "shop", "--keys", "keys.json").err
+    assert "a name" not in pricdr("serving-key", "other", "--keys", "keys.json").err
+    assert pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").code == 0
+    assert [one["name"] for one in json.loads((here / "keys.json").read_text())["keys"]] == ["other"]
+    assert "no key named 'shop'" in pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").err
+    for wrong in (["--days", 0], ["--days", 10**9], ["--rate", -1], ["--remove", "--rate", 1]):
+        assert pricdr("serving-key", "third", "--keys", "keys.json", *wrong).code == 2
+
+
+def test_without_the_extra_it_says_what_to_install(model):
+    code = (
+        "import sys\nsys.modules['uvicorn'] = None\nfrom pricdr import cli\n"
+        f"sys.exit(cli.run(['serve', {str(model)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == "error: servers need uvicorn: pip install 'pricdr[serve]'\n"
+
+
+def test_it_serves_what_recommend_writes_without_torch_and_stops_when_told(pricdr, model, here):
+    assert pricdr("recommend", model, "--out", "all.parquet", "-k", 5).code == 0
+    code = (
+        "import sys\nsys.modules['torch'] = None\nfrom pricdr.cli import main\n"
+        f"sys.argv = ['pricdr', 'serve', {str(model)!r}, '--port', '0', '--no-log-requests']\nmain()"
+    )
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
+    try:
+        said = [process.stdout.readline() for _ in range(2)]
+        assert said[0].endswith("/m: 20 users, 30 items\n")
+        address = re.search(r"http://127\.0\.0\.1:\d+", said[1])[0]
+        rows = []
+        for user in (f"u{at}" for at in range(20)):
+            with urllib.request.urlopen(f"{address}/users/{user}/recommendations?k=5") as response:
+                body = json.load(response)
+            rows += [(user, one["item"], one["score"], one["rank"], body["basis"]) for one in body["items"]]
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert rows == pl.read_parquet("all.parquet").rows()
+    assert (process.returncode, out) == (0, "stopped\n")
+    assert [json.loads(line)["event"] for line in err.splitlines()] == ["serving", "stopped"]

@@ -1,0 +1,281 @@
+"""The card of a model: what it says, what it must not say, and what becomes of it when a folder or a file lies."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pricdr import FittedModel, Guarantee, Ratings, Release, publish
+from pricdr.errors import InputError
+from pricdr.evaluation.measured import read_evaluation
+from pricdr.models import EASE, EASERelease, EASESource, RidgeRelease
+from pricdr.models.card import ModelCard
+from pricdr.models.card.words import METHOD_WORDS
+from pricdr.models.catalogue import METHODS
+from pricdr.release.certificate import Certificate, content_digest, seal
+from tests.pages.parsed import require_self_contained
+from tests.serving.two_companies import HOSTILE, SCRIPT, two_companies
+
+COPY = "release.certificate.json"
+
+
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory):
+    return two_companies(tmp_path_factory)
+
+
+@pytest.fixture
+def final(companies, tmp_path):
+    """A model folder of one's own."""
+    return shutil.copytree(companies.model("final"), tmp_path / "final")
+
+
+def text_of(card):
+    """The card's Markdown as one line, for sentences that are wrapped nowhere."""
+    return " ".join(card.markdown().split())
+
+
+def edited(folder, **changes):
+    record = json.loads((folder / "model.json").read_text())
+    (folder / "model.json").write_text(json.dumps({**record, **changes}))
+    return folder
+
+
+def test_a_card_tells_method_data_promise_quality_trust_limits_and_how_to_repeat_it(companies):
+    text = text_of(ModelCard.of(companies.model("final"), companies.evaluation))
+    for part in (
+        "**Method:** ease-release",
+        "**Promise to the source's users:** ε = 8, δ = 1e-06, for one rating",
+        "330 of the target's 400 users",
+        "strategy spectral",
+        "multiplies the odds by at most",
+        "figures of “with”, a model trained alike on a split,",
+        "Evidence test: passed, p = 0.005",
+        "Trust: 100% for warm users",
+        "The user list itself: its ids, their number and their order are in the release.",
+        "The target's own ratings. They were learnt from as they are",
+        "regularisation = 300.0",
+        "pricdr train RATINGS --release RELEASE --method ease-release --config settings.toml --out MODEL",
+        "pricdr train SPLIT --method ease --out without.model",
+    ):
+        assert part in text
+
+
+def test_figures_with_and_without_the_release_are_those_of_the_evaluation(companies):
+    content = json.loads(companies.evaluation.read_text())
+    text = ModelCard.of(companies.model("final"), companies.evaluation).markdown()
+    for ranking in ("sampled", "full"):
+        rows = re.findall(r"^\| cold users \|.*$", text.partition(f"with the release and without, {ranking}")[2], re.M)
+        without, with_it = (content["models"][name][ranking]["cold"] for name in ("without", "with"))
+        verdict = next(v for v in content["verdicts"] if (v["ranking"], v["stratum"]) == (ranking, "cold"))
+        for shown in (f"{without['NDCG@10']:.4f}", f"{with_it['NDCG@10']:.4f}", f"{verdict['difference']:+.4f}"):
+            assert shown in rows[0]
+        assert rows[0].endswith(f"| {verdict['verdict']} |")
+
+
+def test_users_with_and_without_a_release_row_are_told_apart(companies):
+    content = json.loads(companies.evaluation.read_text())
+    groups = {(one["stratum"], one["row"]): one for one in content["release_rows"] if one["ranking"] == "full"}
+    assert all(groups[stratum, row]["users"] for stratum in ("warm", "cold") for row in (True, False))
+    text = ModelCard.of(companies.model("with"), companies.evaluation).markdown()
+    for (stratum, row), one in groups.items():
+        name = f"{stratum}, {'with' if row else 'without'} a release row in use"
+        assert f"| {name} | {one['users']:,} | {one['baseline_value']:.4f} | {one['value']:.4f} |" in text
+    # Whom no release lists cannot gain by it, if they are cold.
+    assert groups["cold", False]["value"] == pytest.approx(groups["cold", False]["baseline_value"])
+    assert groups["cold", True]["value"] != groups["cold", True]["baseline_value"]
+
+
+def test_what_was_not_measured_is_said_to_be_with_the_commands_that_measure_it(companies):
+    text = text_of(ModelCard.of(companies.model("final")))
+    assert "Quality: not measured. With the release and without: not measured. Who gains: not measured." in text
+    assert "pricdr evaluate without.model with.model SPLIT --json evaluation.json" in text
+    alone = text_of(ModelCard.of(companies.model("without")))
+    assert "Quality: not measured. These commands measure it:" in alone
+    assert "No release was used." in alone
+
+
+def test_a_model_with_a_release_that_was_measured_alone_lacks_the_comparison(companies, tmp_path):
+    content = json.loads(companies.evaluation.read_text())
+    content["models"].pop("without")
+    content["verdicts"] = []
+    (tmp_path / "alone.json").write_text(json.dumps(content))
+    text = text_of(ModelCard.of(companies.model("with"), tmp_path / "alone.json"))
+    assert "With and without the release: not measured." in text
+    assert f"{content['models']['with']['full']['cold']['HR@10']:.4f}" in text
+
+
+def test_no_user_no_item_and_no_fingerprint_of_ratings_is_in_a_card(companies):
+    card = ModelCard.of(companies.model("final"), companies.evaluation)
+    model = card.known.model
+    for text in (card.markdown(), card.html()):
+        words = set(re.findall(r"\w+", text))
+        assert not words & {*model.users, *model.items}
+        assert not any(user in text for user in HOSTILE if len(user) > 1)
+        assert model.origin.trained_on not in text
+
+
+def test_the_page_loads_nothing_and_shows_hostile_words_as_words(companies, tmp_path):
+    card = ModelCard.of(companies.model("final"), companies.evaluation)
+    page = require_self_contained(replace(card, known=replace(card.known, name=SCRIPT)).html())
+    assert f"Model card: {SCRIPT}" in page.text
+    assert "Films <b>& Co</b>" in page.text
+    assert "b" not in page.tags
+    markdown = replace(card, known=replace(card.known, name=SCRIPT)).markdown()
+    assert SCRIPT not in markdown
+    assert "&lt;script>" in markdown
+
+
+def test_every_method_of_ours_has_words_for_people():
+    assert set(METHOD_WORDS) == set(METHODS.own)
+
+
+def test_a_model_folder_keeps_the_certificate_of_its_release(companies):
+    copy = (companies.model("final") / COPY).read_bytes()
+    assert copy == (companies.folder / "release" / "certificate.json").read_bytes()
+    origin = FittedModel.load(companies.model("final")).origin
+    assert origin.certificate == Certificate.from_bytes(copy)
+    assert (origin.release_verified, origin.release_covers) == (True, (330, 400))
+    assert origin.software.startswith("pricdr ")
+    assert not (companies.model("without") / COPY).exists()
+
+
+def test_a_release_that_was_never_saved_is_recorded_too(companies, tmp_path):
+    model = FittedModel.load(companies.model("final"))
+    rng = np.random.default_rng(0)
+    pairs = [(user, f"s{item}") for user in model.users for item in rng.choice(40, 4, replace=False)]
+    ratings = Ratings.from_triples(*zip(*pairs, strict=True))
+    release = publish(ratings, Guarantee(epsilon=2, delta=1e-6), users=ratings.users)
+    saved = EASERelease().fit(ratings, release).save(tmp_path / "m")
+    origin = FittedModel.load(saved).origin
+    assert origin.certificate.epsilon == pytest.approx(2)
+    assert origin.release_verified is False
+    assert "was not verified before it was used" in text_of(ModelCard.of(saved))
+
+
+def test_a_folder_of_version_3_loads_and_its_card_says_what_it_lacks(final):
+    (final / COPY).unlink()
+    record = json.loads((final / "model.json").read_text())
+    for key in ("release_verified", "release_covers", "software"):
+        del record[key]
+    del record["chosen"]["evidence"]
+    (final / "model.json").write_text(json.dumps({**record, "schema_version": 3}))
+    card = ModelCard.of(final)
+    assert card.certificate is None
+    text = text_of(card)
+    assert "**Promise to the source's users:** not recorded" in text
+    assert "Not recorded: this model was trained by a version of pricdr that kept no copy" in text
+    assert "Evidence test: not recorded, or not made." in text
+
+
+def test_a_certificate_of_another_release_is_refused(final):
+    with pytest.raises(InputError, match=r"release.certificate.json is not the certificate of the release that"):
+        FittedModel.load(edited(final, release="0" * 64))
+
+
+def test_a_certificate_beside_a_model_without_a_release_is_refused(companies, final, tmp_path):
+    other = shutil.copytree(companies.model("without"), tmp_path / "other")
+    shutil.copy(final / COPY, other / COPY)
+    with pytest.raises(InputError, match="is not the certificate of the release"):
+        FittedModel.load(other)
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff", b"[" * 100_000, b'{"schema_version": 99}'])
+def test_a_certificate_that_is_none_is_refused(final, content):
+    (final / COPY).write_bytes(content)
+    with pytest.raises(InputError, match=COPY):
+        FittedModel.load(final)
+
+
+def test_a_certificate_that_promises_too_much_is_not_repeated(final):
+    """Its digest is right: only who derives its figures again can tell."""
+    content = json.loads((final / COPY).read_text())
+    content.pop("digest")
+    content["epsilon"] = 0.1
+    (final / COPY).write_bytes(seal(content))
+    assert json.loads((final / COPY).read_text())["digest"] == content_digest(content)
+    card = ModelCard.of(final)
+    text = text_of(card)
+    assert "none that could be relied on: its certificate contradicts itself" in text
+    assert "Do not rely on the recorded certificate." in text
+    assert "ε = 0.1" not in text
+    assert card.certificate is None
+
+
+def test_a_model_of_plaintext_is_called_not_private(companies, tmp_path):
+    known = ModelCard.of(companies.model("final")).known.model
+    target = Ratings(known.seen.astype(np.float64), known.users, known.items, has_values=False)
+    text = text_of(ModelCard.of(EASESource().fit_plaintext(target, target).save(tmp_path / "m")))
+    assert text.count("NOT PRIVATE: this model was trained on the source's ratings as they are.") >= 2
+    assert "--source SOURCE" in text
+
+
+def test_an_exported_model_says_so(companies, tmp_path):
+    release = Release.load(companies.folder / "release")
+    known = FittedModel.load(companies.model("final"))
+    target = Ratings(known.seen.astype(np.float64), known.users, known.items, has_values=False)
+    model = RidgeRelease().fit(target, release).without_histories()
+    text = text_of(ModelCard.of(model.save(tmp_path / "m")))
+    assert "not in the model: it was exported without them" in text
+    assert "so it may recommend what a user has rated" in text
+    assert "ε = 8" in text
+
+
+def test_an_evaluation_of_other_models_is_refused(companies, tmp_path):
+    target_only = EASE().fit(_small()).save(tmp_path / "unheard-of")
+    content = json.loads(companies.evaluation.read_text())
+    content["trainings"]["without"]["method"] = "bpr"
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match=r"measured 'without', 'with': none of them is 'unheard-of'"):
+        ModelCard.of(target_only, tmp_path / "e.json")
+
+
+def test_a_folder_with_the_name_of_another_method_is_not_taken_for_it(companies, tmp_path):
+    impostor = EASE().fit(_small()).save(tmp_path / "with")
+    text = text_of(ModelCard.of(impostor, companies.evaluation))
+    assert "figures of “without”, a model trained alike" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "schema_version None"),
+        ('{"schema_version": true}', "schema_version True"),
+        ('{"schema_version": 1}', "not 2: measure again"),
+        ('{"schema_version": 2}', "not what pricdr evaluate writes: protocol"),
+        ('{"schema_version": 2, "models": {"a": 3}}', "not what pricdr evaluate writes"),
+    ],
+)
+def test_an_evaluation_that_is_none_is_refused_in_one_line(tmp_path, content, says):
+    (tmp_path / "e.json").write_text(content)
+    with pytest.raises(InputError) as refused:
+        read_evaluation(tmp_path / "e.json")
+    assert says in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, 1e400, float("nan"), True, 10**400])
+def test_a_figure_that_is_none_is_shown_as_missing(companies, tmp_path, value):
+    content = json.loads(companies.evaluation.read_text())
+    content["models"]["with"]["full"]["cold"]["NDCG@10"] = value
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    measured = read_evaluation(tmp_path / "e.json")
+    assert measured.figure("with", "full", "cold", "NDCG@10") is None
+    ModelCard.of(companies.model("with"), tmp_path / "e.json").html()
+
+
+def test_a_verdict_on_a_model_that_was_not_measured_is_refused(companies, tmp_path):
+    content = json.loads(companies.evaluation.read_text())
+    content["verdicts"][0]["model"] = "another"
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="judges a model that it did not measure"):
+        read_evaluation(tmp_path / "e.json")
+
+
+def _small():
+    return Ratings.from_triples(["a", "a", "b"], ["x", "y", "x"])

@@ -1,0 +1,106 @@
+"""A small model with users of every kind, and clients of a server that runs in this process."""
+
+import asyncio
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pricdr.models.fitted import FittedModel, Origin
+from pricdr.serving.app import create_app
+from pricdr.serving.keys import KeyRing
+from pricdr.serving.log import EventLines
+from pricdr.serving.models import Models
+from pricdr.serving.settings import Limits, Settings
+from pricdr.serving.snapshot import Snapshot
+
+STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
+"""Ids that are text like any other, and look like something else in an address."""
+
+
+def small_model(seed=0, users=40, items=60):
+    """Users u0 to u9 have a row of the release alone, u10 to u19 nothing, others a history, every other one both."""
+    rng = np.random.default_rng(seed)
+    rated = rng.random((users, items)) < 0.2
+    rated[:20] = False
+    covered = np.arange(users) % 2 == 0
+    covered[:10], covered[10:20] = True, False
+    names = [f"u{at}" for at in range(users)]
+    names[20 : 20 + len(STRANGE)] = STRANGE
+    return FittedModel(
+        method="bpr",
+        users=tuple(names),
+        items=(*(f"i{at}" for at in range(items - len(STRANGE))), *STRANGE),
+        user_vectors=rng.standard_normal((users, 8)).astype(np.float32),
+        item_vectors=rng.standard_normal((items, 8)).astype(np.float32),
+        item_bias=rng.standard_normal(items).astype(np.float32),
+        seen=sp.csr_array(rated.astype(np.float64)),
+        in_release=covered,
+        origin=Origin({}, None),
+    )
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """Two model folders, which nobody may change."""
+    folder = tmp_path_factory.mktemp("models")
+    small_model(0).save(folder / "one")
+    small_model(1).save(folder / "two")
+    return folder
+
+
+@pytest.fixture
+def folder(saved, tmp_path) -> Path:
+    """A model folder of one's own."""
+    return Path(shutil.copytree(saved / "one", tmp_path / "model"))
+
+
+@dataclass
+class Client:
+    """Asks an application in this process."""
+
+    app: object
+    models: Models
+
+    def get(self, path, **named):
+        return self.request("GET", path, **named)
+
+    def post(self, path, **named):
+        return self.request("POST", path, **named)
+
+    def request(self, method, path, **named):
+        return self.together((method, path, named))[0]
+
+    def together(self, *asked):
+        """Ask several questions at the same time."""
+
+        async def ask():
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
+                requests = [client.request(method, path, **named) for method, path, named in asked]
+                return await asyncio.gather(*requests)
+
+        return asyncio.run(ask())
+
+
+@pytest.fixture
+def client_of():
+    """Make a client of a model, with settings and keys."""
+
+    def make(model=None, *, keys=None, log=None, limits=None, **settings):
+        snapshot = Snapshot.of(model or small_model(), fingerprint="0123456789ab")
+        models = Models(Path("model"), load=lambda folder: snapshot)
+        ring = None if keys is None else KeyRing(keys, lambda event, **facts: None)
+        told = Settings(keys=keys, limits=limits or Limits(), **settings)
+        return Client(create_app(models, told, keys=ring, log=log or EventLines.silent()), models)
+
+    return make
+
+
+@pytest.fixture
+def client(client_of):
+    return client_of()

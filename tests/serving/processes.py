@@ -1,0 +1,119 @@
+"""A server in a process of its own, and clients that misbehave."""
+
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from pricdr.serving.settings import Limits
+
+_SERVE = """
+import json, sys
+from pathlib import Path
+from pricdr.cli.json_log import event_line
+from pricdr.serving.log import EventLines
+from pricdr.serving.server import serve
+from pricdr.serving.settings import Limits, Settings
+
+model, limits, settings = json.loads(sys.argv[1])
+paths = {name: Path(value) for name, value in settings.items() if name in ("keys", "tls_cert", "tls_key")}
+told = Settings(port=0, limits=Limits(**limits), **{**settings, **paths})
+log = EventLines(sys.stderr, event_line)
+def ready(address, snapshot):
+    sys.stdout.write(address + "\\n")
+    sys.stdout.flush()
+serve(Path(model), told, log=log, ready=ready, look_every=0.1)
+log.close()
+"""
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, process, address):
+        self.process, self.address = process, address
+        self.port = int(address.rpartition(":")[2])
+
+    def get(self, path, **headers):
+        return self.request("GET", path, headers=headers)
+
+    def request(self, method, path, body=None, headers=None):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, body=body, headers=headers or {})
+            response = connection.getresponse()
+            return response.status, json.loads(response.read()), response.headers
+        finally:
+            connection.close()
+
+    def connect(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=20)
+
+    @contextmanager
+    def crowd(self, count):
+        """Open many connections at once."""
+        with ExitStack() as stack:
+            yield [stack.enter_context(self.connect()) for _ in range(count)]
+
+    def metric(self, name):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request("GET", "/metrics")
+        lines = connection.getresponse().read().decode().splitlines()
+        connection.close()
+        return next(float(line.split()[-1]) for line in lines if line.startswith(f"{name} "))
+
+    def memory(self):
+        """Its memory in MiB."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def stop(self, how=signal.SIGTERM):
+        """Stop it, and return its exit code, the seconds it took, and its log."""
+        started = time.monotonic()
+        self.process.send_signal(how)
+        _, log = self.process.communicate(timeout=30)
+        return self.process.returncode, time.monotonic() - started, log
+
+
+@contextmanager
+def serving(folder, limits=None, **settings):
+    """Run a server on a free port until the block ends."""
+    arguments = json.dumps([str(folder), asdict(limits or Limits()), {k: str(v) for k, v in settings.items()}])
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(
+        [sys.executable, "-c", _SERVE, arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    try:
+        ready, _, _ = select.select([process.stdout], [], [], 60)
+        address = process.stdout.readline().strip() if ready else ""
+        assert address, process.stderr.read() if process.poll() is not None else "it did not start"
+        yield Server(process, address)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def answer_of(connection):
+    """Return the status and the JSON of everything that a raw connection says until it is closed."""
+    connection.settimeout(20)
+    said = b""
+    try:
+        while block := connection.recv(65536):
+            said += block
+    except ConnectionResetError:
+        pass
+    head, _, body = said.partition(b"\r\n\r\n")
+    return (int(head.split()[1]), json.loads(body)) if head else (None, None)

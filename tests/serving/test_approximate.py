@@ -1,0 +1,77 @@
+"""Beyond a million items an index finds candidates; what it returns has exact scores, and nothing the user rated."""
+
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from pricdr.errors import MissingExtraError
+from pricdr.models.fitted import FittedModel
+from pricdr.serving import approximate
+from pricdr.serving.approximate import ApproximateSearch, search_of
+from pricdr.serving.search import ExactSearch, seen_by
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((50, 16))
+    rated = rng.random((30, 6000)) < 0.01
+    rated[0] = False
+    return FittedModel(
+        method="bpr",
+        users=tuple(f"u{at}" for at in range(30)),
+        items=tuple(f"i{at}" for at in range(6000)),
+        user_vectors=(centres[rng.integers(0, 50, 30)] + 0.3 * rng.standard_normal((30, 16))).astype(np.float32),
+        item_vectors=(centres[rng.integers(0, 50, 6000)] + 0.3 * rng.standard_normal((6000, 16))).astype(np.float32),
+        item_bias=rng.standard_normal(6000).astype(np.float32),
+        seen=sp.csr_array(rated.astype(np.float64)),
+        in_release=np.zeros(30, dtype=bool),
+    )
+
+
+def test_it_finds_nearly_all_of_the_exact_answer(model):
+    pytest.importorskip("faiss")
+    users = np.arange(30)
+    search = ApproximateSearch(model)
+    right = ExactSearch(model).best(users, 10)
+
+    def recall():
+        found = search.best(users, 10)
+        for user, one in enumerate(found):
+            np.testing.assert_allclose(one.scores, model.score(np.array([user]))[0, one.items], rtol=1e-5)
+            assert (np.diff(one.scores) <= 0).all()
+            assert not np.isin(one.items, seen_by(model, user)).any()
+        return np.mean([np.isin(a.items, b.items).mean() for a, b in zip(right, found, strict=True)])
+
+    few = recall()
+    search.search_cells(1.0)
+    assert 0.5 < few <= recall()
+    assert recall() > 0.99
+
+
+def test_a_user_who_rated_nearly_everything_gets_the_rest(model):
+    pytest.importorskip("faiss")
+    rated = np.ones((30, 6000))
+    rated[:, 17] = 0
+    from dataclasses import replace
+
+    search = ApproximateSearch(replace(model, seen=sp.csr_array(rated)))
+    search.search_cells(1.0)
+    assert search.best(np.array([3]), 10)[0].items.tolist() == [17]
+
+
+def test_it_is_chosen_only_where_it_can_be_and_must(model, monkeypatch):
+    pytest.importorskip("faiss")
+    assert isinstance(search_of(model)[1], ExactSearch)
+    monkeypatch.setattr(approximate, "EXACT_UP_TO", 1000)
+    assert isinstance(search_of(model)[1], ApproximateSearch)
+    assert isinstance(search_of(model, exact=True)[1], ExactSearch)
+
+
+def test_without_faiss_it_says_what_to_install(model, monkeypatch):
+    monkeypatch.setattr(approximate, "EXACT_UP_TO", 1000)
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingExtraError, match=r"approximate searches need faiss: pip install 'pricdr\[faiss\]'"):
+        search_of(model)

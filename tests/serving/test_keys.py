@@ -1,0 +1,145 @@
+"""API keys: made once, kept as hashes, checked, revoked."""
+
+import json
+import stat
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pricdr.errors import InputError, ParameterError
+from pricdr.serving.keys import KeyRing, Keys, Scope, add_key, presented_key, remove_key
+from pricdr.serving.rates import Rates
+
+
+def silent(event, **facts):
+    pass
+
+
+def test_a_key_is_known_by_its_hash_alone(tmp_path):
+    file = tmp_path / "keys.json"
+    key = add_key(file, "shop", [Scope.RECOMMEND])
+    name, _, secret = key.partition(".")
+    assert name == "shop"
+    assert len(secret) == 43
+    assert secret not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    holder = Keys.read(file).holder(key)
+    assert (holder.name, holder.scopes) == ("shop", {Scope.RECOMMEND})
+    assert secret not in repr(holder)
+
+
+def test_keys_differ_and_each_opens_its_own_door(tmp_path):
+    file = tmp_path / "keys.json"
+    keys = {name: add_key(file, name, [Scope.METRICS]) for name in ("a", "b", "c")}
+    read = Keys.read(file)
+    assert len(set(keys.values())) == len(read) == 3
+    assert all(read.holder(key).name == name for name, key in keys.items())
+    assert read.holder(keys["a"].replace("a.", "b.", 1)) is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, "", "shop", "shop.", ".", "other.x", "shop.\ud800", "shop.é", "shop." + "A" * 43]
+)
+def test_what_is_no_key_is_nobodys(tmp_path, wrong):
+    add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
+    assert Keys.read(tmp_path / "keys.json").holder(wrong) is None
+
+
+def test_a_key_expires(tmp_path):
+    file = tmp_path / "keys.json"
+    soon, past = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, -1))
+    good, late = (add_key(file, name, [Scope.PAGE], expires=when) for name, when in (("good", soon), ("late", past)))
+    keys = Keys.read(file)
+    assert keys.holder(good).name == "good"
+    assert keys.holder(late) is None
+
+
+def test_a_removed_key_ends_when_the_file_is_looked_at(tmp_path):
+    file, heard = tmp_path / "keys.json", []
+    one, two = add_key(file, "one", [Scope.PAGE]), add_key(file, "two", [Scope.PAGE])
+    ring = KeyRing(file, lambda event, **facts: heard.append(event))
+    remove_key(file, "one")
+    assert ring.holder(one) is not None
+    ring.look()
+    assert ring.holder(one) is None
+    assert ring.holder(two) is not None
+    file.write_text("nonsense")
+    ring.look()
+    ring.look()
+    assert ring.holder(two) is not None
+    assert heard == ["keys taken", "keys refused"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("[]", "no file of keys"),
+        ("{", "no file of keys"),
+        ('{"keys": []}', "holds no keys"),
+        ('{"version": 2}', "version"),
+        ('{"keys": [{"name": "a b"}]}', "keys.0"),
+        ('{"keys": [], "more": 1}', "more"),
+    ],
+)
+def test_a_file_that_holds_no_keys_is_refused(tmp_path, content, message):
+    file = tmp_path / "keys.json"
+    file.write_text(content)
+    with pytest.raises(InputError, match=message):
+        KeyRing(file, silent)
+
+
+def test_two_keys_of_one_name_are_refused(tmp_path):
+    file = tmp_path / "keys.json"
+    add_key(file, "shop", [Scope.PAGE])
+    with pytest.raises(ParameterError, match="already"):
+        add_key(file, "shop", [Scope.PAGE])
+    content = json.loads(file.read_text())
+    content["keys"] *= 2
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="same name"):
+        Keys.read(file)
+
+
+def test_names_that_would_not_travel_in_a_header_are_refused(tmp_path):
+    for name in ("", "a.b", "a b", "ä", "x" * 65, "a\n"):
+        with pytest.raises(ParameterError, match="the name of a key"):
+            add_key(tmp_path / "keys.json", name, [Scope.PAGE])
+    with pytest.raises(InputError, match="cannot be read"):
+        remove_key(tmp_path / "keys.json", "shop")
+
+
+@pytest.mark.parametrize(
+    "header", [None, b"", b"Bearer", b"Basic !!!", b"Basic eA==", b"Bearer \xff", b"Negotiate abc"]
+)
+def test_headers_without_a_key_give_none(header):
+    assert not presented_key(header)
+
+
+def test_a_bucket_fills_at_its_rate_and_no_further():
+    rates = Rates()
+    assert [rates.take("a", 10, 0.0) for _ in range(21)] == [None] * 20 + [1]
+    assert rates.take("b", 10, 0.0) is None
+    assert rates.take("a", 10, 0.1) is None
+    assert rates.take("a", 10, 0.1) == 1
+    assert [rates.take("a", 10, 1000.0) for _ in range(21)] == [None] * 20 + [1]
+
+
+def test_work_that_was_more_is_paid_for_later():
+    rates = Rates()
+    assert rates.take("a", 10, 0.0) is None
+    rates.charge("a", 99)
+    assert rates.take("a", 10, 0.0) == 9
+    assert rates.take("a", 10, 9.0) is None
+
+
+def test_buckets_of_many_clients_are_forgotten():
+    rates = Rates()
+    for at in range(10_050):
+        rates.take(str(at), 1, 0.0)
+    assert len(rates._buckets) == 10_000
+
+
+def test_a_clock_that_goes_back_gives_nothing_away():
+    rates = Rates()
+    assert [rates.take("a", 1, 5.0) for _ in range(2)] == [None, None]
+    assert rates.take("a", 1, 4.0) == 1

@@ -1,0 +1,149 @@
+"""A new folder takes over between two requests; one that cannot be read changes nothing."""
+
+import shutil
+import weakref
+
+from pricdr.serving.models import Models
+from pricdr.serving.snapshot import Snapshot
+
+
+class Heard:
+    def __init__(self):
+        self.events = []
+
+    def __call__(self, event, **facts):
+        self.events.append((event, facts))
+
+    def names(self):
+        return [event for event, _ in self.events]
+
+
+def replaced(folder, by):
+    shutil.rmtree(folder)
+    shutil.copytree(by, folder)
+
+
+def current(models):
+    with models.current() as snapshot:
+        return snapshot.fingerprint
+
+
+def test_a_replaced_folder_is_taken_once_it_has_settled(saved, folder):
+    heard = Heard()
+    models = Models(folder, report=heard)
+    before = current(models)
+    replaced(folder, saved / "two")
+    models.look()  # it has changed: is it still being written?
+    assert current(models) == before
+    models.look()
+    assert current(models) == Snapshot.load(saved / "two").fingerprint != before
+    assert heard.names() == ["model taken", "model freed"]
+    assert models.problem is None
+    assert models.loads == {"taken": 2, "refused": 0}
+
+
+def test_a_link_that_is_moved_is_followed(saved, tmp_path):
+    link = tmp_path / "current"
+    link.symlink_to(saved / "one")
+    models = Models(link)
+    other = tmp_path / "next"
+    other.symlink_to(saved / "two")
+    other.rename(link)
+    models.look()
+    models.look()
+    assert current(models) == Snapshot.load(saved / "two").fingerprint
+
+
+def test_requests_in_flight_keep_the_model_they_began_with(saved, folder):
+    heard = Heard()
+    models = Models(folder, report=heard)
+    with models.current() as snapshot:
+        expected = snapshot.recommend("u0", 3)
+        replaced(folder, saved / "two")
+        models.look()
+        models.look()
+        assert heard.names() == ["model taken"]
+        assert snapshot.recommend("u0", 3) == expected
+        with models.current() as newer:
+            assert newer.recommend("u0", 3) != expected
+    assert heard.names() == ["model taken", "model freed"]
+
+
+def test_a_replaced_model_leaves_memory(saved, folder):
+    models = Models(folder)
+    with models.current() as snapshot:
+        old = weakref.ref(snapshot)
+    del snapshot
+    replaced(folder, saved / "two")
+    models.look()
+    models.look()
+    assert old() is None
+
+
+def test_a_fault_of_ours_in_reading_a_folder_keeps_the_old_model(saved, folder):
+    heard = Heard()
+    loads = iter([Snapshot.load])
+    models = Models(folder, load=lambda path: next(loads)(path), report=heard)  # a second load is a StopIteration
+    replaced(folder, saved / "two")
+    models.look()
+    models.look()
+    assert heard.names() == ["model refused"]
+    assert models.problem == f"{folder}: StopIteration"
+
+
+def test_a_corrupt_folder_is_refused_once_and_the_old_model_stays(saved, folder):
+    heard = Heard()
+    models = Models(folder, report=heard)
+    before = current(models)
+    (folder / "model.safetensors").write_bytes(b"broken")
+    for _ in range(4):
+        models.look()
+    assert current(models) == before
+    assert heard.names() == ["model refused"]
+    assert "model.safetensors" in models.problem
+    assert models.loads == {"taken": 1, "refused": 1}
+    replaced(folder, saved / "two")
+    models.look()
+    models.look()
+    assert models.problem is None
+    assert current(models) != before
+
+
+def test_a_folder_that_vanishes_and_comes_back_is_no_problem(saved, folder):
+    heard = Heard()
+    models = Models(folder, report=heard)
+    before = current(models)
+    shutil.rmtree(folder)
+    models.look()
+    assert models.problem is None
+    models.look()
+    assert "no such folder" in models.problem
+    shutil.copytree(saved / "one", folder)
+    models.look()
+    models.look()
+    assert models.problem is None
+    assert current(models) == before
+    assert heard.names() == ["model refused"]
+
+
+def test_a_model_that_needs_too_much_memory_is_refused(folder, monkeypatch):
+    models = Models(folder)
+    before = current(models)
+    (folder / "model.json").touch()
+    monkeypatch.setenv("PRICDR_MEMORY", "1MB")
+    monkeypatch.setattr("pricdr.models.folder.memory_limit", lambda: 1000)
+    models.look()
+    models.look()
+    assert "at most" in models.problem
+    assert current(models) == before
+
+
+def test_a_second_model_is_there_to_compare_with(saved, folder):
+    assert Models(folder).other() is None
+    models = Models(saved / "two", folder)
+    assert models.other().fingerprint == Snapshot.load(saved / "one").fingerprint
+    (folder / "model.safetensors").write_bytes(b"broken")
+    models.look()
+    models.look()
+    assert "model.safetensors" in models.problem
+    assert models.other().recommend("u0", 1).items

@@ -1,0 +1,373 @@
+"""The page over HTTP: what it shows, what it never shows, how it refuses. What it looks like is in tests/browser."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from types import SimpleNamespace
+from urllib.parse import urlencode
+
+import pytest
+
+from pricdr.errors import InputError, printable
+from pricdr.models.card import ModelCard
+from pricdr.serving.app import create_app
+from pricdr.serving.keys import KeyRing, Scope, add_key
+from pricdr.serving.models import Models, unheard
+from pricdr.serving.pages import error_page
+from pricdr.serving.pages.answers import change, moved
+from pricdr.serving.pages.frontier import Frontier
+from pricdr.serving.settings import Settings
+from pricdr.serving.snapshot import Recommended, Snapshot
+from tests.pages.parsed import Parsed
+from tests.report import made_up
+from tests.serving.conftest import Client
+from tests.serving.two_companies import HOSTILE, two_companies
+
+PAGES = ("/page", "/page/user", "/page/model", "/page/certificate", "/page/frontier")
+
+
+@pytest.fixture(scope="module")
+def companies(tmp_path_factory):
+    return two_companies(tmp_path_factory)
+
+
+def client(companies, model="final", compare=None, **settings):
+    other = None if compare is None else companies.model(compare)
+    models = Models(companies.model(model), other)
+    return Client(create_app(models, Settings(**settings)), models)
+
+
+@pytest.fixture(scope="module")
+def plain(companies):
+    return client(companies)
+
+
+@pytest.fixture(scope="module")
+def full(companies, tmp_path_factory):
+    """A server that was given everything."""
+    cold = {"guided, ε = 1": 0.12, "guided, ε = 4": 0.17, "spectral, ε = 4": 0.15}
+    results = made_up.frontier(tmp_path_factory.mktemp("results"), cold)
+    frontier = results / "frontier_toy.jsonl"
+    return client(companies, compare="without", evaluation=companies.evaluation, frontier=frontier)
+
+
+def ask(one, user, k=10):
+    return one.post("/page/user", data={"id": user, "k": str(k)})
+
+
+def words(response):
+    """What a reader sees, as one line."""
+    return " ".join(Parsed(response.text).text.replace("\xa0", " ").split())
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_is_html_without_script_or_inline_style(plain, full, path):
+    for one in (plain, full):
+        response = one.get(path)
+        assert response.status_code == 200
+        assert response.headers["content-type"] == "text/html; charset=utf-8"
+        page = Parsed(response.text)
+        assert not page.open
+        assert not {"script", "style", "iframe", "object", "base"} & set(page.tags)
+        assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "style"]
+        assert len(page.ids) == len(set(page.ids))
+        assert page.tags.count("h1") == page.tags.count("main") == 1
+        loaded = [value for tag, name, value in page.attributes if tag != "a" and name in {"href", "src", "action"}]
+        assert set(loaded) <= {"/page/style.css", "/page/icon.svg", "/page/user"}
+        assert all(value.startswith(("#", "/page")) for value in page.values("a", "href"))
+        assert "default-src 'none'" in response.headers["content-security-policy"]
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert "no-store" in response.headers["cache-control"]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_headings_come_in_order_and_everything_has_a_name(full, path):
+    page = Parsed(full.get(path).text)
+    levels = [int(tag[1]) for tag in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert page.tags.count("caption") == page.tags.count("table")
+    assert set(page.values("label", "for")) == set(page.values("input", "id"))
+    assert page.values("a", "href")[0] == "#content"
+
+
+def test_the_root_leads_to_the_page(plain):
+    response = plain.get("/")
+    assert (response.status_code, response.headers["location"]) == (307, "/page")
+
+
+def test_style_and_icon_are_served_from_here(plain):
+    style = plain.get("/page/style.css")
+    assert style.headers["content-type"].startswith("text/css")
+    assert "prefers-color-scheme: dark" in style.text
+    assert not re.search(r"@import|url\(|https?:", style.text)
+    icon = plain.get("/page/icon.svg")
+    assert icon.headers["content-type"] == "image/svg+xml"
+    assert icon.text.startswith("<svg ")
+
+
+def test_a_user_gets_what_the_model_recommends_with_what_it_rests_on(plain, companies):
+    response = ask(plain, companies.warm, 5)
+    listed = plain.get(f"/users/{companies.warm}/recommendations?k=5").json()
+    shown = re.findall(r'<th scope="row"[^>]*>(\d+)</th><td[^>]*>([^<]*)</td>', response.text)
+    assert shown == [(str(one["rank"]), one["item"]) for one in listed["items"]]
+    assert listed["basis"] == "both"
+    assert "own history and release" in words(response)
+    assert "what the user rated here, and the user's row in the release" in words(response)
+    assert re.search(r"What the user rated here: \d+ items", words(response))
+
+
+@pytest.mark.parametrize(
+    ("model", "who", "says"),
+    [
+        ("with", "warm", "These rest on two things"),
+        ("with", "cold", "These rest on the user's row in the release"),
+        ("without", "warm", "No row of a release is used for this user."),
+        ("without", "cold", "The model uses nothing about this user."),
+        ("without", "nobody", "The model does not know this id"),
+    ],
+)
+def test_every_basis_has_its_sentence(companies, model, who, says):
+    user = getattr(companies, who, "nobody-at-all")
+    response = ask(client(companies, model), user)
+    assert response.status_code == 200
+    assert says in words(response)
+    if who == "cold":
+        assert "The user rated nothing here." in words(response)
+
+
+def test_an_unknown_user_gets_what_is_popular_and_is_told_so(plain):
+    response = ask(plain, "nobody-at-all")
+    popular = plain.get("/users/nobody-at-all/recommendations").json()
+    assert popular["basis"] == "popularity"
+    assert popular["items"][0]["item"] in words(response)
+    assert "The model does not know this id: no ratings and no release row." in words(response)
+
+
+@pytest.mark.parametrize("user", [*HOSTILE, "\u2066x\u2069", "</bdi></h2><h1>", "a" * 1000, "\ufeff", "{{ 7*7 }}"])
+def test_hostile_ids_are_shown_as_text_and_sent_again_as_they_are(plain, user):
+    response = ask(plain, user, 1)
+    assert response.status_code == 200
+    page = Parsed(response.text)
+    assert page.tags.count("script") == 0
+    assert page.tags.count("h1") == 1
+    assert page.tags.count("bdi") >= 1
+    # Typed again without a change: the field holds the very id, the heading what can be seen of it.
+    assert page.values("input", "value")[0] == user
+    heading = re.search(r'<bdi class="id">(.*?)</bdi></h2>', response.text)[1]
+    assert html.unescape(heading) == printable(user).replace(" %", "\xa0%")
+
+
+def test_no_address_and_no_link_holds_an_id(full, companies):
+    response = ask(full, companies.warm)
+    page = Parsed(response.text)
+    addresses = [value for _, name, value in page.attributes if name in {"href", "src", "action"}]
+    assert not [one for one in addresses if companies.warm in one]
+    assert page.values("form", "method") == ["post"]
+    # Sent in the address all the same, it is not read.
+    assert companies.warm not in full.get(f"/page/user?id={companies.warm}").text
+
+
+@pytest.mark.parametrize("k", ["0", "-1", "1001", "ten", "1.5", "", "1e3", "٣", "9" * 40, " "])
+def test_k_out_of_range_is_refused_beside_its_field(plain, companies, k):
+    response = ask(plain, companies.warm, k)
+    assert response.status_code == 422
+    page = Parsed(response.text)
+    assert "How many must be a whole number from 1 to 1,000." in words(response)
+    assert ("input", "aria-invalid", "true") in page.attributes
+    assert page.values("input", "aria-describedby") == ["k-fault"]
+    assert "k-fault" in page.ids
+
+
+@pytest.mark.parametrize("user", ["", "a\nb", "\x00", "\x1b[31m", "\u2028", "x" * 1001])
+def test_what_is_no_id_is_refused_beside_its_field_and_shown_safely(plain, user):
+    response = ask(plain, user)
+    assert response.status_code == 422
+    assert Parsed(response.text).values("input", "aria-describedby") == ["id-fault"]
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\u2028]", response.text)
+    assert len(response.text) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        ({"content": b"id=%ff", "headers": {"content-type": "application/x-www-form-urlencoded"}}, 400),
+        ({"content": "id=é".encode(), "headers": {"content-type": "application/x-www-form-urlencoded"}}, 400),
+        ({"data": {"id": ["a", "b"]}}, 400),
+        ({"data": {str(at): "x" for at in range(9)}}, 400),
+        ({"data": {"id": "x" * 20_000}}, 413),
+        ({"data": {"id": "x" * 2_000_000}}, 413),
+        ({"json": {"id": "a"}}, 415),
+        ({"files": {"id": b"a"}}, 415),
+        ({}, 415),
+    ],
+)
+def test_a_form_that_cannot_be_read_is_refused_with_a_page(plain, request_, status):
+    response = plain.post("/page/user", **request_)
+    assert response.status_code == status
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert Parsed(response.text).tags.count("h1") == 1
+    assert "Traceback" not in response.text
+
+
+def test_what_is_not_there_is_a_page_below_page_and_json_elsewhere(plain):
+    for path in ("/page/nothing", "/page/", "/page/model/x", "/page/..%2f..%2fetc"):
+        response = plain.get(path)
+        assert response.status_code == 404
+        assert "There is nothing at this address." in words(response)
+    assert plain.get("/nothing").json() == {"error": "there is nothing at this address"}
+    assert plain.request("PUT", "/page/user").status_code == plain.post("/page").status_code == 405
+    wrong = plain.get("/page", headers={"host": "evil.example"})
+    assert (wrong.status_code, wrong.headers["content-type"]) == (421, "text/html; charset=utf-8")
+
+
+def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
+    good, other = (add_key(tmp_path / "keys.json", one.value, [one]) for one in (Scope.PAGE, Scope.RECOMMEND))
+    settings = Settings(keys=tmp_path / "keys.json")
+    app = create_app(Models(companies.model("final")), settings, keys=KeyRing(tmp_path / "keys.json", unheard))
+    one = Client(app, None)
+    refused = one.get("/page")
+    assert refused.status_code == 401
+    assert "Basic" in refused.headers["www-authenticate"]
+    assert "A key is needed" in words(refused)
+    assert one.get("/page", auth=("anybody", other)).status_code == 403
+    assert one.get("/page", auth=("anybody", good)).status_code == 200
+
+
+def test_two_models_are_compared_item_by_item(full, companies):
+    text = words(ask(full, companies.warm))
+    assert re.search(r"In both lists: \d+ of 10 items, \d+ of them at the same rank\.", text)
+    assert "beside “without”" in text
+    assert "beside “final”" in text
+
+
+def test_a_model_compared_with_itself_moves_nothing(companies):
+    text = words(ask(client(companies, compare="final"), companies.warm))
+    assert "“final” and “final” recommend the same items in the same order." in text
+    assert text.count("same rank") == 20
+
+
+def test_what_moved_counts_what_is_common_and_what_is_not():
+    first = [Recommended(item, 1.0, rank) for rank, item in enumerate("abcd", 1)]
+    second = [Recommended(item, 1.0, rank) for rank, item in enumerate("acxy", 1)]
+    assert moved(first, second, "m", "n") == (
+        "In both lists: 2 of 4 items, 1 of them at the same rank. Only in “m”: 2. Only in “n”: 2."
+    )
+    assert change(3, 2) == "↓ 1 lower"
+
+
+def test_the_card_is_that_of_the_command_line(full, companies):
+    card = ModelCard.of(companies.model("final"), companies.evaluation)
+    text = words(full.get("/page/model"))
+    for section in card.page.sections:
+        assert section.heading in text
+    assert "Evidence test: passed" in text
+    assert "The model to compare with: without" in text
+
+
+def test_an_evaluation_of_another_model_stops_the_start(companies, tmp_path):
+    content = json.loads(companies.evaluation.read_text())
+    content["trainings"] = {name: {"method": "bpr", "with_release": False} for name in content["models"]}
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="none of them is 'final'"):
+        client(companies, evaluation=tmp_path / "e.json")
+
+
+def test_a_model_that_nobody_measured_may_replace_one_that_was(companies, tmp_path):
+    content = json.loads(companies.evaluation.read_text())
+    content["trainings"]["with"]["method"] = "bpr"
+    (tmp_path / "e.json").write_text(json.dumps(content))
+    folders = iter(["without", "final"])
+    models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
+    one = Client(create_app(models, Settings(evaluation=tmp_path / "e.json")), models)
+    assert "figures of this model" in words(one.get("/page/model"))
+    (tmp_path / "model.json").touch()
+    models.look()
+    models.look()
+    text = words(one.get("/page/model"))
+    assert "Model card: final" in text
+    assert "The evaluation that this server was given is of another model" in text
+    assert "Quality: not measured." in text
+
+
+def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plain):
+    response = plain.get("/page/certificate")
+    text = words(response)
+    for part in (
+        "PRIVATE: it may leave the source, within the promise below.",
+        "ε = 8, δ = 1e-06, for one rating",
+        "What an attacker could learn",
+        "What is not protected",
+        "Its signature was checked when the model was trained.",
+        "ε = 8 of 16",
+    ):
+        assert part in text
+    assert response.text.count("<svg ") == 4
+
+
+def test_without_a_release_the_page_says_so(companies):
+    text = words(client(companies, "without").get("/page/certificate"))
+    assert "No release was used." in text
+
+
+def test_without_a_frontier_the_page_says_how_to_make_one(plain):
+    text = words(plain.get("/page/frontier"))
+    assert "pricdr reproduce specs/frontier.toml --out results" in text
+    assert "pricdr serve MODEL --frontier" in text
+
+
+def test_the_frontier_is_drawn_and_says_where_it_was_measured(full):
+    response = full.get("/page/frontier")
+    assert "not on the data of the model that is served here" in words(response)
+    assert response.text.count("<svg ") == 1
+    assert "The frontier in full" in words(response)
+
+
+def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
+    code = (
+        "import sys\nfor name in ('torch', 'altair', 'vl_convert'): sys.modules[name] = None\n"
+        "import pricdr.serving.app\nfrom pathlib import Path\nfrom pricdr.serving.pages.frontier import Frontier\n"
+        "try:\n    Frontier.read(Path('x.jsonl'))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingExtraError charts need")
+
+
+def test_what_is_no_frontier_is_refused_at_the_start(companies, tmp_path):
+    made_up.table2(tmp_path / "results")
+    other = next((tmp_path / "results").glob("*.jsonl"))
+    (tmp_path / "x.txt").write_text("")
+    (tmp_path / "x.jsonl").write_text("")
+    for path in (other, tmp_path / "x.txt", tmp_path / "x.jsonl", tmp_path / "nowhere.jsonl"):
+        with pytest.raises(InputError, match=path.name):
+            Frontier.read(path)
+    with pytest.raises(InputError, match=r"holds no results of a frontier"):
+        client(companies, frontier=other)
+
+
+def test_a_refused_folder_is_told_to_people_without_its_reason(companies):
+    models = Models(companies.model("final"))
+    app = create_app(models, Settings())
+    models._served.problem = "/secret/place is corrupt"
+    for path in PAGES:
+        text = words(Client(app, models).get(path))
+        assert "A newer model folder was refused. An older model answers" in text
+        assert "/secret" not in text
+
+
+def test_an_error_page_is_one_sentence_and_a_way_back():
+    response = error_page(503, "the server is busy: try again in a second")
+    assert response.status_code == 503
+    text = words(SimpleNamespace(text=bytes(response.body).decode()))
+    assert "The server is busy" in text
+    assert "The server is busy: try again in a second." in text
+
+
+def test_a_form_as_a_browser_sends_it_is_read(plain, companies):
+    body = urlencode({"id": "ä 100%+&=", "k": "3"})
+    kind = "Application/X-WWW-form-urlencoded; charset=UTF-8"
+    response = plain.post("/page/user", content=body, headers={"content-type": kind})
+    assert Parsed(response.text).values("input", "value") == ["ä 100%+&=", "3"]

@@ -1,0 +1,165 @@
+"""A snapshot answers what ``pricdr recommend`` writes, whatever the model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pricdr.errors import InputError
+from pricdr.models.fitted import Basis, FittedModel
+from pricdr.serving.snapshot import LARGEST_K, Snapshot, UnknownItem, Wanted
+from tests.models.test_recommending import whole_model
+from tests.serving.conftest import small_model
+
+
+def recommended(model, user, k):
+    return [(one.item, one.score, one.rank, one.basis) for one in model.recommend([user], k)]
+
+
+def answered(snapshot, user, k):
+    answer = snapshot.recommend(user, k)
+    assert answer.user == user
+    return [(*one, answer.basis) for one in answer.items]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    users=st.integers(1, 12),
+    items=st.integers(1, 40),
+    k=st.integers(1, 50),
+    interaction=st.booleans(),
+)
+def test_it_answers_what_recommend_writes(seed, users, items, k, interaction):
+    """Whole numbers, so that every order of additions gives the same score, and ties are everywhere."""
+    model = whole_model(seed, users, items, interaction)
+    snapshot = Snapshot.of(model)
+    for user in (*model.users, "stranger"):
+        assert answered(snapshot, user, k) == recommended(model, user, k)
+
+
+@pytest.mark.parametrize("sparse", ["users", "both"])
+def test_it_answers_what_recommend_writes_where_vectors_are_sparse(sparse):
+    rng = np.random.default_rng(3)
+    model = whole_model(3, 12, 30)
+    weights = rng.integers(-2, 3, (30, 30)).astype(np.float32)
+    model = replace(
+        model,
+        user_vectors=sp.csr_array(model.seen.astype(np.float32)),
+        item_vectors=sp.csr_array(weights) if sparse == "both" else np.asfortranarray(weights),
+    )
+    snapshot = Snapshot.of(model)
+    for user in model.users:
+        assert answered(snapshot, user, 7) == recommended(model, user, 7)
+    assert snapshot.similar("i3", 5)
+
+
+def test_real_scores_agree_to_single_precision():
+    model = small_model()
+    snapshot = Snapshot.of(model)
+    for user in model.users:
+        ours, theirs = answered(snapshot, user, 10), recommended(model, user, 10)
+        assert [one[0] for one in ours] == [one[0] for one in theirs]
+        np.testing.assert_allclose([one[1] for one in ours], [one[1] for one in theirs], rtol=1e-5)
+
+
+def test_the_basis_says_what_an_answer_rests_on():
+    snapshot = Snapshot.of(small_model())
+    assert snapshot.recommend("u0", 1).basis is Basis.RELEASE
+    assert snapshot.recommend("u10", 1).basis is Basis.POPULARITY
+    assert snapshot.recommend("u38", 1).basis is Basis.BOTH
+    assert snapshot.recommend("u39", 1).basis is Basis.HISTORY
+    assert snapshot.recommend("stranger", 1).basis is Basis.POPULARITY
+
+
+@pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 100])
+def test_questions_asked_together_are_answered_as_if_asked_alone(count):
+    snapshot = Snapshot.of(whole_model(5, 12, 40))
+    names = [*snapshot.model.users, "stranger", "u3"]
+    wanted = [Wanted(names[at % len(names)], 1 + at % 9) for at in range(count)]
+    assert snapshot.answers(wanted) == [snapshot.recommend(*one) for one in wanted]
+
+
+def test_nothing_asked_is_nothing_answered():
+    assert Snapshot.of(small_model()).answers([]) == []
+
+
+def test_a_model_without_items_answers_with_nothing():
+    empty = np.zeros((0, 2), dtype=np.float32)
+    model = FittedModel(
+        "bpr", ("u",), (), np.zeros((1, 2), np.float32), empty, empty[:, 0], sp.csr_array((1, 0)), np.zeros(1, bool)
+    )
+    snapshot = Snapshot.of(model)
+    assert snapshot.recommend("u", 5).items == () == snapshot.recommend("stranger", 5).items
+
+
+def test_an_exported_model_answers_without_histories():
+    model = small_model()
+    snapshot = Snapshot.of(model.without_histories())
+    assert snapshot.recommend("u39", 3).basis is Basis.HISTORY
+    assert snapshot.history("u39") == ()
+    assert answered(snapshot, "stranger", 5) == recommended(model, "stranger", 5)
+
+
+def test_a_history_is_what_the_user_rated():
+    model = small_model()
+    snapshot = Snapshot.of(model)
+    assert set(snapshot.history("u39")) == {model.items[at] for at in model.seen[[39]].indices}
+    assert snapshot.history("u0") == snapshot.history("stranger") == ()
+    assert not set(snapshot.history("u39")) & {one.item for one in snapshot.recommend("u39", LARGEST_K).items}
+
+
+def test_similar_items_are_those_with_the_largest_cosine():
+    model = small_model()
+    vectors = model.item_vectors / np.linalg.norm(model.item_vectors, axis=1, keepdims=True)
+    cosines = vectors @ vectors[4]
+    order = [at for at in np.argsort(-cosines, kind="stable") if at != 4][:6]
+    found = Snapshot.of(model).similar("i4", 6)
+    assert [one.item for one in found] == [model.items[at] for at in order]
+    np.testing.assert_allclose([one.score for one in found], cosines[order], rtol=1e-5)
+    assert [one.rank for one in found] == [1, 2, 3, 4, 5, 6]
+
+
+def test_items_without_a_direction_are_like_no_other():
+    model = small_model()
+    vectors = model.item_vectors.copy()
+    vectors[4] = vectors[9] = 0
+    snapshot = Snapshot.of(replace(model, item_vectors=vectors))
+    assert snapshot.similar("i4", 5) == ()
+    assert len(snapshot.similar("i5", LARGEST_K)) == snapshot.n_items - 3
+
+
+def test_large_vectors_do_not_overflow_a_cosine():
+    model = small_model()
+    snapshot = Snapshot.of(replace(model, item_vectors=(model.item_vectors * 1e25).astype(np.float32)))
+    expected = Snapshot.of(model).similar("i4", 5)
+    assert [one.item for one in snapshot.similar("i4", 5)] == [one.item for one in expected]
+
+
+def test_unknown_items_and_models_without_vectors_say_so():
+    model = small_model()
+    with pytest.raises(UnknownItem, match="does not know this item"):
+        Snapshot.of(model).similar("nowhere", 5)
+    popularity = replace(
+        model, user_vectors=np.zeros((40, 0), dtype=np.float32), item_vectors=np.zeros((60, 0), dtype=np.float32)
+    )
+    with pytest.raises(UnknownItem, match="no vectors of items"):
+        Snapshot.of(popularity).similar("i4", 5)
+
+
+def test_a_fingerprint_covers_every_file(saved, folder):
+    one, two = Snapshot.load(saved / "one"), Snapshot.load(saved / "two")
+    assert one.fingerprint == Snapshot.load(folder).fingerprint != two.fingerprint
+    assert (folder / "model.json").read_bytes() == (saved / "two" / "model.json").read_bytes()
+    assert one.name == "one"
+    assert (one.n_users, one.n_items) == (40, 60)
+
+
+def test_a_folder_that_is_no_model_is_refused(tmp_path, folder):
+    with pytest.raises(InputError, match="no such folder"):
+        Snapshot.load(tmp_path / "nowhere")
+    (folder / "model.safetensors").write_bytes(b"x" * 100)
+    with pytest.raises(InputError, match="holds no model that can be read"):
+        Snapshot.load(folder)

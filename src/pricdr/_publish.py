@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
 from pricdr import __version__
-from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.normalisation import agreed_normalisation
 from pricdr.alignment.record import AlignmentRecord
 from pricdr.alignment.user_lists import require_list
 from pricdr.data.blocks import RatingsSource
@@ -329,7 +329,7 @@ def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> A
     require_list(record, users)
     return AlignmentStatement(
         session=record.session,
-        normalisation=Normalisation(record.normalisation).value,
+        normalisation=agreed_normalisation(record.normalisation, record.rule).value,
         learnt_by=record.who_learns.value,
     )
 

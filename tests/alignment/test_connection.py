@@ -217,8 +217,27 @@ def test_a_side_that_never_answers_is_not_waited_for(served, known_as):
     server = served(lambda _: held.wait(10))
     with connect("127.0.0.1", server.port, known_as("books", "films"), patience=0.2) as client:
         with pytest.raises(ExchangeError, match="it took too long"):
-            client.read(1)
+            client.wait()
         held.set()
+
+
+def test_patience_is_for_computing_and_not_for_the_middle_of_a_message(served, known_as, monkeypatch):
+    monkeypatch.setattr(connections, "_GRACE", 0.2)
+
+    def reads(connection: Connection) -> bytes:
+        connection.wait()
+        return connection.read(1) + connection.read(1)
+
+    server = served(reads, patience=60)
+    with connect("127.0.0.1", server.port, known_as("books", "films"), patience=5) as client:
+        client.write(b"x")
+        with pytest.raises(ExchangeError, match="it took too long"):
+            server.result.result(10)
+
+
+def test_one_key_for_both_sides_is_refused(known_as, keys, tmp_path):
+    with pytest.raises(InputError, match=r"films\.crt has our own key: give the other side's certificate"):
+        known_as("films", "films").context(server=False)
 
 
 @pytest.mark.parametrize("sent", [b"", b"half of it"])

@@ -128,6 +128,13 @@ def test_a_record_of_another_list_is_refused():
         published(users=None)
 
 
+def test_a_rule_that_nobody_wrote_reaches_no_certificate():
+    record = record_of(USERS)
+    for changes in ({"normalisation": "\x1b[2J"}, {"rule": "Ids are anonymous."}):
+        with pytest.raises(InputError, match=r"must be exact, email or phone|the rule exact reads"):
+            published(alignment=record.model_copy(update=changes))
+
+
 def test_a_rehearsal_refuses_and_says_the_same():
     told = rehearse(RATINGS, PROMISE, strategy=JLT(dim=2), users=USERS, alignment=record_of(USERS)).certificate
     assert told.input.alignment.session == SESSION

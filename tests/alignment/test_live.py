@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
 from pricdr.alignment import live, protocol
 from pricdr.alignment.certificates import create_certificate
 from pricdr.alignment.connection import Connection, Listener, connect
-from pricdr.alignment.messages import Header, Kind, WhoLearns, write_message
+from pricdr.alignment.messages import Header, Kind, Message, WhoLearns, write_message
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.tls import Credentials
 from pricdr.errors import ExchangeError, InputError, ParameterError, PriCDRError, VerificationError
@@ -136,6 +137,46 @@ def test_a_disagreement_is_known_to_both_before_anything_is_computed(between, se
     here, there = ("email", "exact") if "ids" in why else ("both", "the side that joins")
     assert why.format(here, there) in str(server.exception())
     assert why.format(there, here) in str(client.exception())
+
+
+def test_what_the_other_side_calls_its_rule_reaches_no_terminal(between):
+    def hostile(connection: Connection) -> None:
+        connection.write(live.Greeting(normalisation="\x1b[2J", rule="Trimmed.", who_learns=STARTER).content())
+        connection.wait()
+
+    _, client = between(hostile, lambda connection: live.join(connection, ids("a")))
+    assert "exact here, \\u001b[2J there" in str(client.exception())
+
+
+def test_more_ids_than_allowed_are_refused_before_they_come(between):
+    """A header and no points: whoever waited for those would lose the connection."""
+
+    def announce(connection: Connection) -> None:
+        _greeted(connection)
+        content = b"".join(map(bytes, protocol.start(ids(*BOOKS))[1].blocks()))
+        connection.write(content[: -32 * (len(BOOKS) + 1)])
+        connection.wait()
+
+    server, _ = between(lambda connection: live.serve(connection, ids(*FILMS), at_most=19), announce)
+    assert str(server.exception()) == (
+        "the message of the other side: the other side shows 20 ids, and --at-most allows 19"
+    )
+
+
+def test_an_answer_that_matches_a_dummy_is_not_used(between):
+    def cheat(connection: Connection) -> None:
+        _greeted(connection, BOTH)
+        stream = live._Stream(connection)
+        _, reply = protocol.answer(stream.receive(), ids("a"))
+        # Four points, the other way round: none stays where it was, and three of them are dummies.
+        stream.send(Message(reply.header, np.concatenate([reply.starter_points[::-1], reply.answerer_points])))
+        with pytest.raises(ExchangeError):
+            connection.wait()  # for a list that does not come
+
+    server, client = between(cheat, lambda connection: live.join(connection, ids("a"), who_learns=BOTH, pad_to=4))
+    server.result()
+    assert isinstance(client.exception(), VerificationError)
+    assert "the message of the other side: a dummy is common, which nobody else has" in str(client.exception())
 
 
 def test_another_reading_of_the_same_rule_is_refused(between):

@@ -30,6 +30,10 @@ def test_rules(rule, given, expected):
     [
         *((EMAIL, text) for text in ("ann", "@x.org", "ann@", "a@b@c", "a b@c.d", "a@b c", " @ ", "a\u00a0@b")),
         *((PHONE, text) for text in ("030 1234567", "+0301234567", "+49", "+" + "1" * 16, "+49x1234567", "+٤٩١٢٣٤٥٦٧")),
+        *(
+            (PHONE, text)
+            for text in ("+49 (0)30 1234567", "0049 ( 0 ) 30 1234567", "+４９３０１２３４５６７", "+49\u00a0301234567")
+        ),
     ],
 )
 def test_what_a_rule_has_no_form_for(rule, given):
@@ -55,5 +59,7 @@ def test_the_same_name_with_other_words_is_another_rule():
 def test_the_words_of_the_rules_are_part_of_the_format():
     """Whoever changes one makes messages of earlier versions unreadable: that needs a new version of the message."""
     assert EXACT.rule == "Ids are compared byte for byte."
-    assert EMAIL.rule.endswith("the letters A to Z become a to z; everything else, dots and +tags included, is kept.")
-    assert PHONE.rule.endswith("what is left must be + and 7 to 15 digits, not 0 first.")
+    assert EMAIL.rule.endswith("is kept; what is left must have one @, text on both sides of it, and no white space.")
+    assert PHONE.rule.endswith(
+        "what is left must be + and 7 to 15 digits, not 0 first; a number with (0) in it is refused."
+    )

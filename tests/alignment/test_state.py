@@ -11,7 +11,7 @@ from pricdr.alignment.portions import PortionFiles
 from pricdr.alignment.protocol import answer, begin, start
 from pricdr.alignment.record import AlignmentRecord, read_record
 from pricdr.alignment.state import create_state, read_state, update_state
-from pricdr.errors import InputError, OutputError
+from pricdr.errors import InputError, OutputError, VerificationError
 from tests.alignment.conftest import given
 
 
@@ -100,6 +100,10 @@ def test_portions_belong_to_one_step_of_one_session(states, tmp_path):
     with PortionFiles(out, states[1]) as kept:
         assert kept.read("ids-0", 64) is None
         assert not list(kept.folder.iterdir())
+    assert not kept.folder.exists()
+    kept.__enter__()
+    kept.write("ids-0", b"x" * 64)
+    kept.__exit__(VerificationError, VerificationError("a dummy is common"), None)  # there is nothing to go on with
     assert not kept.folder.exists()
     kept.folder.symlink_to(tmp_path)
     with pytest.raises(OutputError, match="is a link"), kept:

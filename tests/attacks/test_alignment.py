@@ -10,11 +10,14 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pytest
 
 from pricdr.alignment.blinding import Blinder
-from pricdr.alignment.curve import A, BlindingKey, P, Points, as_points, hash_to_u, split_points
+from pricdr.alignment.curve import A, BlindingKey, P, Points, as_points, hash_to_u, in_byte_order, split_points
+from pricdr.alignment.messages import Message, WhoLearns
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import answer, begin, begin_answer, finish, first_message, second_message, start
+from pricdr.errors import VerificationError
 
 CANDIDATES = tuple(f"user{i}" for i in range(10))
 
@@ -105,6 +108,20 @@ def test_the_answerers_points_say_nothing_about_the_order_of_its_ids():
     assert abs(sum(flawed)) * scale > 5
 
 
+def test_the_starters_points_say_nothing_about_the_order_of_its_ids():
+    count, sessions = 40, 40
+    ids = given(f"user{i}" for i in range(count))
+    total = 0.0
+    for _ in range(sessions):
+        state, message = start(ids)
+        by_id = split_points(Blinder().ids(ids.ids, bytes.fromhex(state.session), state.key, pad_to=count).tobytes())
+        sent = split_points(message.points.tobytes())
+        assert sorted(sent) == sorted(by_id)
+        total += _correlation([sent.index(point) for point in by_id])
+    assert abs(total) * math.sqrt((count - 1) * sessions) / sessions < 5
+    assert _correlation(list(range(count))) * math.sqrt(count - 1) > 5  # the flaw: in the order of the file
+
+
 def _correlation(ranks: list[int]) -> float:
     return float(np.corrcoef(np.arange(len(ranks)), ranks)[0, 1])
 
@@ -113,7 +130,9 @@ def test_dummies_cannot_be_told_from_ids():
     """By curve or twist, by the size of the number or by its lowest bits: the flaw, random numbers, is seen at once."""
     count = 400
     state, message = start(given(f"user{i}" for i in range(count)), pad_to=2 * count)
-    ids, dummies = message.points[:count], message.points[count:]
+    placed = np.empty_like(message.points)
+    placed[order := state.key.order(2 * count)] = message.points
+    ids, dummies = placed[:count], placed[count:]
     flawed = as_points(b"".join(secrets.randbelow(P).to_bytes(32, "little") for _ in range(count)))
     assert on_curve(ids) == on_curve(dummies) == count
     assert on_curve(flawed) < 0.7 * count
@@ -122,6 +141,10 @@ def test_dummies_cannot_be_told_from_ids():
     halved = dummies.copy()
     halved[:, 31] //= 2
     assert _distance(ids, halved) > limit
+    # Nor by where they stand: their mean position is that of all, up to five standard deviations.
+    mean, deviation = (2 * count - 1) / 2, math.sqrt((2 * count + 1) / 12)
+    assert abs(np.flatnonzero(order >= count).mean() - mean) < 5 * deviation
+    assert abs(np.arange(count, 2 * count).mean() - mean) > 5 * deviation  # the flaw: dummies after the ids
     # Whoever padded knows them again, and nobody whose id happens to be spelled like one is taken for a dummy.
     session, first = bytes.fromhex(state.session), state.key.dummy(count)
     assert state.key.multiply(split_points(hash_to_u([session + b"\1" + first]))) == dummies[0].tobytes()
@@ -136,6 +159,48 @@ def _distance(left: Points, right: Points) -> float:
     return float(np.abs(np.subtract(*steps)).max())
 
 
+def stolen(first: Message, known: str, at: int, wanted: list[int]) -> Message:
+    """The answer of a side that wants the ids at some positions, and knows one id of the starter and where it is.
+
+    It blinds the point of the one id that it knows with many keys, and returns that in place of other points.
+    """
+    _, honest = answer(first, given([known]), pad_to=1 + len(wanted))
+    hashed = split_points(hash_to_u([bytes.fromhex(first.header.session) + b"\0" + known.encode()]))
+    points = split_points(BlindingKey.generate().multiply(split_points(first.points.tobytes())))
+    own = [BlindingKey.generate().multiply(hashed)]
+    for position in wanted:
+        key = BlindingKey.generate()
+        points[position] = key.multiply([first.points[at].tobytes()])
+        own.append(key.multiply(hashed))
+    return Message(
+        honest.header, np.concatenate([as_points(b"".join(points)), in_byte_order(as_points(b"".join(own)))])
+    )
+
+
+def test_an_answerer_that_makes_the_starter_list_its_own_users_meets_a_dummy():
+    """Where both are to learn the list: without dummies all ids may be stolen; each costs a risk of being found out."""
+    count = 30
+    ids = given(f"user{i}" for i in range(count))
+
+    def attempt(pad_to: int, thefts: int) -> int:
+        state, first = start(ids, who_learns=WhoLearns.BOTH, pad_to=pad_to)
+        at = state.key.order(pad_to).tolist().index(7)  # what an order that can be guessed would tell
+        others = [position for position in range(pad_to) if position != at]
+        reply = stolen(first, "user7", at, secrets.SystemRandom().sample(others, thefts))
+        return len(finish(state, reply).users)
+
+    assert attempt(count, count - 1) == count - 1  # the limit: nobody notices, and the list goes to the answerer
+    with pytest.raises(VerificationError, match="a dummy is common, which nobody else has"):
+        attempt(2 * count, count)  # it escapes once in 2^30 times and more
+    noticed = 0
+    for _ in range(40):
+        try:
+            attempt(2 * count, 1)
+        except VerificationError:
+            noticed += 1
+    assert 4 <= noticed <= 36  # one of two positions is a dummy's; chance leaves these bounds once in ten million times
+
+
 def test_what_a_malicious_starter_learns_is_what_it_asks_for():
     """The limit that no protocol of this kind removes: whoever shows ids it does not have learns which are there."""
     guesses, theirs = given(CANDIDATES), given(CANDIDATES[3:6])
@@ -143,3 +208,12 @@ def test_what_a_malicious_starter_learns_is_what_it_asks_for():
     _, second = answer(first, theirs)
     assert finish(state, second).users == CANDIDATES[3:6]
     assert second.header.starter_ids == len(CANDIDATES)  # it cannot hide how many it asked for: --at-most refuses that
+
+
+def test_a_starter_that_gets_its_own_points_back_finds_nobody():
+    """Both parts of an answer may be the first message: its points then hold the starter's key twice, and meet none."""
+    state, first = start(given(CANDIDATES))
+    _, honest = answer(first, given(CANDIDATES))
+    reflected = Message(honest.header, np.concatenate([first.points, in_byte_order(first.points)]))
+    assert finish(state, reflected).users == ()
+    assert finish(state, honest).users == CANDIDATES

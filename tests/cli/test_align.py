@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import psutil
 import pytest
 
-from pricdr.alignment.messages import load_message
+from pricdr.alignment.messages import Message, load_message
 from pricdr.alignment.record import read_record
 
 KILLED_AT_EVERY_STEP = """
@@ -172,6 +173,30 @@ def test_nobody_in_common_is_said_and_can_be_accepted(lists, align):
     align("accept users.txt --state b.state")
 
 
+def test_an_answer_only_where_both_learn(lists, align):
+    align("start a.txt --out m1 --state a.state")
+    said = align("answer m1 b.txt --out m2 --state b.state --both", code=2).err
+    assert said == "error: m1: by this message the other side alone learns the common users, and you gave --both\n"
+    assert not (lists / "b.state").exists()
+    align("start a.txt --out m3 --state c.state --both")
+    align("answer m3 b.txt --out m4 --state d.state --both")
+
+
+def test_an_answer_in_which_a_dummy_is_common_is_not_used(lists, align):
+    align("start a.txt --out m1 --state a.state --both --pad-to 400")
+    align("answer m1 b.txt --out m2 --state b.state")
+    honest = load_message(lists / "m2")
+    # The starter's points the other way round: four of 400 positions match, and 391 are dummies'.
+    cheating = Message(honest.header, np.concatenate([honest.starter_points[::-1], honest.answerer_points]))
+    (lists / "m3").write_bytes(b"".join(map(bytes, cheating.blocks())))
+    before = sorted(path.name for path in lists.iterdir())
+    for _ in range(2):
+        said = align("finish m3 --state a.state --out users.txt", code=1).err
+        assert said.startswith("error: m3: a dummy is common, which nobody else has: the other side did not follow")
+        assert sorted(path.name for path in lists.iterdir()) == before
+    assert "another answer was taken" in align("finish m2 --state a.state --out users.txt", code=2).err
+
+
 class TestRefusals:
     @pytest.fixture
     def session(self, lists, align):
@@ -184,6 +209,8 @@ class TestRefusals:
         [
             ("start a.txt --out m1 --state new", "m1 exists already; choose another name or remove it first"),
             ("start a.txt --out new --state a.state", "a.state exists already, from another session or step"),
+            ("start a.txt --out new --state new", "--out and --state are both new: the one is sent, the other"),
+            ("answer m1 b.txt --out ./new --state new", "--out and --state are both new: the one is sent, the other"),
             ("start none.txt --out new --state new.state", "none.txt: no such file"),
             ("start a.txt --out new --state new.state --pad-to 8", "pad_to must be from the number of ids, 9, to"),
             (

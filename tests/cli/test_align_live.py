@@ -94,8 +94,14 @@ def test_sides_that_were_told_different_things_both_end_with_a_line(parties, ser
     ("command", "options", "says"),
     [
         ("join", ("nowhere",), "must be HOST:PORT"),
-        ("join", ("127.0.0.1:1", "--timeout", "0"), "timeout must be a whole number of at least 1, got 0"),
-        ("join", ("127.0.0.1:1", "--processes", "0"), "processes must be"),
+        (
+            "join",
+            ("127.0.0.1:1", "--timeout", "0"),
+            "Invalid value for '--timeout': Input should be greater than or equal to 1",
+        ),
+        ("join", ("127.0.0.1:1", "--timeout", "604801"), "Invalid value for '--timeout': Input should be less than"),
+        ("join", ("127.0.0.1:1", "--peer-cert", "books.crt"), "books.crt has our own key"),
+        ("join", ("127.0.0.1:1", "--processes", "0"), "Invalid value for '--processes'"),
         ("join", ("127.0.0.1:1", "--pad-to", "2"), "pad_to must be from the number of ids, 3"),
         ("join", ("127.0.0.1:1", "--normalise", "email"), "books.txt: line 1: 'bob' is no e-mail address"),
         ("join", ("127.0.0.1:1", "--key", "films.key"), "films.key is not the key of books.crt"),
@@ -116,6 +122,14 @@ def test_what_cannot_be_is_refused_before_anybody_is_talked_to(parties, refused,
         refused("align", "join", options[0], "books.txt", "--out", "users.txt", *common, *options[1:], says=says)
     else:
         refused("align", "serve", "books.txt", *common, *options, says=says)
+
+
+def test_a_key_that_others_can_read_is_warned_of(parties, pricdr):
+    (parties / "books.key").chmod(0o640)
+    said = pricdr("align", "join", "127.0.0.1:1", "books.txt", "--out", "users.txt", *shows("books", "films"))
+    assert said.err.startswith(
+        "warning: books.key: others on this machine can read this key: chmod 600 it\nerror: no con"
+    )
 
 
 def test_a_certificate_of_our_own(here, pricdr, refused):

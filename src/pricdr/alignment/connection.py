@@ -54,8 +54,7 @@ class Connection:
             raise _lost("it hung up (its screen may say why)")
 
     def read(self, size: int) -> bytes:
-        """Return the next ``size`` bytes, fewer only where the other side ended the connection in its place."""
-        self.wait()
+        """Return the next ``size`` bytes. They must be on their way: only :meth:`wait` has patience."""
         deadline = _deadline(size)
         pieces, left = [self._first[:size]], size - len(self._first[:size])
         self._first = self._first[size:]

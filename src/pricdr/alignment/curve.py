@@ -65,6 +65,11 @@ class BlindingKey:
         """Return what is hashed in place of an id, to pad a message: random to everybody who lacks the key."""
         return hmac.digest(self._bytes, b"pricdr alignment dummy %d" % number, "sha256")
 
+    def order(self, count: int) -> npt.NDArray[np.intp]:
+        """Return a permutation of so many positions: random to everybody who lacks the key, the same in every run."""
+        seed = hmac.digest(self._bytes, b"pricdr alignment order", "sha256")
+        return np.argsort(np.frombuffer(hashlib.shake_256(seed).digest(8 * count), dtype="<u8"), kind="stable")
+
     def multiply(self, points: Iterable[bytes]) -> bytes:
         """Return the points times the key, one after the other. They must have passed :func:`require_points`."""
         private = X25519PrivateKey.from_private_bytes(self._bytes)

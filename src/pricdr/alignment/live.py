@@ -23,7 +23,7 @@ from pricdr.alignment.messages import Header, Message, WhoLearns, read_message, 
 from pricdr.alignment.normalisation import NormalisedIds
 from pricdr.alignment.protocol import IN_THIS_PROCESS, Alignment, State, accept, answer, finish, start
 from pricdr.alignment.record import list_content
-from pricdr.errors import ExchangeError, InputError, ParameterError, VerificationError
+from pricdr.errors import ExchangeError, InputError, VerificationError, printable
 from pricdr.progress import Progress, silent
 
 _FIRST_LINE: Final = b"pricdr alignment connection 1\n"
@@ -85,12 +85,13 @@ def join(
     stream = _Stream(connection, blinder.progress)
     state, message = start(ids, who_learns=who_learns, pad_to=pad_to, blinder=blinder)
     stream.send(message)
-    reply = stream.receive()
-    _require_at_most(reply.header.answerer_ids or 0, at_most)
+    reply = stream.receive(at_most)
     try:
         alignment = finish(state, reply, blinder)
     except InputError as error:
         raise ExchangeError(f"{_THEIRS}: {error}") from error
+    except VerificationError as error:
+        raise VerificationError(f"{_THEIRS}: {error}") from error
     if who_learns is WhoLearns.BOTH:
         content = list_content(alignment.users)
         connection.write(len(content).to_bytes(_LENGTH, "big") + content)
@@ -116,10 +117,9 @@ def serve(
     ours = _greet(connection, ids, who_learns)
     _require_same(ours, _heard(connection))
     stream = _Stream(connection, blinder.progress)
-    message = stream.receive()
+    message = stream.receive(at_most)
     if message.header.who_learns is not who_learns:
         raise ExchangeError(f"{_THEIRS}: it contradicts what was agreed about who learns the common users")
-    _require_at_most(message.header.starter_ids, at_most)
     try:
         state, reply = answer(message, ids, pad_to=pad_to, blinder=blinder)
     except InputError as error:
@@ -156,7 +156,7 @@ def _heard(connection: Connection) -> Greeting:
 def _require_same(ours: Greeting, theirs: Greeting) -> None:
     """Refuse to go on where the two sides were told different things."""
     if theirs.normalisation != ours.normalisation:
-        told = f"{ours.normalisation} here, {theirs.normalisation} there"
+        told = f"{ours.normalisation} here, {printable(theirs.normalisation)} there"
         raise ExchangeError(f"the sides disagree about ids: {told}; give both the same --normalise")
     if theirs.rule != ours.rule:
         raise ExchangeError(f"the sides mean different rules by {ours.normalisation}: use the same version on both")
@@ -179,10 +179,10 @@ class _Stream:
         self._what, self._done, self._total = "sending", 0, message.size
         write_message(cast("BinaryIO", self), message)
 
-    def receive(self) -> Message:
+    def receive(self, at_most: int | None = None) -> Message:
         self._await()
         self._what, self._done, self._total = "receiving", 0, 0  # its size stands in its header, which is not read yet
-        return read_message(cast("BinaryIO", self), _THEIRS)
+        return read_message(cast("BinaryIO", self), _THEIRS, at_most=at_most)
 
     def receive_list(self, *, most: int) -> bytes:
         """Return the list of common users: no longer than one of all our own ids, since they are among those."""
@@ -229,8 +229,3 @@ def _accepted(state: State, content: bytes) -> Alignment:
         return accept(state, users.split("\n")[:-1])
     except (InputError, VerificationError) as error:
         raise VerificationError(f"{_LIST}: {error}") from error
-
-
-def _require_at_most(shown: int, at_most: int | None) -> None:
-    if at_most is not None and shown > at_most:
-        raise ParameterError(f"the other side shows {shown:,} ids, and --at-most allows {at_most:,}")

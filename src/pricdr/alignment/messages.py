@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pricdr.alignment.curve import SIZE, Points, are_ascending, are_distinct, as_points, require_points
 from pricdr.alignment.normalisation import Normalisation, agreed_normalisation
 from pricdr.data.reading.text_files import explaining_os_errors, named
-from pricdr.errors import InputError, printable
+from pricdr.errors import InputError, ParameterError, printable
 from pricdr.memory import require_memory
 
 FIRST_LINE: Final = b"pricdr alignment message 1\n"
@@ -85,6 +85,11 @@ class Header(BaseModel):
         return self.starter_ids + (self.answerer_ids or 0)
 
     @property
+    def shown(self) -> int:
+        """How many ids the side that sends this shows."""
+        return self.starter_ids if self.answerer_ids is None else self.answerer_ids
+
+    @property
     def rule_agreed(self) -> Normalisation:
         """The rule by which the ids were written, which has the same words here."""
         return agreed_normalisation(self.normalisation, self.rule)
@@ -99,7 +104,7 @@ class Message:
 
     @property
     def starter_points(self) -> Points:
-        """The starter's points, in its order: blinded once by the first message, twice by the second."""
+        """The starter's points, in the order that it drew: blinded once by the first message, twice by the second."""
         return self.points[: self.header.starter_ids]
 
     @property
@@ -135,18 +140,23 @@ def write_message(file: BinaryIO, message: Message) -> None:
         file.write(block)
 
 
-def load_message(path: Path) -> Message:
-    """Return the message in a file that the user named; it must end where the message does."""
+def load_message(path: Path, *, at_most: int | None = None) -> Message:
+    """Return the message in a file that the user named; it must end where the message does.
+
+    Args:
+        path: the file.
+        at_most: refuse a message whose sender shows more ids.
+    """
     with explaining_os_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        message = read_message(file, named(path), size=size)
+        message = read_message(file, named(path), size=size, at_most=at_most)
         if file.read(1):
             raise InputError(f"{named(path)}: something follows the end of the message")
     return message
 
 
-def read_message(file: BinaryIO, name: str, *, size: int | None = None) -> Message:
+def read_message(file: BinaryIO, name: str, *, size: int | None = None, at_most: int | None = None) -> Message:
     """Return the message at the beginning of a stream, with all that can be checked of it checked.
 
     Nothing is allocated because a header says so: a file has to have the size that its header announces, and of a
@@ -156,6 +166,7 @@ def read_message(file: BinaryIO, name: str, *, size: int | None = None) -> Messa
         file: a file or a connection.
         name: what errors call it.
         size: how many bytes there are, where that is known.
+        at_most: refuse a message whose sender shows more ids, as soon as its header says so.
     """
     digest = hashlib.sha256()
     if _read(file, len(FIRST_LINE), digest) != FIRST_LINE:
@@ -164,6 +175,8 @@ def read_message(file: BinaryIO, name: str, *, size: int | None = None) -> Messa
     if length > LONGEST_HEADER:
         raise InputError(f"{name}: the header has {length:,} bytes, at most {LONGEST_HEADER:,} are allowed")
     header = _header(bytes(_exactly(file, length, digest, name)), name)
+    if at_most is not None and header.shown > at_most:
+        raise ParameterError(f"{name}: the other side shows {header.shown:,} ids, and --at-most allows {at_most:,}")
     expected = _size(header, length)
     if size is not None and size != expected:
         raise InputError(f"{name}: it has {size:,} bytes, and its header announces {expected:,}: cut off or changed")

@@ -32,6 +32,8 @@ def _email(given: str) -> str:
 
 
 def _phone(given: str) -> str:
+    if "(0)" in given.replace(" ", ""):  # with its 0 kept it would never meet the same number written without
+        raise ValueError("is no international number: (0) is dialled within the country only, so leave it out")
     text = given.translate(_PUNCTUATION)
     text = f"+{text[2:]}" if text.startswith("00") else text
     if not _NUMBER.fullmatch(text):
@@ -64,12 +66,12 @@ _RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
     Normalisation.EXACT: ("Ids are compared byte for byte.", _exact),
     Normalisation.EMAIL: (
         "Spaces at both ends are removed and the letters A to Z become a to z; everything else, dots and +tags "
-        "included, is kept.",
+        "included, is kept; what is left must have one @, text on both sides of it, and no white space.",
         _email,
     ),
     Normalisation.PHONE: (
         "Spaces and the characters - . / ( ) are removed and 00 at the beginning becomes +; what is left must be + and "
-        "7 to 15 digits, not 0 first.",
+        "7 to 15 digits, not 0 first; a number with (0) in it is refused.",
         _phone,
     ),
 }

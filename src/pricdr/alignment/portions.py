@@ -13,14 +13,14 @@ from types import TracebackType
 from typing import Final
 
 from pricdr.alignment.protocol import State
-from pricdr.errors import OutputError
+from pricdr.errors import OutputError, VerificationError
 from pricdr.files import PRIVATE, replace_file
 
 _DIGEST: Final = 32
 
 
 class PortionFiles:
-    """Keeps portions while the block runs, and afterwards only where it ended in an error."""
+    """Keeps portions while the block runs, and afterwards only where it ended in an error that may pass."""
 
     def __init__(self, out: Path, state: State) -> None:
         self.folder = out.with_name(f".{out.name}.aligning")
@@ -46,7 +46,7 @@ class PortionFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if kind is None or issubclass(kind, VerificationError):  # no later run could come to another end
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
             with suppress(OSError):  # not empty: there is something to go on with

@@ -1,6 +1,6 @@
 """The protocol: two messages, after which the starter knows the common users, and the list where both are to know.
 
-    start    A  →  B    a·H(x) for A's ids x, in A's order
+    start    A  →  B    a·H(x) for A's ids x and for dummies, in an order that A draws
     answer   B  →  A    b·(a·H(x)) in the same order; b·H(y) for B's ids y, in the order of their bytes
     finish   A          a·(b·H(y)) for all of them: x is common where b·(a·H(x)) is one of these
     accept   B          takes the list from A, if both were to learn it, and holds it against its own ids
@@ -138,10 +138,14 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_
 
 
 def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
-    """Return the starter's ids, blinded, in its order."""
+    """Return the starter's ids and dummies, blinded, in an order that only its key gives.
+
+    In the order of its file, an answerer that guesses who is first, or that the last ones are dummies, could choose
+    what becomes of them.
+    """
     state.require(Step.STARTED)
     header = state.header()
-    return Message(header, _blinded_ids(state, header.starter_ids, blinder))
+    return Message(header, _blinded_ids(state, header.starter_ids, blinder)[_key(state).order(header.starter_ids)])
 
 
 def started(state: State, message: Message) -> State:
@@ -234,12 +238,18 @@ def require_second(state: State, header: Header) -> None:
 
 
 def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
-    """Return the common users, from the answer to the first message."""
+    """Return the common users, from the answer to the first message.
+
+    :class:`VerificationError` where a dummy is common. Nobody else has it, so the answerer did not blind our points one
+    by one, as they were: with the list it might be sent users who are ours alone.
+    """
     state = begin_finish(state, reply)
-    theirs = set(split_points(blinder.points(reply.answerer_points, _key(state)).tobytes()))
-    # Dummies come after the ids: what became of them is left out here.
-    ours = split_points(reply.starter_points[: len(state.ids)].tobytes())
-    common = [at for at, point in enumerate(ours) if point in theirs]
+    key = _key(state)
+    theirs = set(split_points(blinder.points(reply.answerer_points, key).tobytes()))
+    returned = zip(key.order(state.starter_ids).tolist(), split_points(reply.starter_points.tobytes()), strict=True)
+    common = [which for which, point in returned if point in theirs]
+    if any(which >= len(state.ids) for which in common):
+        raise VerificationError("a dummy is common, which nobody else has: the other side did not follow the protocol")
     return _alignment(state, sorted((state.ids[at], state.own[at]) for at in common))
 
 

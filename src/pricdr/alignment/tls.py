@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from pricdr.alignment.certificates import fingerprint, read_certificate, read_certificates, require_valid
@@ -48,6 +49,13 @@ class Credentials:
         self._load_own(context)
         return context
 
+    def _require_two(self, own: x509.Certificate) -> None:
+        """Refuse one key for both sides: whoever has it could be either, or lead our own words back to us."""
+        if self.peer_certificate is None:
+            return
+        if own.public_key() == read_certificate(self.peer_certificate).public_key():
+            raise InputError(f"{self.peer_certificate} has our own key: give the other side's certificate")
+
     def require_peer(self, peer: ssl.SSLSocket) -> None:
         """Refuse a certificate that the pinned one signed: it is not the pinned one."""
         shown = peer.getpeercert(binary_form=True)
@@ -67,6 +75,7 @@ class Credentials:
     def _load_own(self, context: ssl.SSLContext) -> None:
         own, *_ = read_certificates(self.certificate)
         require_valid(self.certificate, own)
+        self._require_two(own)
 
         def refuse_passphrase() -> str:
             raise InputError(f"{self.key} is protected by a passphrase: give a key without one, for its owner alone")

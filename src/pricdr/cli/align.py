@@ -79,6 +79,7 @@ def start(
     from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
+    _require_two_files(out, state)
     if not os.path.lexists(state):  # else a stopped run may have written it
         require_writable(out)
     given = read_own_ids(ids, normalise)
@@ -109,6 +110,9 @@ def answer(
     out: Annotated[Path, typer.Option(help="The message to create and send back.")],
     state: Annotated[Path, typer.Option(help="The file to create that align accept needs; keep it secret.")],
     normalise: NormaliseOption = NormaliseName.EXACT,
+    both: Annotated[
+        bool, typer.Option("--both", help="Refuse a message by which the other side alone learns the common users.")
+    ] = False,
     pad_to: PadOption = None,
     at_most: MostOption = None,
     processes: ProcessesOption = None,
@@ -117,7 +121,7 @@ def answer(
 
     The message holds the other side's ids, blinded again, and yours, blinded, in an order that says nothing. The other
     side then learns which of its ids are yours too, and how many ids you have, unless --pad-to hides it. You learn how
-    many ids it shows, and the common users if its message says that both are to learn them.
+    many ids it shows, and the common users if its message says that both are to learn them: --both insists on it.
 
     A side that shows ids of people it has no business with learns whether you have those. Agree on how many ids each
     side has, and give --at-most.
@@ -130,14 +134,16 @@ def answer(
     from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
+    _require_two_files(out, state)
     if not os.path.lexists(state):  # else a stopped run may have written it
         require_writable(out)
     given = read_own_ids(ids, normalise)
     with working(f"reading {message}"):
-        received = load_message(message)
+        received = load_message(message, at_most=at_most)
     with _naming(message):
         require_first(received.header, given.normalisation)
-    _require_at_most(message, received.header.starter_ids, at_most)
+        if both and received.header.who_learns.value != "both":
+            raise InputError("by this message the other side alone learns the common users, and you gave --both")
 
     def same(left: "State") -> bool:
         fresh = begin_answer(received, given, pad_to=pad_to)
@@ -189,13 +195,13 @@ def finish(
                 kept.require(Step.STARTED, Step.FINISHING)
             if kept.step is Step.STARTED:  # else a stopped run may have written them
                 require_room(out, own_ids)
-            received = load_message(message)
+            received = load_message(message, at_most=at_most)
         with _naming(message):
             bound = begin_finish(kept, received)
-        _require_at_most(message, received.header.answerer_ids or 0, at_most)
         update_state(state, bound)
         with _blinding(out, bound, processes) as blinder:
-            alignment = common_users(bound, received, blinder)
+            with _naming(message):
+                alignment = common_users(bound, received, blinder)
             write_alignment(alignment, out, own_ids=own_ids)
         update_state(state, finished(bound))
     say_alignment(alignment, out, own_ids)
@@ -249,6 +255,12 @@ def read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
     return given
 
 
+def _require_two_files(out: Path, state: Path) -> None:
+    """Refuse one name for both: the state would lie, with its key, where the user looks for the message to send."""
+    if out.resolve() == state.resolve():
+        raise ParameterError(f"--out and --state are both {out}: the one is sent, the other is kept secret")
+
+
 def _begun(path: Path, drawn: Callable[[], "State"], same: Callable[["State"], bool], step: object) -> "State":
     """Return the state that a stopped run of the same command has left, or a new one, on disk before it is used."""
     from pricdr.alignment.state import create_state, read_state
@@ -300,11 +312,6 @@ def say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> No
 def _padding(shown: int, given: "NormalisedIds") -> str:
     dummies = shown - len(given.ids)
     return f", {dummies:,} of them dummies" if dummies else ""
-
-
-def _require_at_most(path: Path, shown: int, at_most: int | None) -> None:
-    if at_most is not None and shown > at_most:
-        raise ParameterError(f"{path}: the other side shows {shown:,} ids, and --at-most allows {at_most:,}")
 
 
 @contextmanager

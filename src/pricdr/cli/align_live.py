@@ -1,5 +1,7 @@
 """``pricdr align serve`` and ``join``: the exchange over a connection that shows certificates on both sides."""
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -17,7 +19,7 @@ from pricdr.cli.align import (
     say_alignment,
 )
 from pricdr.cli.console import progress_bar, say, warn
-from pricdr.errors import ParameterError, require_count
+from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
     from pricdr.alignment.blinding import Blinder
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pricdr.progress import Progress
 
 _PATIENCE: Final = 3600
+_LONGEST_PATIENCE: Final = 7 * 24 * 3600
+"""A week; the system takes no number of seconds that is large beyond reason."""
 CertOption: TypeAlias = Annotated[Path, typer.Option(help="Your certificate (PEM).")]
 KeyOption: TypeAlias = Annotated[Path, typer.Option(help="The private key of your certificate (PEM).")]
 PeerCertOption: TypeAlias = Annotated[
@@ -39,7 +43,9 @@ PeerCaOption: TypeAlias = Annotated[
 BothOption: TypeAlias = Annotated[
     bool, typer.Option("--both", help="Both sides learn the common users; both must say so.")
 ]
-TimeoutOption: TypeAlias = Annotated[int, typer.Option(help="Seconds that the other side may compute in silence.")]
+TimeoutOption: TypeAlias = Annotated[
+    int, typer.Option(min=1, max=_LONGEST_PATIENCE, help="Seconds that the other side may compute in silence.")
+]
 
 
 def keygen(
@@ -80,12 +86,14 @@ def serve(
     """
     from pricdr.alignment.connection import Listener
     from pricdr.alignment.live import serve as answer
+    from pricdr.alignment.outputs import require_room
 
     if both != (out is not None):
         raise ParameterError("serve learns the common users with --both alone, and then needs --out for the list")
     if own_ids is not None and out is None:
         raise ParameterError("--own-ids is a table of the common users, and they are learnt with --both alone")
-    _require_usable(out, own_ids, timeout, processes)
+    if out is not None:
+        require_room(out, own_ids)
     credentials = _credentials(cert, key, peer_cert, peer_ca)
     given = _read(ids, normalise, pad_to)
     with Listener(host, port, credentials) as listener:
@@ -129,9 +137,10 @@ def join(
     """Find the common users with a side that serves, and write them with a record of what was revealed."""
     from pricdr.alignment.connection import connect, parse_address
     from pricdr.alignment.live import join as align
+    from pricdr.alignment.outputs import require_room
 
     host, port = parse_address(address)
-    _require_usable(out, own_ids, timeout, processes)
+    require_room(out, own_ids)
     credentials = _credentials(cert, key, peer_cert, peer_ca)
     given = _read(ids, normalise, pad_to)
     with (
@@ -149,15 +158,6 @@ def join(
     _write(alignment, out, own_ids)
 
 
-def _require_usable(out: Path | None, own_ids: Path | None, timeout: int, processes: int | None) -> None:
-    """Refuse options that could not be followed before anybody is talked to."""
-    from pricdr.alignment.outputs import require_room
-
-    require_count(timeout=timeout, processes=1 if processes is None else processes)
-    if out is not None:
-        require_room(out, own_ids)
-
-
 def _read(ids: Path, normalise: NormaliseName, pad_to: int | None) -> "NormalisedIds":
     from pricdr.alignment.protocol import begin
 
@@ -169,6 +169,9 @@ def _read(ids: Path, normalise: NormaliseName, pad_to: int | None) -> "Normalise
 def _credentials(cert: Path, key: Path, peer_cert: Path | None, peer_ca: Path | None) -> "Credentials":
     from pricdr.alignment.tls import Credentials
 
+    with suppress(OSError):  # what is wrong with it will be said when it is read
+        if key.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+            warn(f"{key}: others on this machine can read this key: chmod 600 it")
     return Credentials(certificate=cert, key=key, peer_certificate=peer_cert, peer_authority=peer_ca)
 
 

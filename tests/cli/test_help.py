@@ -13,6 +13,7 @@ ALL = {name: command for name, command, _ in commands()}
 THEIR_OWN = {
     "--out": "each command creates something else",
     "--rate": "a key may have one of its own; without it the server's holds",
+    "--days": "a certificate has to end, a key that can be removed need not",
     "--port": "a server of recommendations and an exchange of ids listen side by side",
     "--keys": "a server may do without keys, whoever makes one may not",
     "--method": "in a spec each arm names its own: reproduce only allows those from outside",

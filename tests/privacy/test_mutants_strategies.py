@@ -96,7 +96,7 @@ def test_a_guide_may_be_clipped_at_its_longest_row_and_not_beyond():
 
 
 def test_entries_that_say_no_more_are_single_ratings_of_an_undeclared_universe():
-    entries = Entries(InMemory(sp.csr_array(np.eye(2, dtype=np.int64))), ("u", "v"), ("i", "j"), Bounds())
+    entries = Entries(InMemory(SparseMatrix.from_dense(np.eye(2, dtype=np.int64))), ("u", "v"), ("i", "j"), Bounds())
     assert (entries.value, entries.most, entries.universe_declared, entries.unlisted) == (1.0, 1, False, None)
 
 

@@ -170,7 +170,7 @@ class Evaluation:
         """Return the measured model that is, or stands for, the one in a folder.
 
         It has the folder's name, or else it is the only one by the same method that saw a release where this one did:
-        a model that was trained on everything cannot be measured, and is described by its twin on a split.
+        a model that was trained on everything cannot be measured, and is described by one trained alike on a split.
 
         Args:
             folder: the name of the model folder.

@@ -1,12 +1,13 @@
 """The section of a card that needs an evaluation: how good a model is, with and without the release, and who gains."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from pricdr.evaluation.measured import Evaluation, Figure, MeasuredRows, RankingName
 from pricdr.evaluation.verdict import JUDGED
 from pricdr.models.card.known import KnownModel
-from pricdr.models.card.sections import measuring_commands
+from pricdr.models.card.sections import group_name, measuring_commands
 from pricdr.models.card.words import NOT_MEASURED
 from pricdr.pages import Bullets, Commands, Details, Dot, Note, Row, Section, Table, dot_plot
 from pricdr.pages import Figure as Drawing
@@ -51,11 +52,7 @@ def quality(known: KnownModel, evaluation: Evaluation | None) -> Section:
 
 def _where_from(known: KnownModel, evaluation: Evaluation, measured: str) -> str:
     layout = evaluation.layout
-    own = (
-        "this model"
-        if measured.rstrip("/").endswith(known.name)
-        else f"“{measured}”, a model trained alike on a split,"
-    )
+    own = "this model" if Path(measured).name == known.name else f"“{measured}”, a model trained alike on a split,"
     return (
         f"From {evaluation.file}, which pricdr evaluate wrote: figures of {own} over {layout.users:,} users and "
         f"{layout.test_items:,} held-out items ({layout.protocol}). ± is one standard error over users."
@@ -133,14 +130,10 @@ def _by_row(evaluation: Evaluation, measured: str, ranking: RankingName, names: 
     groups = [one for one in evaluation.release_rows(measured, ranking) if one.users]
     if not groups:
         return []
-    rows = [Row([_row_name(one), f"{one.users:,}", *_row_cells(one)]) for one in groups]
+    rows = [Row([group_name(one.stratum, row=one.row), f"{one.users:,}", *_row_cells(one)]) for one in groups]
     columns = [*_ROWS_AND_USERS, *(Column(name) for name in names), Column("difference")]
     caption = f"{evaluation.compared_by} of users with and without a release row in use, {ranking} ranking"
     return [Table(f"card-{ranking}-rows", caption, columns, rows)]
-
-
-def _row_name(one: MeasuredRows) -> str:
-    return f"{one.stratum}, {'with' if one.row else 'without'} a release row in use"
 
 
 def _row_cells(one: MeasuredRows) -> list[Cell]:

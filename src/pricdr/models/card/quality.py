@@ -1,16 +1,14 @@
 """The section of a card that needs an evaluation: how good a model is, with and without the release, and who gains."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from pricdr.evaluation.measured import Evaluation, Figure, MeasuredRows, RankingName
+from pricdr.evaluation.measured import Evaluation, MeasuredFigure, MeasuredRows, RankingName
 from pricdr.evaluation.verdict import JUDGED
 from pricdr.models.card.known import KnownModel
 from pricdr.models.card.sections import group_name, measuring_commands
 from pricdr.models.card.words import NOT_MEASURED
-from pricdr.pages import Bullets, Commands, Details, Dot, Note, Row, Section, Table, dot_plot
-from pricdr.pages import Figure as Drawing
+from pricdr.pages import Bullets, Commands, Details, Dot, Figure, Note, Row, Section, Table, dot_plot
 from pricdr.pages.blocks import Block
 from pricdr.pages.tables import Cell, Column
 
@@ -52,7 +50,11 @@ def quality(known: KnownModel, evaluation: Evaluation | None) -> Section:
 
 def _where_from(known: KnownModel, evaluation: Evaluation, measured: str) -> str:
     layout = evaluation.layout
-    own = "this model" if Path(measured).name == known.name else f"“{measured}”, a model trained alike on a split,"
+    own = (
+        "this model"
+        if evaluation.is_folder(measured, known.name)
+        else f"“{measured}”, a model trained alike on a split,"
+    )
     return (
         f"From {evaluation.file}, which pricdr evaluate wrote: figures of {own} over {layout.users:,} users and "
         f"{layout.test_items:,} held-out items ({layout.protocol}). ± is one standard error over users."
@@ -114,7 +116,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
     return [*([plot] if plot else []), table, *_by_row(evaluation, measured, ranking, (other, own))]
 
 
-def _plot(evaluation: Evaluation, measured: str, ranking: RankingName, *, about_release: bool) -> Drawing | None:
+def _plot(evaluation: Evaluation, measured: str, ranking: RankingName, *, about_release: bool) -> Figure | None:
     what = "The release" if about_release else "This model"
     dots = [
         Dot(_KINDS[one.stratum], what, one.difference, one.low, one.high)
@@ -143,7 +145,7 @@ def _row_cells(one: MeasuredRows) -> list[Cell]:
     return [Cell(other), Cell(own), change]
 
 
-def _cell(figure: Figure | None) -> Cell:
+def _cell(figure: MeasuredFigure | None) -> Cell:
     if figure is None:
         return Cell("–")
     return Cell(f"{figure.value:.4f}", figure.value, "" if figure.error is None else f"± {figure.error:.4f}")

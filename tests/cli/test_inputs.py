@@ -71,7 +71,7 @@ def test_every_command_that_reads_ratings_takes_a_folder(here, many, pricdr):
         (("train", "nowhere", "--out", "m"), "nowhere: no such file"),
         (("train", "empty", "--out", "m"), "empty: the folder holds no file of ratings"),
         (("verify", "-"), "- is not a release folder: no such folder"),
-        (("split", "ratings", "--format", "csv", "--out", "s"), "line 1 is not text: it is Parquet"),
+        (("split", "ratings", "--format", "csv", "--out", "s"), "line 1 is not text: it is Parquet, and text"),
     ],
 )
 def test_what_makes_no_sense_is_refused(here, many, refused, command, says):

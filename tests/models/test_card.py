@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import FittedModel, Guarantee, Ratings, Release, publish
 from pricdr.errors import InputError
@@ -16,6 +17,7 @@ from pricdr.models.card import ModelCard
 from pricdr.models.card.words import METHOD_WORDS
 from pricdr.models.catalogue import METHODS
 from pricdr.release.certificate import Certificate, content_digest, seal
+from pricdr.release.signing import fingerprint, public_text
 from tests.pages.parsed import require_self_contained
 from tests.serving.two_companies import HOSTILE, SCRIPT, two_companies
 
@@ -169,6 +171,26 @@ def test_a_folder_of_version_3_loads_and_its_card_says_what_it_lacks(final):
     assert "**Promise to the source's users:** not recorded" in text
     assert "Not recorded: this model was trained by a version of pricdr that kept no copy" in text
     assert "Evidence test: not recorded, or not made." in text
+
+
+def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(final):
+    key = Ed25519PrivateKey.generate().public_key()
+    loaded = FittedModel.load(final)
+    model = replace(loaded, origin=replace(loaded.origin, release_signed_by=public_text(key)))
+    text = text_of(ModelCard.of_model(model, "final"))
+    assert f"compare its key's fingerprint with the source's: {fingerprint(key)}" in text
+    assert public_text(key) not in text
+
+
+def test_a_key_that_did_not_sign_the_certificate_is_refused(final):
+    key = public_text(Ed25519PrivateKey.generate().public_key())
+    with pytest.raises(InputError, match=r"is signed with a key other than the one that model.json names"):
+        FittedModel.load(edited(final, release_signed_by=key))
+
+
+def test_a_model_whose_name_another_one_ends_with_is_not_taken_for_it(companies, tmp_path):
+    folder = shutil.copytree(companies.model("final"), tmp_path / "ith")  # what was measured is called "with"
+    assert "figures of “with”, a model trained alike on a split," in text_of(ModelCard.of(folder, companies.evaluation))
 
 
 def test_a_certificate_of_another_release_is_refused(final):

@@ -253,6 +253,7 @@ JSON = {
     "a setting of 10^400": {"config": {"a": 10**400}},
     "a setting that is no number": {"config": {"a": float("nan")}},
     "a number as a key holder": {"release_signed_by": 7},
+    "a key holder that is no key": {"release_signed_by": "somebody"},
     "version 10^400": {"schema_version": 10**400},
     "version true": {"schema_version": True},
     "version 1.0": {"schema_version": 1.0},

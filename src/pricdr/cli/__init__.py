@@ -10,9 +10,10 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from pricdr import __version__
@@ -51,8 +52,23 @@ _INTERRUPTED = "interrupted; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
 """Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
 
+
+class _InOrder(TyperGroup):
+    """Lists commands in the order of the work, research last; typer would put those with subcommands at the end."""
+
+    ORDER: Final = (
+        *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "diff", "revoke", "audit"),
+        *("split", "train", "evaluate", "recommend", "model", "serve", "serving-key"),
+        *("methods", "strategies", "prepare", "reproduce", "report", "search"),
+    )
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer does not export what it passes
+        return sorted(super().list_commands(ctx), key=self.ORDER.index)
+
+
 app = typer.Typer(
     name="pricdr",
+    cls=_InOrder,
     epilog="Start with:  pricdr demo",
     context_settings={"help_option_names": ["-h", "--help"]},  # commands take it over from here
     rich_markup_mode=None,
@@ -60,11 +76,11 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
-app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
 align.app.command("serve")(align_live.serve)
 align.app.command("join")(align_live.join)
 align.app.command("keygen")(align_live.keygen)
 app.add_typer(align.app, name="align")
+app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
 app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)

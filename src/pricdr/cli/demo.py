@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from pricdr.cli.console import progress_bar, say
-from pricdr.extras import SERVE
 
 
 def demo(
@@ -28,12 +27,15 @@ def demo(
     from pricdr.cli.serve import serve as serve_model
     from pricdr.demo.story import Screen, play, served
 
-    if serve:
-        SERVE.require()  # before a minute of training
+    if serve:  # a missing extra or a port that is none is refused before a minute of training
+        from pricdr.serving.settings import Settings
+
+        Settings(port=port)
     play(out, Screen(say, progress_bar))
     model, other, evaluation = served(out)
+    command = shlex.join(map(str, ("pricdr", "serve", model, "--compare", other, "--evaluation", evaluation)))
     if serve:
+        say(f"To serve it again: {command}")  # said first: nothing can be after Ctrl-C, or where the port is taken
         serve_model(model, compare=other, evaluation=evaluation, port=port, log_requests=False)
     else:
-        words = ("pricdr", "serve", model, "--compare", other, "--evaluation", evaluation)
-        say(f"Look at its recommendations in a browser, http://127.0.0.1:8000/page: {shlex.join(map(str, words))}")
+        say(f"Look at its recommendations in a browser, http://127.0.0.1:8000/page: {command}")

@@ -98,7 +98,7 @@ class _Layout(_Record):
 
 
 @dataclass(frozen=True)
-class Figure:
+class MeasuredFigure:
     """The mean of a metric over the users of a stratum; its standard error where there are two or more."""
 
     value: float
@@ -140,13 +140,13 @@ class Evaluation:
         figures = next(iter(strata.values()), {})
         return [name for name in figures if name not in {"users", "standard_error"}]
 
-    def figure(self, model: str, ranking: RankingName, stratum: str, metric: str) -> Figure | None:
+    def figure(self, model: str, ranking: RankingName, stratum: str, metric: str) -> MeasuredFigure | None:
         """Return one figure; None where there are no such users, or where it was not measured."""
         figures = self.layout.models[model].get(ranking, {}).get(stratum, {})
         value, users, errors = _number(figures.get(metric)), figures.get("users"), figures.get("standard_error")
         if value is None or type(users) is not int or users < 1:
             return None
-        return Figure(value, _number(errors.get(metric)) if isinstance(errors, dict) else None, users)
+        return MeasuredFigure(value, _number(errors.get(metric)) if isinstance(errors, dict) else None, users)
 
     def verdicts(self, model: str, ranking: RankingName) -> list[MeasuredVerdict]:
         """Return what the differences between a model and the first come to."""
@@ -170,13 +170,13 @@ class Evaluation:
         """Return the measured model that is, or stands for, the one in a folder.
 
         It has the folder's name, or else it is the only one by the same method that saw a release where this one did:
-        a model that was trained on everything cannot be measured, and is described by its twin on a split.
+        a model that was trained on everything cannot be measured, and is described by one trained alike on a split.
 
         Args:
             folder: the name of the model folder.
             training: its method, and whether it saw a release.
         """
-        named = [name for name in self.layout.models if Path(name).name == folder and self._fits(name, training)]
+        named = [name for name in self.layout.models if self.is_folder(name, folder) and self._fits(name, training)]
         alike = [name for name in self.layout.models if name in self.layout.trainings and self._fits(name, training)]
         for found in (named, alike):
             if len(found) == 1:
@@ -184,6 +184,11 @@ class Evaluation:
         measured = ", ".join(shorten(name) for name in list(self.layout.models)[:_SHOWN])
         rule = "more than one could be" if named or alike else "none of them is"
         raise InputError(f"{self.file} measured {measured}: {rule} {shorten(folder)} (pricdr evaluate measures it)")
+
+    @staticmethod
+    def is_folder(model: str, folder: str) -> bool:
+        """Return whether a measured model, called by its path, lay in a folder of this name."""
+        return Path(model).name == folder
 
     def _fits(self, name: str, training: Training | None) -> bool:
         known = self.layout.trainings.get(name)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import numpy as np
 import polars as pl
@@ -29,11 +29,9 @@ from pricdr.models.catalogue import MOST, with_preset
 from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
 from pricdr.models.fitted import FittedModel, HistorySummary, Origin, Vectors
 from pricdr.models.interaction import Interaction
+from pricdr.release.certificate import MAX_BYTES, Certificate, PublicKey
 from pricdr.untrusted.opening import Folder
 from pricdr.untrusted.parquet import As, Parquet, Text
-
-if TYPE_CHECKING:
-    from pricdr.release.certificate import Certificate
 
 SCHEMA_VERSION: Final = 4
 """Version 1 did not record who signed a release, and wrote the columns of sparse vectors in any order. Version 2 did
@@ -84,7 +82,7 @@ class _Record:
     preset: str = "default"
     """Of the first two versions; since then a preset is a method of its own."""
     plaintext_source: bool = False
-    release_signed_by: str | None = None
+    release_signed_by: PublicKey | None = None
     release_verified: bool | None = None
     release_covers: tuple[Count, Count] | None = None
     chosen: _ChosenRecord | None = None
@@ -168,9 +166,8 @@ def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
         raise VerificationError(f"{folder} was trained on a release signed with a key other than {public_key}")
 
 
-def _read_certificate(opened: Folder, record: _Record) -> "Certificate | None":
+def _read_certificate(opened: Folder, record: _Record) -> Certificate | None:
     """Return the certificate of the model's release, whole and unchanged; whether its figures hold is not checked."""
-    from pricdr.release.certificate import MAX_BYTES, Certificate
     from pricdr.release.folder import MATRIX
 
     if not opened.holds(_CERTIFICATE):
@@ -183,6 +180,8 @@ def _read_certificate(opened: Folder, record: _Record) -> "Certificate | None":
     # One that was made in memory names no files: nothing has been written then.
     if record.release is None or certificate.files.get(MATRIX, record.release) != record.release:
         raise InputError(f"{path} is not the certificate of the release that {_RECORD} names")
+    if record.release_signed_by not in (None, certificate.signed_by):
+        raise InputError(f"{path} is signed with a key other than the one that {_RECORD} names")
     return certificate
 
 
@@ -268,7 +267,7 @@ class _Arrays:
             raise InputError(f"the array {min(self._left)!r:.60} does not belong to a model")
 
 
-def _model(record: _Record, certificate: "Certificate | None", users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
+def _model(record: _Record, certificate: Certificate | None, users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
     version = record.schema_version
     user_vectors = _unpack("user_vectors", arrays, len(users), version)
     item_vectors = _unpack("item_vectors", arrays, len(items), version)

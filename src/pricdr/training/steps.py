@@ -6,9 +6,9 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from pricdr.training.captured import CapturedStep
 from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
+from pricdr.training.recorded import RecordedStep
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
 """A batch of examples, by number, to its loss; where processes train together, to this one's summand of it."""
@@ -40,4 +40,4 @@ def steps_of(
         optimizer.step()
         return loss.detach()
 
-    return optimizer, CapturedStep(take_step, options.batch) if on_gpu and fixed_shapes else take_step
+    return optimizer, RecordedStep(take_step, options.batch) if on_gpu and fixed_shapes else take_step

@@ -258,4 +258,7 @@ class _Decoder:
 
     def _archive(self, block: bytes) -> str | None:
         """Return what a file of another kind should be called or turned into, by how it begins."""
-        return next((hint for start, hint in _MAGIC.items() if self._lines == 0 and block.startswith(start)), None)
+        hint = next((hint for start, hint in _MAGIC.items() if self._lines == 0 and block.startswith(start)), None)
+        if hint is not None and self._file.suffix and f" {self._file.suffix} " in hint:  # it has that name already
+            return f"{hint.partition(':')[0]}, and text is expected here"
+        return hint

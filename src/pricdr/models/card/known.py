@@ -18,7 +18,7 @@ from pricdr.release.certificate import Certificate
 class UserGroup:
     """Users with or without own ratings, with or without a release row that the model uses."""
 
-    warm: bool
+    stratum: str
     row: bool
     users: int
     bases: tuple[Basis, ...]
@@ -67,6 +67,14 @@ class KnownModel:
         """The certificate of its release, as it was recorded."""
         return self.origin.certificate
 
+    @property
+    def signer(self) -> str | None:
+        """The fingerprint of the key that signed its release; None where no signature was checked."""
+        from pricdr.release.signing import fingerprint, public_from_text
+
+        key = self.origin.release_signed_by
+        return None if key is None else fingerprint(public_from_text(key))
+
     @cached_property
     def contradiction(self) -> str | None:
         """What is wrong with the recorded certificate: a folder may have been written by anybody."""
@@ -87,9 +95,9 @@ class KnownModel:
         warm = model.summary.has_history if model.summary is not None else np.diff(model.seen.indptr) > 0
         bases = model.bases(np.arange(len(model.users)))
         found = []
-        for has_history in (True, False):
+        for stratum, members in (("warm", warm), ("cold", ~warm)):
             for row in (True, False):
-                own = (warm == has_history) & (model.in_release == row)
+                own = members & (model.in_release == row)
                 used = tuple(BASES[at] for at in np.unique(bases[own]).tolist())
-                found.append(UserGroup(has_history, row, int(own.sum()), used))
+                found.append(UserGroup(stratum, row, int(own.sum()), used))
         return tuple(group for group in found if group.users)

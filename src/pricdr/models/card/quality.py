@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Final
 
-from pricdr.evaluation.measured import Evaluation, Figure, MeasuredRows, RankingName
+from pricdr.evaluation.measured import Evaluation, MeasuredFigure, MeasuredRows, RankingName
 from pricdr.evaluation.verdict import JUDGED
 from pricdr.models.card.known import KnownModel
-from pricdr.models.card.sections import measuring_commands
+from pricdr.models.card.sections import group_name, measuring_commands
 from pricdr.models.card.words import NOT_MEASURED
-from pricdr.pages import Bullets, Commands, Details, Dot, Note, Row, Section, Table, dot_plot
-from pricdr.pages import Figure as Drawing
+from pricdr.pages import Bullets, Commands, Details, Dot, Figure, Note, Row, Section, Table, dot_plot
 from pricdr.pages.blocks import Block
 from pricdr.pages.tables import Cell, Column
 
@@ -53,7 +52,7 @@ def _where_from(known: KnownModel, evaluation: Evaluation, measured: str) -> str
     layout = evaluation.layout
     own = (
         "this model"
-        if measured.rstrip("/").endswith(known.name)
+        if evaluation.is_folder(measured, known.name)
         else f"“{measured}”, a model trained alike on a split,"
     )
     return (
@@ -117,7 +116,7 @@ def _gains(evaluation: Evaluation, measured: str, ranking: RankingName) -> list[
     return [*([plot] if plot else []), table, *_by_row(evaluation, measured, ranking, (other, own))]
 
 
-def _plot(evaluation: Evaluation, measured: str, ranking: RankingName, *, about_release: bool) -> Drawing | None:
+def _plot(evaluation: Evaluation, measured: str, ranking: RankingName, *, about_release: bool) -> Figure | None:
     what = "The release" if about_release else "This model"
     dots = [
         Dot(_KINDS[one.stratum], what, one.difference, one.low, one.high)
@@ -133,14 +132,10 @@ def _by_row(evaluation: Evaluation, measured: str, ranking: RankingName, names: 
     groups = [one for one in evaluation.release_rows(measured, ranking) if one.users]
     if not groups:
         return []
-    rows = [Row([_row_name(one), f"{one.users:,}", *_row_cells(one)]) for one in groups]
+    rows = [Row([group_name(one.stratum, row=one.row), f"{one.users:,}", *_row_cells(one)]) for one in groups]
     columns = [*_ROWS_AND_USERS, *(Column(name) for name in names), Column("difference")]
     caption = f"{evaluation.compared_by} of users with and without a release row in use, {ranking} ranking"
     return [Table(f"card-{ranking}-rows", caption, columns, rows)]
-
-
-def _row_name(one: MeasuredRows) -> str:
-    return f"{one.stratum}, {'with' if one.row else 'without'} a release row in use"
 
 
 def _row_cells(one: MeasuredRows) -> list[Cell]:
@@ -150,7 +145,7 @@ def _row_cells(one: MeasuredRows) -> list[Cell]:
     return [Cell(other), Cell(own), change]
 
 
-def _cell(figure: Figure | None) -> Cell:
+def _cell(figure: MeasuredFigure | None) -> Cell:
     if figure is None:
         return Cell("–")
     return Cell(f"{figure.value:.4f}", figure.value, "" if figure.error is None else f"± {figure.error:.4f}")

@@ -1,6 +1,6 @@
 """The sections of a card that a model alone can fill: what it is, its data, the promise, limits, how to repeat it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from pricdr.errors import printable
@@ -11,7 +11,7 @@ from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE
 from pricdr.pages import Bullets, Commands, Content, Details, Facts, Note, Row, Section, Table
 from pricdr.pages.blocks import Block
 from pricdr.pages.tables import Column
-from pricdr.release.certificate import Certificate, rounded_up
+from pricdr.release.certificate import rounded_up
 from pricdr.release.statement import statement
 
 PROMISE: Final = ("What is promised", "What it means for a whole user")
@@ -56,7 +56,7 @@ def data(known: KnownModel) -> Section:
     if known.origin.plaintext_source:
         blocks.insert(0, Note(words.PLAINTEXT))
     columns = [Column("users", numeric=False), Column("how many"), Column("recommendations rest on", numeric=False)]
-    rows = [Row([group_name(one), f"{one.users:,}", _bases(one)]) for one in known.groups]
+    rows = [Row([group_name(one.stratum, row=one.row), f"{one.users:,}", _bases(one)]) for one in known.groups]
     blocks.append(Table("card-groups", "The users it knows, by what it knows about them", columns, rows))
     return Section("What it was trained on", blocks, id="data")
 
@@ -114,7 +114,8 @@ def reproduce(known: KnownModel) -> Section:
     settings = settings_lines(known.origin.settings)
     train = f"pricdr train RATINGS{_flags(known)} --method {known.method} --config settings.toml --out MODEL"
     blocks: list[Block | str] = [
-        "The same data, settings, seed and kind of device give the same model. The settings are a file, settings.toml:",
+        "The same data, settings, seed and kind of device give the same model. RATINGS is the file with the options it "
+        "was read with then, such as --threshold. The settings are a file, settings.toml:",
         Details("settings.toml", [Commands(settings or ["# no settings"])]),
         Commands([*(["pricdr verify RELEASE"] if known.with_release else []), train]),
         "Figures of quality come from a split that nobody trained on:",
@@ -125,29 +126,28 @@ def reproduce(known: KnownModel) -> Section:
 
 def measuring_commands(known: KnownModel) -> list[str]:
     """Return the commands that measure such a model, beside one without the release where that says what it adds."""
-    train = f"pricdr train SPLIT{_flags(known)} --method {known.method} --config settings.toml --out with.model"
+    train = f"pricdr train SPLIT{_flags(known)} --method {known.method} --config settings.toml --out"
     card = "pricdr model card MODEL --evaluation evaluation.json"
     if not known.with_release:
-        model = train.replace("with.model", "measured.model")
         return [
             "pricdr split RATINGS --out SPLIT",
-            model,
+            f"{train} measured.model",
             "pricdr evaluate measured.model SPLIT --json evaluation.json",
             card,
         ]
     without = WITHOUT_RELEASE.get(known.method, "popularity")
     return [
         "pricdr split RATINGS --cold 0.2 --out SPLIT",
-        train,
+        f"{train} with.model",
         f"pricdr train SPLIT --method {without} --out without.model",
         "pricdr evaluate without.model with.model SPLIT --json evaluation.json",
         card,
     ]
 
 
-def group_name(group: UserGroup) -> str:
-    """Return what a card calls a group of users."""
-    return f"{'warm' if group.warm else 'cold'}, {'with' if group.row else 'without'} a release row in use"
+def group_name(stratum: str, *, row: bool) -> str:
+    """Return what a card calls the users of a stratum with, or without, a release row that the model uses."""
+    return f"{stratum}, {'with' if row else 'without'} a release row in use"
 
 
 def settings_lines(settings: Mapping[str, object]) -> list[str]:
@@ -161,11 +161,6 @@ def settings_lines(settings: Mapping[str, object]) -> list[str]:
         inner = value.items() if isinstance(value, Mapping) else [(name, value)]
         lines += [f"{printable(str(key))} = {_toml(one)}" for key, one in inner]
     return lines
-
-
-def certificate_sections(c: Certificate, titles: Sequence[str]) -> list[Section]:
-    """Return some of what a certificate says, by its headings."""
-    return [Section(part.title, [Bullets(part.lines)]) for part in statement(c) if part.title in titles]
 
 
 def _source_facts(known: KnownModel) -> dict[str, str]:
@@ -184,7 +179,9 @@ def _source_facts(known: KnownModel) -> dict[str, str]:
         facts["It lists"] = "{:,} of the target's {:,} users".format(*origin.release_covers)
     facts["Release, by SHA-256"] = origin.release
     facts["Signature"] = (
-        "none that was checked" if origin.release_signed_by is None else f"checked; key {origin.release_signed_by}"
+        "none that was checked"
+        if known.signer is None
+        else f"valid; compare its key's fingerprint with the source's: {known.signer}"
     )
     return facts
 

@@ -15,7 +15,7 @@ _STEPS_BEFORE: Final = 3
 """Steps before the recording: kernels are compiled, libraries loaded and moments allocated in them."""
 
 
-class CapturedStep:
+class RecordedStep:
     """Takes steps of a training by replaying one that was recorded; batches of another size, step by step."""
 
     def __init__(self, take_step: Callable[[Tensor], Tensor], batch: int) -> None:

@@ -9,10 +9,10 @@ import torch
 from pricdr import Ratings
 from pricdr.models.pricdr._networks import TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
-from pricdr.training.captured import CapturedStep
 from pricdr.training.checkpoints import Checkpoint
 from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
+from pricdr.training.recorded import RecordedStep
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -73,7 +73,7 @@ def test_steps_are_taken_recorded_and_replayed_and_other_sizes_are_not(tapes):
             tapes[-1].again = compute
         return loss
 
-    step = CapturedStep(take_step, 2)
+    step = RecordedStep(take_step, 2)
     losses = [step(torch.tensor([n, n])) for n in range(6)]
     assert [int(loss) for loss in losses] == [0, 2, 4, 6, 8, 10]  # each its own, though one memory is written to
     assert len(tapes) == 1
@@ -90,7 +90,7 @@ def test_what_cannot_be_recorded_goes_on_step_by_step(tapes, monkeypatch):
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(torch.cuda, "graph", refuse)
-    step = CapturedStep(lambda batch: batch.sum(), 2)
+    step = RecordedStep(lambda batch: batch.sum(), 2)
     assert [int(step(torch.tensor([n, n]))) for n in range(6)] == [0, 2, 4, 6, 8, 10]
     assert len(tapes) == 1  # tried once
     assert torch.cuda.default_generators[0].state == "before"

@@ -195,6 +195,12 @@ def test_buckets_of_many_clients_are_forgotten():
     assert len(rates._buckets) == 10_000
 
 
+def test_a_rate_of_almost_nothing_has_a_wait_that_can_be_told():
+    rates = Rates()
+    assert rates.take("a", 1e-320, 0.0) is None
+    assert rates.take("a", 1e-320, 0.0) == 86_400
+
+
 def test_a_clock_that_goes_back_gives_nothing_away():
     rates = Rates()
     assert [rates.take("a", 1, 5.0) for _ in range(2)] == [None, None]

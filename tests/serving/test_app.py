@@ -4,9 +4,11 @@ import json
 from urllib.parse import quote
 
 import pytest
+from pydantic import ValidationError
 
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import EventLines
+from pricdr.serving.schema import BatchRequest
 from pricdr.serving.settings import Limits
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.conftest import STRANGE, small_model
@@ -200,6 +202,12 @@ def test_every_answer_has_the_headers_that_browsers_heed(client):
         assert response.headers["cache-control"] == "no-store"
         assert "strict-transport-security" not in response.headers
         assert "server" not in response.headers
+
+
+def test_a_body_of_nothing_but_foreign_fields_has_one_fault():
+    with pytest.raises(ValidationError) as refusal:
+        BatchRequest.model_validate({"users": ["u1"], **{f"field{at}": 0 for at in range(1000)}})
+    assert refusal.value.error_count() == 1
 
 
 def test_two_hosts_are_refused(client):

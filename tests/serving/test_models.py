@@ -42,12 +42,24 @@ def test_a_replaced_folder_is_taken_once_it_has_settled(saved, folder):
     assert models.loads == {"taken": 2, "refused": 0}
 
 
+def test_another_certificate_alone_is_another_model(folder):
+    models = Models(folder)
+    before = current(models)
+    (folder / "release.certificate.json").write_text("{}")
+    models.look()
+    models.look()
+    assert current(models) == before
+    assert "certificate" in models.problem
+
+
 def test_a_refusal_quotes_no_id(saved, folder):
     import polars
 
     heard = Heard()
     models = Models(folder, report=heard)
-    polars.DataFrame({"user": ["alice\nsmith", *(f"u{at}" for at in range(39))]}).write_parquet(folder / "users.parquet")
+    polars.DataFrame({"user": ["alice\nsmith", *(f"u{at}" for at in range(39))]}).write_parquet(
+        folder / "users.parquet"
+    )
     models.look()
     models.look()
     assert heard.names() == ["model refused"]

@@ -262,7 +262,9 @@ def certificate(folder):
 def test_with_tls_and_keys_and_nothing_about_anybody_in_the_log(saved, tmp_path):
     cert, key = certificate(tmp_path)
     good = add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
-    with serving(saved / "one", Limits(slow_header=2), tls_cert=cert, tls_key=key, keys=tmp_path / "keys.json") as server:
+    with serving(
+        saved / "one", Limits(slow_header=2), tls_cert=cert, tls_key=key, keys=tmp_path / "keys.json"
+    ) as server:
         assert server.address.startswith("https://")
         trusted = ssl.create_default_context(cafile=cert)
         asked = (

@@ -200,7 +200,7 @@ def _ids(opened: Folder, kind: str) -> Ids:
     except InputError as error:
         # Its words quote the id; these end up in the log of a server, which holds none.
         raise InputError(
-            f"{path} holds a {kind} id that is empty, there twice, longer than {LONGEST_ID:,} characters, or no plain text"
+            f"{path} holds a {kind} id that is empty, there twice, over {LONGEST_ID:,} characters, or no plain text"
         ) from error
 
 

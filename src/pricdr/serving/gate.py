@@ -26,7 +26,11 @@ from pricdr.serving.settings import Settings
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """What anybody may ask, also of a busy server."""
-_CHALLENGE: Final = 'Bearer, Basic realm="pricdr", charset="UTF-8"'
+_CHALLENGES: Final = (
+    (b"www-authenticate", b'Basic realm="pricdr", charset="UTF-8"'),
+    (b"www-authenticate", b'Bearer realm="pricdr"'),
+)
+"""A header each: chromium reads one challenge a header, and would ask nobody for a key where Bearer came first."""
 _DISCARDED: Final = 16
 """Times the limit up to which a body that is too large is read to its end and thrown away: a connection that is closed
 while the client still writes would be reset, and the client would never read why."""
@@ -133,7 +137,7 @@ class Gate:
             return Caller(client[0] if client else "", None, self._rates)
         key = self._keys.holder(presented_key(headers.get(b"authorization")))
         if key is None:
-            raise Refusal(401, "an API key is needed, and this is none that is valid", www_authenticate=_CHALLENGE)
+            raise Refusal(401, "an API key is needed, and this is none that is valid")
         if _scope_of(path) not in key.scopes:
             raise Refusal(403, f"this API key lacks the scope {_scope_of(path).value}")
         return Caller(key.name, key, self._rates)
@@ -206,6 +210,7 @@ class _Answer:
             return
         body, kind = error_content(self._path, refusal.status, refusal.message)
         own = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+        own += _CHALLENGES if refusal.status == 401 else ()
         own += [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
         await self.send({"type": "http.response.start", "status": refusal.status, "headers": own})
         await self.send({"type": "http.response.body", "body": body})

@@ -105,9 +105,8 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         config = self.config
-        connection = partial(
-            config.http_protocol_class, config=config, server_state=self.server_state, app_state=self.lifespan.state
-        )
+        made: Callable[..., asyncio.Protocol] = config.http_protocol_class
+        connection = partial(made, config=config, server_state=self.server_state, app_state=self.lifespan.state)
         greeting = None if config.ssl is None else self._slow_greeting
         for one in sockets or ():
             server = await asyncio.get_running_loop().create_server(

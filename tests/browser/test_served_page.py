@@ -12,10 +12,12 @@ import pytest
 import uvicorn
 
 from pricdr.serving.app import create_app
+from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.models import Models
 from pricdr.serving.settings import Settings
 from tests.browser.test_every_page import PALE, TOO_WIDE
 from tests.report import made_up
+from tests.serving.processes import serving
 from tests.serving.two_companies import SCRIPT, two_companies
 
 pytestmark = pytest.mark.browser
@@ -34,6 +36,7 @@ def ask(who, k="10"):
         page.get_by_label("User id").fill(getattr(companies, who, who))
         page.get_by_label("How many items").fill(k)
         page.get_by_role("button", name="Show recommendations").click()
+        page.wait_for_load_state()  # the style sheet too, on a busy machine
 
     return asked
 
@@ -200,3 +203,12 @@ def test_on_paper_the_answer_is_there_and_the_form_is_not(visit):
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.locator("form").is_hidden()
     assert page.get_by_role("table").first.is_visible()
+
+
+def test_a_browser_asks_for_the_key_and_opens_the_page_with_it(browser, companies, tmp_path):
+    key = add_key(tmp_path / "keys.json", "officer", [Scope.PAGE])
+    with serving(companies.model("final"), keys=tmp_path / "keys.json") as server:
+        for password, status in ((key, 200), ("wrong", 401)):
+            context = browser.new_context(http_credentials={"username": "", "password": password})
+            assert context.new_page().goto(f"{server.address}/page").status == status
+            context.close()

@@ -4,9 +4,11 @@ import json
 from urllib.parse import quote
 
 import pytest
+from pydantic import ValidationError
 
 from pricdr.serving.keys import Scope, add_key
 from pricdr.serving.log import EventLines
+from pricdr.serving.schema import BatchRequest
 from pricdr.serving.settings import Limits
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.conftest import STRANGE, small_model
@@ -193,11 +195,29 @@ def test_ten_megabytes_are_too_much(client):
 
 def test_every_answer_has_the_headers_that_browsers_heed(client):
     for response in (client.get(ONE), client.get("/nowhere"), client.get("/health"), client.get(f"{ONE}?k=0")):
-        assert "default-src 'none'" in response.headers["content-security-policy"]
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script" not in policy  # there is none
         assert response.headers["x-content-type-options"] == "nosniff"
         assert response.headers["cache-control"] == "no-store"
         assert "strict-transport-security" not in response.headers
         assert "server" not in response.headers
+
+
+def test_a_body_of_nothing_but_foreign_fields_has_one_fault():
+    with pytest.raises(ValidationError) as refusal:
+        BatchRequest.model_validate({"users": ["u1"], **{f"field{at}": 0 for at in range(1000)}})
+    assert refusal.value.error_count() == 1
+
+
+def test_two_hosts_are_refused(client):
+    refused(client.get(ONE, headers=[("host", "localhost"), ("host", "evil.example")]), 400, "more than one Host")
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"users": ["u1"], "k": ' + b"9" * 9_000 + b"}"])
+def test_json_that_no_parser_likes_is_refused_in_our_words(client, body):
+    headers = {"content-type": "application/json"}
+    refused(client.post("/recommendations", content=body, headers=headers), 400, "the body is not JSON")
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:8000", "[::1]:8000", "LOCALHOST:1"])

@@ -70,6 +70,62 @@ def test_a_removed_key_ends_when_the_file_is_looked_at(tmp_path):
     assert heard == ["keys taken", "keys refused"]
 
 
+def test_to_remove_the_last_key_ends_it_too(tmp_path):
+    file = tmp_path / "keys.json"
+    only = add_key(file, "only", [Scope.RECOMMEND])
+    heard = []
+    ring = KeyRing(file, lambda event, **facts: heard.append((event, facts)))
+    remove_key(file, "only")
+    ring.look()
+    assert ring.holder(only) is None
+    assert heard == [("keys taken", {"keys": 0})]
+    again = add_key(file, "again", [Scope.RECOMMEND])
+    ring.look()
+    assert ring.holder(again) is not None
+
+
+def test_a_file_that_could_not_be_read_for_a_moment_is_read_later(tmp_path, monkeypatch):
+    file = tmp_path / "keys.json"
+    one, _ = add_key(file, "one", [Scope.RECOMMEND]), add_key(file, "two", [Scope.RECOMMEND])
+    ring = KeyRing(file, silent)
+    remove_key(file, "one")
+    with monkeypatch.context() as patch:
+        patch.setattr("pricdr.serving.keys.read_bounded", failing)
+        ring.look()
+        assert ring.holder(one) is not None
+    ring.look()  # nobody touched the file meanwhile
+    assert ring.holder(one) is None
+
+
+def failing(path, *, limit):
+    raise OSError(24, "Too many open files")
+
+
+def test_a_changed_file_stays_readable_for_whoever_could_read_it(tmp_path):
+    file = tmp_path / "keys.json"
+    add_key(file, "one", [Scope.RECOMMEND])
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.chmod(0o640)
+    add_key(file, "two", [Scope.RECOMMEND])
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_time_without_a_zone_is_refused(tmp_path):
+    file = tmp_path / "keys.json"
+    add_key(file, "one", [Scope.RECOMMEND])
+    content = json.loads(file.read_text())
+    content["keys"][0]["expires"] = "2030-01-01T00:00:00"
+    file.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="timezone"):
+        Keys.read(file)
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf"), 1e-320])
+def test_rates_that_make_no_sense_are_refused(tmp_path, rate):
+    with pytest.raises(ParameterError, match="--rate must lie between"):
+        add_key(tmp_path / "keys.json", "shop", [Scope.PAGE], rate=rate)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -137,6 +193,12 @@ def test_buckets_of_many_clients_are_forgotten():
     for at in range(10_050):
         rates.take(str(at), 1, 0.0)
     assert len(rates._buckets) == 10_000
+
+
+def test_a_rate_of_almost_nothing_has_a_wait_that_can_be_told():
+    rates = Rates()
+    assert rates.take("a", 1e-320, 0.0) is None
+    assert rates.take("a", 1e-320, 0.0) == 86_400
 
 
 def test_a_clock_that_goes_back_gives_nothing_away():

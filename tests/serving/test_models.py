@@ -42,6 +42,31 @@ def test_a_replaced_folder_is_taken_once_it_has_settled(saved, folder):
     assert models.loads == {"taken": 2, "refused": 0}
 
 
+def test_another_certificate_alone_is_another_model(folder):
+    models = Models(folder)
+    before = current(models)
+    (folder / "release.certificate.json").write_text("{}")
+    models.look()
+    models.look()
+    assert current(models) == before
+    assert "certificate" in models.problem
+
+
+def test_a_refusal_quotes_no_id(saved, folder):
+    import polars
+
+    heard = Heard()
+    models = Models(folder, report=heard)
+    polars.DataFrame({"user": ["alice\nsmith", *(f"u{at}" for at in range(39))]}).write_parquet(
+        folder / "users.parquet"
+    )
+    models.look()
+    models.look()
+    assert heard.names() == ["model refused"]
+    assert "users.parquet holds a user id that is" in heard.events[0][1]["reason"]
+    assert "alice" not in heard.events[0][1]["reason"]
+
+
 def test_a_link_that_is_moved_is_followed(saved, tmp_path):
     link = tmp_path / "current"
     link.symlink_to(saved / "one")

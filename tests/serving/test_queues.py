@@ -10,6 +10,7 @@ import pytest
 from pricdr.serving.admission import Admission
 from pricdr.serving.log import EventLines
 from pricdr.serving.snapshot import Snapshot, Wanted
+from pricdr.serving.watching import Watcher
 from pricdr.serving.worker import Worker
 from tests.serving.conftest import small_model
 from tests.serving.running import run_in_thread
@@ -56,6 +57,34 @@ def test_first_come_first_served_until_time_is_over():
         return order
 
     assert run_in_thread(run()) == [1, 2, 3, 4, 5, 6, -7, -8]
+
+
+def test_clients_that_hang_up_do_not_make_the_others_wait_for_ever():
+    """Requests outlive their connections, so nothing bounds how many are about to be told."""
+
+    async def run():
+        queue = admission(each=10.0, longest_wait=1e-3)
+        for _ in range(4):
+            await queue.enter()
+        queue.refusing = 1_000_000
+        async with asyncio.timeout(10):
+            return await queue.enter()
+
+    assert asyncio.run(run()) is None
+
+
+def test_a_look_that_fails_is_made_again():
+    heard, looked = [], threading.Event()
+
+    def failing():
+        if heard:
+            looked.set()
+        raise KeyError("an id")
+
+    watcher = Watcher([failing], lambda event, **facts: heard.append((event, facts["error"])), every=0.01)
+    assert looked.wait(5)
+    watcher.close()
+    assert heard[0] == ("fault", "KeyError")
 
 
 def test_a_place_whose_owner_is_gone_goes_to_the_next():

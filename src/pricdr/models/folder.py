@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from pricdr.data.csr import CSR, checked_csr, sp
-from pricdr.data.ids import Ids, require_ids
+from pricdr.data.ids import LONGEST_ID, Ids, require_ids
 from pricdr.data.reading.parquet import write_frame
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -197,7 +197,10 @@ def _ids(opened: Folder, kind: str) -> Ids:
     try:
         return require_ids(kind, text.rows())
     except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        # Its words quote the id; these end up in the log of a server, which holds none.
+        raise InputError(
+            f"{path} holds a {kind} id that is empty, there twice, over {LONGEST_ID:,} characters, or no plain text"
+        ) from error
 
 
 def _read_record(opened: Folder) -> _Record:

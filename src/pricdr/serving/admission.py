@@ -18,6 +18,8 @@ _MOST: Final = 2 * MOST_ROWS
 """One product is being computed, the next is being gathered."""
 _REFUSALS: Final = 1000
 """Refusals a second, about, however many clients ask."""
+_LONGEST_PAUSE: Final = 1.0
+"""Seconds: clients that ask and hang up are not bounded by connections, and would make all of them wait for ever."""
 
 
 class Admission:
@@ -82,7 +84,7 @@ class Admission:
     async def _pause(self) -> None:
         self.refusing += 1
         try:
-            await asyncio.sleep(self.refusing / _REFUSALS)
+            await asyncio.sleep(min(self.refusing / _REFUSALS, _LONGEST_PAUSE))
         finally:
             self.refusing -= 1
 

@@ -4,6 +4,7 @@ The JSON is put together here: to let FastAPI check and encode what this program
 to compute it.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from json.encoder import encode_basestring as quoted
@@ -21,6 +22,8 @@ from pricdr.serving.worker import Worker
 
 DEFAULT_K: Final = 10
 JSON: Final = "application/json"
+_WRITTEN_AT_ONCE: Final = 32
+"""Answers of a batch."""
 _BEFORE, _AFTER = "/users/", "/recommendations"
 _QUERY: Final = re.compile(rb"k=([1-9][0-9]{0,3})")
 
@@ -44,10 +47,13 @@ class Answering:
         with self._models.current() as snapshot:
             answers = await self._worker.answers(snapshot, wanted)
             fingerprint = snapshot.fingerprint
-        for answer in answers:
+        texts = []
+        for at, answer in enumerate(answers, 1):
             self._metrics.answer(answer.basis)
-        texts = ",".join([f"{{{_answer(answer)}}}" for answer in answers])
-        return f'{{"model":{quoted(fingerprint)},"recommendations":[{texts}]}}'.encode()
+            texts.append(f"{{{_answer(answer)}}}")
+            if not at % _WRITTEN_AT_ONCE:
+                await asyncio.sleep(0)  # a hundred thousand items take a while to write: others come in between
+        return f'{{"model":{quoted(fingerprint)},"recommendations":[{",".join(texts)}]}}'.encode()
 
 
 class ShortWay:

@@ -23,7 +23,11 @@ _RULES: Final = {
 """What pydantic calls a fault, and what we say; its own words where they are plain enough."""
 _PLACES: Final = frozenset({"body", "k", "user", "users", "item"})
 """What an error may name: never a word that the client chose."""
-_SENTENCES: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
+_SENTENCES: Final = {
+    400: "the body is not JSON that can be read",  # FastAPI's own refusal: too deep, or a number without end
+    404: "there is nothing at this address",
+    405: "this address does not take this method",
+}
 
 
 class Refusal(Exception):  # noqa: N818 - most refusals are no fault of anybody

@@ -17,29 +17,20 @@ from starlette.types import Scope as Connection
 from pricdr.data.ids import CONTROLS
 from pricdr.serving.admission import Admission
 from pricdr.serving.errors import Refusal, error_content, is_page
+from pricdr.serving.headers import Headers, security_headers
 from pricdr.serving.keys import Key, KeyHolders, Scope, presented_key
-from pricdr.serving.log import EventLines
+from pricdr.serving.log import EventLines, place_of
 from pricdr.serving.metrics import Metrics
 from pricdr.serving.rates import Rates
 from pricdr.serving.settings import Settings
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """What anybody may ask, also of a busy server."""
-_POLICY: Final = (
-    "default-src 'none'; style-src 'self'; img-src 'self'; script-src 'self'; font-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+_CHALLENGES: Final = (
+    (b"www-authenticate", b'Basic realm="pricdr", charset="UTF-8"'),
+    (b"www-authenticate", b'Bearer realm="pricdr"'),
 )
-_HEADERS: Final = (
-    (b"content-security-policy", _POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
-_STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
-_CHALLENGE: Final = 'Bearer, Basic realm="pricdr", charset="UTF-8"'
+"""A header each: chromium reads one challenge a header, and would ask nobody for a key where Bearer came first."""
 _DISCARDED: Final = 16
 """Times the limit up to which a body that is too large is read to its end and thrown away: a connection that is closed
 while the client still writes would be reset, and the client would never read why."""
@@ -75,7 +66,7 @@ class Gate:
         self._app, self._limits, self._keys = app, settings.limits, keys
         self._admission, self._metrics, self._log = admission, metrics, log
         self._hosts = settings.known_hosts
-        self._headers = [*_HEADERS, *([] if settings.tls_cert is None else [_STRICT_TRANSPORT])]
+        self._headers = security_headers(tls=settings.tls_cert is not None)
         self._rates = Rates()
         self._bodies = 0
 
@@ -91,7 +82,7 @@ class Gate:
         except Refusal as refusal:
             await answer.refuse(refusal)
         except Exception as error:  # a fault of ours: the client learns nothing but that
-            self._log.event("fault", error=type(error).__name__, place=_place(error))
+            self._log.event("fault", error=type(error).__name__, place=place_of(error))
             await answer.refuse(Refusal(500, "something went wrong here; it is in the log"))
         finally:
             self._record(scope, answer.status, perf_counter() - started)
@@ -121,6 +112,8 @@ class Gate:
     def _require_known_host(self, headers: "_Headers") -> None:
         if self._hosts is None:
             return
+        if headers.count(b"host") > 1:  # this server and a proxy before it might each take another one
+            raise Refusal(400, "the request has more than one Host header")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
         if name not in self._hosts:
@@ -144,7 +137,7 @@ class Gate:
             return Caller(client[0] if client else "", None, self._rates)
         key = self._keys.holder(presented_key(headers.get(b"authorization")))
         if key is None:
-            raise Refusal(401, "an API key is needed, and this is none that is valid", www_authenticate=_CHALLENGE)
+            raise Refusal(401, "an API key is needed, and this is none that is valid")
         if _scope_of(path) not in key.scopes:
             raise Refusal(403, f"this API key lacks the scope {_scope_of(path).value}")
         return Caller(key.name, key, self._rates)
@@ -195,11 +188,14 @@ class _Headers:
     def get(self, name: bytes, default: bytes = b"") -> bytes:
         return next((value for key, value in self._pairs if key == name), default)
 
+    def count(self, name: bytes) -> int:
+        return sum(key == name for key, _ in self._pairs)
+
 
 class _Answer:
     """The way out: adds headers, and remembers the status."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]], path: str) -> None:
+    def __init__(self, send: Send, headers: Headers, path: str) -> None:
         self._send, self._headers, self._path = send, headers, path
         self.status = 0
 
@@ -214,6 +210,7 @@ class _Answer:
             return
         body, kind = error_content(self._path, refusal.status, refusal.message)
         own = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+        own += _CHALLENGES if refusal.status == 401 else ()
         own += [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
         await self.send({"type": "http.response.start", "status": refusal.status, "headers": own})
         await self.send({"type": "http.response.body", "body": body})
@@ -250,14 +247,3 @@ def _scope_of(path: str) -> Scope:
     if path == "/metrics":
         return Scope.METRICS
     return Scope.PAGE if is_page(path) else Scope.RECOMMEND
-
-
-def _place(error: BaseException) -> str:
-    """Return where an error was raised: the message may quote an id, the line of the program does not."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    if trace is None:
-        return ""
-    code = trace.tb_frame.f_code
-    return f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

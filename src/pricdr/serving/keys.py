@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.files import PRIVATE, replace_file
@@ -27,6 +27,8 @@ from pricdr.untrusted.opening import read_bounded
 
 _LARGEST: Final = 1 << 20
 _NAME: Final = "[A-Za-z0-9_-]{1,64}"
+SLOWEST, FASTEST = 1e-3, 1e6
+"""Answers a second that a key may be given."""
 _NOBODY: Final = bytes(32)
 """What a key of an unknown name is compared with, so that it takes as long as any other."""
 
@@ -48,9 +50,9 @@ class _KeyRecord(BaseModel):
     name: Annotated[str, Field(pattern=f"^{_NAME}$")]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
-    created: datetime
-    expires: datetime | None = None
-    rate: Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)] | None = None
+    created: AwareDatetime
+    expires: AwareDatetime | None = None  # a time without its zone cannot be compared with now
+    rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)] | None = None
 
 
 class _KeyFile(BaseModel):
@@ -96,14 +98,11 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> "Keys":
-        """Return the keys in a file; :class:`InputError` where it cannot be read or holds none."""
-        keys = cls(
+        """Return the keys in a file, which may be none; :class:`InputError` where it cannot be read."""
+        return cls(
             Key(one.name, frozenset(one.scopes), bytes.fromhex(one.sha256), one.expires, one.rate)
             for one in _read(path).keys
         )
-        if not len(keys):
-            raise InputError(f"{path} holds no keys: make one with `pricdr serving-key NAME --keys {path}`")
-        return keys
 
     def holder(self, presented: str | None) -> Key | None:
         """Return whose key this is; None where it is nobody's, or its time is over."""
@@ -119,13 +118,18 @@ class Keys:
 class KeyRing:
     """The keys in force: those of a file, read again when it changes, so that a removed key ends at once.
 
-    A file that cannot be read changes nothing: the keys that were in force stay so, and ``report`` is told.
+    To start with no keys is a mistake; to be left with none, after the last was removed, means that nobody may ask.
+    A file that cannot be read changes nothing: the keys that were in force stay so, ``report`` is told, and the file
+    is tried again at every look.
     """
 
     def __init__(self, path: Path, report: Callable[..., None]) -> None:
         self._path, self._report = path, report
         self._taken = file_signature(path)
+        self._refused = ""
         self._keys = Keys.read(path)
+        if not len(self._keys):
+            raise InputError(f"{path} holds no keys: make one with `pricdr serving-key NAME --keys {path}`")
 
     def holder(self, presented: str | None) -> Key | None:
         """Return whose key this is; None where it is nobody's, or its time is over."""
@@ -136,12 +140,14 @@ class KeyRing:
         now = file_signature(self._path)
         if now == self._taken:
             return
-        self._taken = now
         try:
             self._keys = Keys.read(self._path)
         except InputError as error:
-            self._report("keys refused", reason=str(error))
+            if str(error) != self._refused:  # the same every second is no news
+                self._refused = str(error)
+                self._report("keys refused", reason=self._refused)
         else:
+            self._taken, self._refused = now, ""
             self._report("keys taken", keys=len(self._keys))
 
 
@@ -168,6 +174,8 @@ def add_key(
     """Add a new key to a file, which is made where it is not there, and return the key: it is stored nowhere else."""
     if not re.fullmatch(_NAME, name):
         raise ParameterError(f"the name of a key has 1 to 64 letters, digits, - or _, got {name!r:.80}")
+    if rate is not None and not SLOWEST <= rate <= FASTEST:
+        raise ParameterError(f"--rate must lie between {SLOWEST:g} and {FASTEST:,.0f}, got {rate:g}")
     existing = _read(path) if path.exists() else _KeyFile()
     if any(one.name == name for one in existing.keys):
         raise ParameterError(f"{path} has a key named {name} already: choose another name, or --remove it first")
@@ -215,4 +223,6 @@ def _read(path: Path) -> _KeyFile:
 
 def _write(path: Path, keys: tuple[_KeyRecord, ...]) -> None:
     content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
-    replace_file(path, (json.dumps(content, indent=2) + "\n").encode(), mode=PRIVATE)
+    # The server may run as another user, who must be able to read the file afterwards as well as before.
+    keep = path.stat() if path.exists() else None
+    replace_file(path, (json.dumps(content, indent=2) + "\n").encode(), mode=PRIVATE, keep=keep)

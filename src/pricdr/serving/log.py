@@ -88,3 +88,14 @@ class EventLines:
 
 
 _METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
+
+
+def place_of(error: BaseException) -> str:
+    """Return where an error was raised: the message may quote an id, the line of the program does not."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return ""
+    code = trace.tb_frame.f_code
+    return f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

@@ -8,6 +8,8 @@ _SECONDS_OF_BURST: Final = 2.0
 """How long a client may save up."""
 _MOST_CLIENTS: Final = 10_000
 """Buckets that are kept; the one that was used longest ago is forgotten first."""
+_LONGEST_WAIT: Final = 86_400
+"""Seconds that a client is told to wait at most."""
 
 
 class _Bucket:
@@ -41,7 +43,7 @@ class Rates:
             bucket.tokens = min(most, bucket.tokens + rate * max(0.0, now - bucket.at))
             bucket.at = now
         if bucket.tokens < 1:
-            return max(1, ceil((1 - bucket.tokens) / rate))
+            return max(1, ceil(min((1 - bucket.tokens) / rate, _LONGEST_WAIT)))
         bucket.tokens -= 1
         return None
 

@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any, Final
 
 from fastapi import Path, Query
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from pricdr.data.ids import LONGEST_ID
@@ -80,6 +80,14 @@ class BatchRequest(BaseModel):
 
     users: Annotated[list[Id], Field(min_length=1, max_length=MOST_USERS)]
     k: Annotated[int, Field(ge=1, le=LARGEST_BATCH_K), BeforeValidator(_json_number)] = 10
+
+    @model_validator(mode="before")
+    @classmethod
+    def _require_known_fields(cls, fields: object) -> object:
+        """Refuse other fields once: pydantic would make an error of each, and a body has room for 100,000."""
+        if isinstance(fields, dict) and not fields.keys() <= cls.model_fields.keys():
+            raise PydanticCustomError("extra_forbidden", "there is a field that does not belong here")
+        return fields
 
 
 class BatchAnswer(BaseModel):

@@ -1,5 +1,6 @@
 """The process: a socket, a server on it, and an orderly end."""
 
+import asyncio
 import logging
 import resource
 import signal
@@ -57,11 +58,11 @@ def serve(
     listening = _listen(settings)  # before the model is read: a port that is taken is no reason to wait for that
     try:
         models = Models(model, compare, load=load, report=log.event)
-        watcher = Watcher([models.look, *([] if keys is None else [keys.look])], look_every)
+        watcher = Watcher([models.look, *([] if keys is None else [keys.look])], log.event, look_every)
         app = create_app(models, settings, keys=keys, log=log)
         config = uvicorn.Config(
             app,
-            http=guarded(settings.limits, app.state.metrics),
+            http=guarded(settings, app.state.metrics),
             ws="none",
             lifespan="on",
             log_config=None,
@@ -79,7 +80,7 @@ def serve(
         _log_faults(log)
         # A thread that scores asks for the interpreter many times, and would wait up to this long each time.
         sys.setswitchinterval(_SWITCH)
-        server = _Server(config)
+        server = _Server(config, settings.limits.slow_header)
         address = _address(settings, listening)
         with models.current() as snapshot:
             log.event("serving", model=snapshot.fingerprint, users=snapshot.n_users, items=snapshot.n_items)
@@ -92,7 +93,26 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """Ends without raising the signal again that ended it: to be stopped is how a server ends well."""
+    """Ends without raising the signal again that ended it: to be stopped is how a server ends well.
+
+    It listens by itself: uvicorn would give a client that never greets in TLS a minute, and counts it nowhere.
+    """
+
+    def __init__(self, config: uvicorn.Config, slow_greeting: float) -> None:
+        super().__init__(config)
+        self._slow_greeting = slow_greeting
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        config = self.config
+        made: Callable[..., asyncio.Protocol] = config.http_protocol_class
+        connection = partial(made, config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        greeting = None if config.ssl is None else self._slow_greeting
+        for one in sockets or ():
+            server = await asyncio.get_running_loop().create_server(
+                connection, sock=one, ssl=config.ssl, ssl_handshake_timeout=greeting, backlog=config.backlog
+            )
+            self.servers.append(server)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

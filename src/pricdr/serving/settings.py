@@ -24,6 +24,10 @@ class Limits:
     """Open at the same time; further ones are answered with 503 and closed."""
     bodies: int = 64
     """Bodies being received at the same time."""
+    pipelined: int = 100
+    """Requests that one connection may send before the first of them is answered."""
+    unread: int = 128 << 20
+    """Bytes of answers, of all connections together, that were sent and not taken yet."""
     slow_header: float = 10.0
     """Seconds until the headers of a request must be there, and until an idle connection is closed."""
     slow_body: float = 10.0

@@ -27,8 +27,9 @@ from pricdr.serving.search import (
 )
 from pricdr.untrusted.opening import Folder
 
-FILES: Final = ("model.json", "model.safetensors", "users.parquet", "items.parquet")
-"""What a model folder consists of."""
+_CERTIFICATE: Final = "release.certificate.json"
+FILES: Final = ("model.json", "model.safetensors", "users.parquet", "items.parquet", _CERTIFICATE)
+"""What a model folder consists of; the last only where it was trained with a release."""
 LARGEST_K: Final = 1000
 """Items that one answer lists at most."""
 _DIGITS: Final = 12
@@ -195,6 +196,8 @@ def _fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
     with Folder.opened(folder, "a model") as opened:
         for name in FILES:
+            if name == _CERTIFICATE and not opened.holds(name):
+                continue
             with opened.file(name, limit=2**63 - 1) as descriptor, open(descriptor, "rb", closefd=False) as file:
                 size = 0
                 while block := file.read(_AT_ONCE):

@@ -5,6 +5,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Final, TypeAlias
 
+from pricdr.serving.log import place_of
+
 LOOK_EVERY: Final = 1.0
 """Seconds between two looks."""
 Signature: TypeAlias = tuple[int, int, int, int] | None
@@ -21,10 +23,16 @@ def file_signature(path: Path) -> Signature:
 
 
 class Watcher:
-    """Calls each of ``looks`` every second, in a thread of its own, until it is closed."""
+    """Calls each of ``looks`` every second, in a thread of its own, until it is closed.
 
-    def __init__(self, looks: Sequence[Callable[[], None]], every: float = LOOK_EVERY) -> None:
-        self._looks, self._every = looks, every
+    One that raises is called again like the others, else nobody would notice that keys no longer end. ``report`` is
+    told.
+    """
+
+    def __init__(
+        self, looks: Sequence[Callable[[], None]], report: Callable[..., None], every: float = LOOK_EVERY
+    ) -> None:
+        self._looks, self._report, self._every = looks, report, every
         self._ended = Event()
         # A daemon: a model of many gigabytes that is being read must not hold up the end of the process.
         self._thread = Thread(target=self._watch, name="watching files", daemon=True)
@@ -37,4 +45,7 @@ class Watcher:
     def _watch(self) -> None:
         while not self._ended.wait(self._every):
             for look in self._looks:
-                look()
+                try:
+                    look()
+                except Exception as error:
+                    self._report("fault", error=type(error).__name__, place=place_of(error))

@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_and_a_folder_that_is_no_model(pricdr, model):
         port = taken.getsockname()[1]
         outcome = pricdr("serve", model, "--port", port)
     assert outcome.code == 2
-    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in outcome.err
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use\n" in outcome.err
     outcome = pricdr("serve", "nowhere", "--port", 0)
     assert (outcome.code, outcome.err) == (2, "error: nowhere is not a model: no such folder\n")
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import resource
 import signal
 import socket
@@ -151,7 +152,9 @@ def _listen(settings: Settings) -> socket.socket:
         family, _, _, _, address = found[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        number = getattr(error, "errno", None) or 0
+        # Python adds the address to the system's words, and this message has it; negative numbers are of names.
+        reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
         raise OutputError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from error
 
 

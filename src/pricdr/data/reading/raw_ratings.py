@@ -190,10 +190,12 @@ def joined(parts: Sequence[CheckedRows]) -> CheckedRows:
 
 
 def _joined_ids(parts: Sequence[CodedIds]) -> CodedIds:
-    names = pl.concat([part.names for part in parts]).unique().sort()
-    kind = pl.Enum(names)
-    codes = [part.names.cast(kind).to_physical().to_numpy().astype(np.int32)[part.codes] for part in parts]
-    return CodedIds(np.concatenate(codes), names)
+    every = pl.concat([part.names for part in parts])
+    names = every.unique().sort()
+    # All parts in one cast: each would index all names again, which takes parts times users.
+    places = every.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+    of_parts = np.split(places, np.cumsum([len(part.names) for part in parts])[:-1])
+    return CodedIds(np.concatenate([place[part.codes] for place, part in zip(of_parts, parts, strict=True)]), names)
 
 
 def encode_rows(rows: CheckedRows, file: Path | str, *, need_times: bool = False) -> EncodedRatings:

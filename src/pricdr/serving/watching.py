@@ -47,5 +47,5 @@ class Watcher:
             for look in self._looks:
                 try:
                     look()
-                except Exception as error:
+                except Exception as error:  # else one fault would end all looking, and nobody would notice
                     self._report("fault", error=type(error).__name__, place=place_of(error))

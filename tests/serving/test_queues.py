@@ -85,6 +85,24 @@ def test_a_check_that_fails_is_repeated():
     assert events[0] == ("fault", "KeyError")
 
 
+def test_a_slow_check_does_not_delay_another():
+    """Loading a model may take minutes; a removed key must not stay valid that long."""
+    loading, checked, finish = threading.Event(), threading.Event(), threading.Event()
+
+    def load_model():
+        loading.set()
+        finish.wait(10)
+
+    def check_keys():
+        if loading.is_set():
+            checked.set()
+
+    watcher = Watcher([load_model, check_keys], lambda event, **facts: None, interval=0.01)
+    assert checked.wait(5)
+    finish.set()
+    watcher.close()
+
+
 def test_a_cancelled_request_frees_its_slot():
     async def run():
         queue = admission(10.0, max_wait=5)

@@ -23,7 +23,7 @@ def file_signature(path: Path) -> Signature:
 
 
 class Watcher:
-    """Calls each check every ``interval`` seconds until it is closed, in a thread of its own.
+    """Calls each check every ``interval`` seconds until it is closed, each in its own thread.
 
     A check that raises is logged through ``report`` and called again, since a watcher that stopped would leave removed
     keys valid, and nothing would show it.
@@ -32,19 +32,20 @@ class Watcher:
     def __init__(
         self, checks: Sequence[Callable[[], None]], report: Callable[..., None], interval: float = POLL_INTERVAL
     ) -> None:
-        self._checks, self._report, self._interval = checks, report, interval
+        self._report, self._interval = report, interval
         self._closed = Event()
-        # A daemon: a model that is being read must not delay the end of the process.
-        Thread(target=self._watch, name="watching files", daemon=True).start()
+        for check in checks:
+            # One thread each: reading a large model takes minutes, and a removed key must not stay valid that long.
+            # Daemons: a model that is being read must not delay the end of the process.
+            Thread(target=self._watch, args=(check,), name="watching files", daemon=True).start()
 
     def close(self) -> None:
         """Stop checking."""
         self._closed.set()
 
-    def _watch(self) -> None:
+    def _watch(self, check: Callable[[], None]) -> None:
         while not self._closed.wait(self._interval):
-            for check in self._checks:
-                try:
-                    check()
-                except Exception as error:
-                    self._report("fault", error=type(error).__name__, place=location_of(error))
+            try:
+                check()
+            except Exception as error:
+                self._report("fault", error=type(error).__name__, place=location_of(error))

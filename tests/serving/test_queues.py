@@ -4,11 +4,16 @@ import asyncio
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pricdr.serving.admission import Admission
+from pricdr.serving.gate import Gate
 from pricdr.serving.log import ServerLog
+from pricdr.serving.metrics import Metrics
+from pricdr.serving.models import Models
+from pricdr.serving.settings import Limits, Settings
 from pricdr.serving.snapshot import Snapshot, UserQuery
 from pricdr.serving.watching import Watcher
 from pricdr.serving.worker import Worker
@@ -69,6 +74,38 @@ def test_clients_that_hang_up_do_not_delay_refusals_for_ever():
             await queue.pause()
 
     run_in_thread(run())
+
+
+def test_bodies_that_wait_to_be_admitted_count_as_bodies():
+    """Each may take up a megabyte, and a crowd of them must not fill the memory."""
+
+    async def run():
+        queue = admission(10.0, max_wait=5)
+        for _ in range(4):
+            await queue.enter()
+        models = Models(Path("model"), load=lambda folder: Snapshot.of(small_model()))
+        settings = Settings(limits=Limits(bodies=3))
+        gate = Gate(None, settings, keys=None, admission=queue, metrics=Metrics(models, queue), log=ServerLog.silent())
+        statuses = []
+
+        async def receive():
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        headers = [(b"host", b"localhost"), (b"content-length", b"2")]
+        scope = {"type": "http", "method": "POST", "path": "/recommendations", "headers": headers}
+        requests = [asyncio.ensure_future(gate(dict(scope), receive, send)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        waiting = queue.waiting
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+        assert gate._bodies == 0
+        return waiting, [status for status in statuses if status is not None]
+
+    assert run_in_thread(run()) == (3, [503, 503])
 
 
 def test_a_check_that_fails_is_repeated():

@@ -115,10 +115,13 @@ class Gate:
             self._bodies += 1
             try:
                 receive = await self._read_body(receive, headers)
+                waited = await self._admission.enter()
             finally:
                 self._bodies -= 1
-        waited = await self._admission.enter()
+        else:
+            waited = await self._admission.enter()
         if waited is None:
+            del receive  # or the body would stay in memory during the pause
             await self._admission.pause()
             raise Refusal(503, _BUSY, retry_after="1")
         self._metrics.waits.observe(waited)

@@ -23,7 +23,7 @@ class Limits:
     connections: int = 1000
     """Open at the same time; further ones get 503 and are closed."""
     bodies: int = 64
-    """Bodies being received at the same time."""
+    """Requests whose bodies are being received, or are waiting to be admitted, at the same time."""
     pipelined: int = 100
     """Requests that one connection may send before the first of them is answered."""
     unread_bytes: int = 128 << 20

@@ -2,6 +2,7 @@
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -108,6 +109,19 @@ def test_a_changed_file_keeps_its_mode(tmp_path):
     file.chmod(0o640)
     add_key(file, "two", [Scope.RECOMMEND])
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_changes_at_the_same_time_do_not_undo_each_other(tmp_path):
+    """A key that was removed must not come back because another was added meanwhile."""
+    file = tmp_path / "keys.json"
+    for at in range(8):
+        add_key(file, f"old{at}", [Scope.RECOMMEND])
+    with ThreadPoolExecutor(16) as pool:
+        changes = [pool.submit(add_key, file, f"new{at}", [Scope.RECOMMEND]) for at in range(8)]
+        changes += [pool.submit(remove_key, file, f"old{at}") for at in range(8)]
+        for change in changes:
+            change.result()
+    assert {key["name"] for key in json.loads(file.read_text())["keys"]} == {f"new{at}" for at in range(8)}
 
 
 def test_a_time_without_a_zone_is_refused(tmp_path):

@@ -7,12 +7,15 @@ request.
 
 import base64
 import binascii
+import fcntl
 import hashlib
 import hmac
 import json
+import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -185,20 +188,42 @@ def add_key(
         expires=expires,
         rate=rate,
     )
-    existing = _read(path).keys if path.exists() else ()
-    if any(key.name == name for key in existing):
-        raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
-    _write(path, (*existing, record))
+    with _locked(path):
+        existing = _read(path).keys if path.exists() else ()
+        if any(key.name == name for key in existing):
+            raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
+        _write(path, (*existing, record))
     return f"{name}.{secret}"
 
 
 def remove_key(path: Path, name: str) -> None:
     """Remove a key from a file; a running server notices within seconds."""
-    existing = _read(path).keys
-    remaining = tuple(key for key in existing if key.name != name)
-    if len(remaining) == len(existing):
-        raise ParameterError(f"{path} has no key named {name!r:.80}")
-    _write(path, remaining)
+    with _locked(path):
+        existing = _read(path).keys
+        remaining = tuple(key for key in existing if key.name != name)
+        if len(remaining) == len(existing):
+            raise ParameterError(f"{path} has no key named {name!r:.80}")
+        _write(path, remaining)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock on the folder of a file of keys: of two changes at once, one would otherwise undo the other.
+
+    Without a lock, a key that is being removed could come back. The file itself cannot be locked, since every change
+    replaces it.
+    """
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+    except OSError:  # no such folder, or not readable: what reads or writes the file reports it
+        yield
+        return
+    try:
+        with suppress(OSError):  # some network file systems cannot lock a folder
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _digest(secret: str) -> bytes:

@@ -1,10 +1,12 @@
 """The page over HTTP: what it shows, what it never shows, how it refuses. tests/browser checks how it looks."""
 
+import gc
 import html
 import json
 import re
 import subprocess
 import sys
+import weakref
 from itertools import pairwise
 from types import SimpleNamespace
 from urllib.parse import urlencode
@@ -295,6 +297,22 @@ def test_a_model_without_an_evaluation_may_replace_one_with(companies, tmp_path)
     assert "Model card: final" in text
     assert "The evaluation given to this server is of another model" in text
     assert "Quality: not measured." in text
+
+
+def test_a_card_does_not_keep_a_replaced_model_in_memory(companies, tmp_path):
+    folders = iter(["without", "final"])
+    models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
+    client = Client(create_app(models, Settings()), models)
+    assert "Model card: without" in words(client.get("/page/model"))
+    with models.current() as snapshot:
+        old = weakref.ref(snapshot.model)
+    del snapshot
+    (tmp_path / "model.json").touch()
+    models.reload_if_changed()
+    models.reload_if_changed()
+    gc.collect()
+    assert old() is None
+    assert "Model card: final" in words(client.get("/page/model"))
 
 
 def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plain):

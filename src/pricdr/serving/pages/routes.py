@@ -2,6 +2,7 @@
 
 from threading import Lock
 from typing import Annotated, Any, Final
+from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
@@ -30,18 +31,16 @@ class _Cards:
     def __init__(self, evaluation: Evaluation | None) -> None:
         self._evaluation = evaluation
         self._lock = Lock()
-        self._cards: dict[str, tuple[Snapshot, ModelCard, str]] = {}
+        # Weak keys: a card refers to its model, and must not keep a model in memory that has been replaced.
+        self._cards: WeakKeyDictionary[Snapshot, tuple[ModelCard, str]] = WeakKeyDictionary()
 
-    def of(self, snapshot: Snapshot, role: str) -> tuple[ModelCard, str]:
-        """Return the card of a snapshot, and why the evaluation is missing from it, if it is.
-
-        ``role`` is what the snapshot is used for: there is one of each at a time.
-        """
+    def of(self, snapshot: Snapshot) -> tuple[ModelCard, str]:
+        """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
         with self._lock:
-            cached = self._cards.get(role)
-            if cached is None or cached[0] is not snapshot:
-                self._cards[role] = cached = (snapshot, *self._create(snapshot))
-            return cached[1], cached[2]
+            card = self._cards.get(snapshot)
+            if card is None:
+                card = self._cards[snapshot] = self._create(snapshot)
+            return card
 
     def _create(self, snapshot: Snapshot) -> tuple[ModelCard, str]:
         try:
@@ -121,7 +120,7 @@ def _add_model_routes(routes: APIRouter, models: Models, cards: _Cards) -> None:
     @routes.get(MODEL)
     def show_card() -> HTMLResponse:
         with models.current() as snapshot:
-            card, problem = cards.of(snapshot, "current")
+            card, problem = cards.of(snapshot)
         content, compared = card.page, models.compared()
         return page(
             "model",
@@ -130,14 +129,14 @@ def _add_model_routes(routes: APIRouter, models: Models, cards: _Cards) -> None:
             lead=content.lead,
             sections=content.sections,
             problem=problem,
-            compared=None if compared is None else cards.of(compared, "compared")[0],
+            compared=None if compared is None else cards.of(compared)[0],
             warning=_warning(models),
         )
 
     @routes.get(CERTIFICATE)
     def show_certificate() -> HTMLResponse:
         with models.current() as snapshot:
-            card, _ = cards.of(snapshot, "current")
+            card, _ = cards.of(snapshot)
         lead, sections = certificate_blocks(card)
         title = "The certificate, explained"
         return page("blocks", title, active=CERTIFICATE, lead=lead, sections=sections, warning=_warning(models))
@@ -147,9 +146,9 @@ def _form_page(models: Models, cards: _Cards, form: UserForm, status: int = 200)
     """Return the form with its errors, if any, and summaries of the models."""
     compared = models.compared()
     with models.current() as snapshot:
-        summaries = [("Being served", cards.of(snapshot, "current")[0])]
+        summaries = [("Being served", cards.of(snapshot)[0])]
     if compared is not None:
-        summaries.append(("For comparison", cards.of(compared, "compared")[0]))
+        summaries.append(("For comparison", cards.of(compared)[0]))
     values = {**_form_values(form), "models": summaries, "warning": _warning(models)}
     return page("find", "Find a user", active=FIND, status=status, **values)
 

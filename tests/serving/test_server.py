@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import logging
 import shutil
 import signal
 import socket
@@ -13,6 +14,8 @@ from contextlib import closing
 import pytest
 
 from pricdr.serving.keys import Scope, add_key
+from pricdr.serving.log import ServerLog
+from pricdr.serving.server import _log_faults
 from pricdr.serving.settings import Limits
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.processes import answer_of, serving
@@ -235,6 +238,26 @@ def test_it_ends_in_order_under_load(saved, how):
     closed = ("Refused", "Disconnected", "Reset")
     assert all(any(word in str(failure) for word in closed) for failure in crowd.failures)
     assert json.loads(log.splitlines()[-1])["event"] == "stopped"
+
+
+def test_errors_that_asyncio_reports_are_logged_without_their_message(capfd):
+    """Python would print them to standard error as they are: not JSON, and possibly with an id."""
+    names = ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger.handlers, logger.propagate, logger.level) for logger in loggers]
+    events = []
+    log = ServerLog.silent()
+    log.event = lambda event, **facts: events.append((event, facts["error"]))
+    try:
+        _log_faults(log)
+        error = KeyError("secret")
+        logging.getLogger("asyncio").error("Exception in callback: secret", exc_info=error)
+    finally:
+        for logger, (handlers, propagate, level) in zip(loggers, before, strict=True):
+            logger.handlers, logger.propagate = handlers, propagate
+            logger.setLevel(level)
+    assert events == [("server fault", "KeyError")]
+    assert "secret" not in capfd.readouterr().err
 
 
 def test_tls_and_keys_and_a_log_without_ids_or_keys(saved, tmp_path):

@@ -128,7 +128,7 @@ class _Server(uvicorn.Server):
 
 
 class _FaultHandler(logging.Handler):
-    """Logs the type of an error that uvicorn reports, without its message, which may quote a request."""
+    """Logs the type of an error that uvicorn or asyncio reports, without its message, which may quote a request."""
 
     def __init__(self, log: ServerLog) -> None:
         super().__init__(logging.ERROR)
@@ -140,11 +140,13 @@ class _FaultHandler(logging.Handler):
 
 
 def _log_faults(log: ServerLog) -> None:
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
+    # Without a handler, Python would print their messages, which are not JSON, to standard error.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], False
         logger.setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").addHandler(_FaultHandler(log))
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addHandler(_FaultHandler(log))
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -1,14 +1,14 @@
-"""A server under load: answers a second, waiting times, what it turns away, and memory.
+"""A server under load: answers a second, latency, refusals, and memory.
 
     python -m benchmarks.serving                    capacity and twice that, 25,000 items with 64 numbers each
     python -m benchmarks.serving --soak 3600        half of the capacity for an hour: does memory grow?
-    python -m benchmarks.serving --recall           beyond a million items: what the approximate search misses
+    python -m benchmarks.serving --recall           more than a million items: what the approximate search misses
     python -m benchmarks.serving --methods          a single answer of other kinds of models
 
-The load comes from wrk (Debian's package) on this machine, which has to share its processors with the server. Its
-clients keep their connections and ask again once they are answered, or after a pause. ``p99`` is what wrk measured
-of everything, refusals included; ``answers within`` is the time in which the server gave 99 of 100 answers, by its own
-metrics, and ``CPU ms each`` its processor time for an answer.
+The load comes from wrk (a Debian package), which shares the processors of this machine with the server. Its clients
+keep their connections and send the next request as soon as they are answered, or after a pause. ``p99`` is what wrk
+measured over all responses, including refusals. ``answers within`` is the time within which the server sent 99 of 100
+answers, by its own metrics, and ``CPU ms each`` is its processor time for an answer.
 """
 
 import argparse
@@ -32,8 +32,8 @@ from benchmarks.recommend import random_model
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.interaction import Interaction
 from pricdr.serving.approximate import ApproximateSearch
-from pricdr.serving.search import ExactSearch, laid_out
-from pricdr.serving.snapshot import Snapshot
+from pricdr.serving.search import ExactSearch, with_fast_layout
+from pricdr.serving.snapshot import Snapshot, UserQuery
 
 ROOT = Path(__file__).parents[1]
 USERS = 20_000
@@ -66,21 +66,21 @@ end
 
 
 def main() -> None:
-    """Print what was asked for."""
+    """Run the benchmark that the options select."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=25_000)
     parser.add_argument("--seconds", type=int, default=10, help="of each measurement")
-    parser.add_argument("--soak", type=int, metavar="SECONDS", help="half load for so long")
+    parser.add_argument("--soak", type=int, metavar="SECONDS", help="half of the capacity for this long")
     parser.add_argument("--recall", action="store_true")
     parser.add_argument("--methods", action="store_true")
-    given = parser.parse_args()
-    if given.recall:
-        show_recall(max(given.items, 1_200_000))
-    elif given.methods:
-        show_methods(given.items)
+    options = parser.parse_args()
+    if options.recall:
+        show_recall(max(options.items, 1_200_000))
+    elif options.methods:
+        show_methods(options.items)
     else:
-        with tempfile.TemporaryDirectory() as folder, serving(saved(Path(folder), given.items)) as server:
-            show_load(server, given.items, given.seconds, given.soak)
+        with tempfile.TemporaryDirectory() as folder, serving(save_model(Path(folder), options.items)) as server:
+            show_load(server, options.items, options.seconds, options.soak)
 
 
 @dataclass(frozen=True)
@@ -96,20 +96,22 @@ class Server:
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
     def processor(self) -> float:
-        """Return the seconds it has had of a processor: what neighbours on this machine do not change."""
+        """Return the processor time it has used, in seconds, which other programs on this machine hardly change."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def waited(self) -> dict[float, float]:
-        """Return how many answers took at most so many seconds, as the server measured it."""
+    def latencies(self) -> dict[float, float]:
+        """Return the server's histogram of latencies: how many answers took at most each number of seconds."""
         with urllib.request.urlopen(f"{self.address}/metrics") as response:
             lines = response.read().decode().splitlines()
-        wanted = [line for line in lines if line.startswith('pricdr_request_seconds_bucket{le="') and "/users/" in line]
-        return {float(line.split('"')[1]): float(line.split()[-1]) for line in wanted}
+        buckets = [
+            line for line in lines if line.startswith('pricdr_request_seconds_bucket{le="') and "/users/" in line
+        ]
+        return {float(line.split('"')[1]): float(line.split()[-1]) for line in buckets}
 
 
-def saved(folder: Path, items: int) -> Path:
-    """Write a model of random vectors, with fifty rated items per user."""
+def save_model(folder: Path, items: int) -> Path:
+    """Save a model of random vectors, with fifty rated items per user, and return its folder."""
     return replace(random_model(USERS, items), origin=Origin({}, None)).save(folder / "model")
 
 
@@ -134,20 +136,20 @@ def serving(model: Path) -> Iterator[Server]:
 
 
 def load(server: Server, connections: int, seconds: int, pause: float = 0.0) -> dict[str, float]:
-    """Return what wrk measured with so many connections, each of which pauses so many seconds before it asks."""
+    """Return what wrk measured with this many connections, each pausing this many seconds before every request."""
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(SCRIPT.replace("PAUSE", str(round(pause * 1e3))).replace("USERS", str(USERS)))
         script.flush()
-        before, used = server.waited(), server.processor()
+        before, used = server.latencies(), server.processor()
         command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}", "-s", script.name, "--timeout", "10"]
         done = subprocess.run([*command, server.address], stdout=subprocess.PIPE, text=True, check=True)
-        after, used = server.waited(), server.processor() - used
+        after, used = server.latencies(), server.processor() - used
     line = next(line for line in done.stdout.splitlines() if line.startswith("RESULT "))
-    found: dict[str, float] = json.loads(line.removeprefix("RESULT "))
-    taken = {bound: count - before.get(bound, 0.0) for bound, count in after.items()}
-    total = max(taken.values(), default=0.0)
-    within = min((bound for bound, count in taken.items() if count >= 0.99 * total), default=float("inf"))
-    return {**found, "within": within * 1e3, "each": used / max(found["answered"], 1) * 1e3}
+    result: dict[str, float] = json.loads(line.removeprefix("RESULT "))
+    counts = {bound: count - before.get(bound, 0.0) for bound, count in after.items()}
+    total = max(counts.values(), default=0.0)
+    within = min((bound for bound, count in counts.items() if count >= 0.99 * total), default=float("inf"))
+    return {**result, "within": within * 1e3, "each": used / max(result["answered"], 1) * 1e3}
 
 
 def show_load(server: Server, items: int, seconds: int, soak: int | None) -> None:
@@ -158,73 +160,72 @@ def show_load(server: Server, items: int, seconds: int, soak: int | None) -> Non
     load(server, 16, 2)
     capacity = 0.0
     for connections in (1, 16, 32, 64):
-        found = load(server, connections, seconds)
-        capacity = max(capacity, found["answered"] / found["seconds"])
-        show(f"{connections}, ask again at once", found, server)
+        result = load(server, connections, seconds)
+        capacity = max(capacity, result["answered"] / result["seconds"])
+        show(f"{connections}, no pause", result, server)
     crowd = 900
-    # A pause that makes them ask twice as often as can be answered, if they were answered at once.
+    # With this pause they would send twice as many requests as can be answered, if they were answered at once.
     pause = crowd / (2 * capacity)
     show(f"{crowd}, pause {pause * 1e3:.0f} ms: overload", load(server, crowd, 2 * seconds, pause), server)
-    show(f"{crowd}, ask again at once: overload", load(server, crowd, 2 * seconds), server)
+    show(f"{crowd}, no pause: overload", load(server, crowd, 2 * seconds), server)
     show("16 again", load(server, 16, seconds), server)
     if soak is not None:
         show_soak(server, capacity / 2, soak)
 
 
-def show(what: str, found: dict[str, float], server: Server) -> None:
+def show(label: str, result: dict[str, float], server: Server) -> None:
     """Print one line of the table."""
-    rates = [found[name] / found["seconds"] for name in ("answered", "refused")]
-    figures = (
-        f"{sum(rates):9.0f}{rates[0]:11.0f}{rates[1]:8.0f}{found['other']:8.0f}{found['p50']:8.1f}{found['p99']:8.1f}"
-    )
-    print(f"{what:34}{figures}{found['within']:19.0f}{found['each']:13.2f}{server.memory():6.0f}", flush=True)
+    rates = [result[name] / result["seconds"] for name in ("answered", "refused")]
+    counts = f"{sum(rates):9.0f}{rates[0]:11.0f}{rates[1]:8.0f}{result['other']:8.0f}"
+    times = f"{result['p50']:8.1f}{result['p99']:8.1f}{result['within']:19.0f}{result['each']:13.2f}"
+    print(f"{label:34}{counts}{times}{server.memory():6.0f}", flush=True)
 
 
 def show_soak(server: Server, rate: float, seconds: int) -> None:
-    """Print memory while the server has half of what it can do, in ten parts."""
+    """Print memory while the server runs at half of its capacity, in ten parts."""
     clients = 32
     print(f"\nsoak: {rate:,.0f} requests a second for {seconds:,} seconds")
     first = None
     for part in range(1, 11):
-        found = load(server, clients, max(1, seconds // 10), clients / rate)
+        result = load(server, clients, max(1, seconds // 10), clients / rate)
         memory = server.memory()
         first = memory if first is None else first
-        answered, failed = found["answered"] / found["seconds"], found["refused"] + found["other"]
+        answered, failed = result["answered"] / result["seconds"], result["refused"] + result["other"]
         print(
-            f"{part * seconds // 10:6,} s: {answered:6.0f}/s, {failed:.0f} not answered, p99 {found['p99']:.1f} ms, "
+            f"{part * seconds // 10:6,} s: {answered:6.0f}/s, {failed:.0f} not answered, p99 {result['p99']:.1f} ms, "
             f"{memory:.1f} MiB ({memory - first:+.1f} since the first tenth)",
             flush=True,
         )
 
 
 def show_recall(items: int) -> None:
-    """Print what the approximate search finds of the exact answer, and what both cost."""
+    """Print the recall of the approximate search, and the time of both searches."""
     print(f"Top 10 of {items:,} items, 64 numbers each, one user at a time")
     print(f"{'vectors':22}{'cells searched':>15}{'recall':>8}{'ms':>8}{'exact ms':>10}")
     for name, model in (("around 1,000 tastes", clustered_model(500, items)), ("random", random_model(500, items))):
-        exact = ExactSearch(laid_out(model))
+        exact = ExactSearch(with_fast_layout(model))
         users = [np.array([user]) for user in range(0, 500, 5)]
         started = time.perf_counter()
-        right = [exact.best(user, 10)[0].items for user in users]
+        expected = [exact.best(user, 10)[0].items for user in users]
         exact_ms = (time.perf_counter() - started) / len(users) * 1e3
         search = ApproximateSearch(model)
         for share in (1 / 64, 1 / 16, 1 / 4):
-            search.search_cells(share)
+            search.set_probe_share(share)
             started = time.perf_counter()
-            found = [search.best(user, 10)[0].items for user in users]
+            proposed = [search.best(user, 10)[0].items for user in users]
             ms = (time.perf_counter() - started) / len(users) * 1e3
-            recall = np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(right, found, strict=True)])
+            recall = np.mean([len(np.intersect1d(a, b)) / len(a) for a, b in zip(expected, proposed, strict=True)])
             print(f"{name:22}{share:15.1%}{recall:8.3f}{ms:8.1f}{exact_ms:10.1f}", flush=True)
 
 
 def clustered_model(users: int, items: int) -> FittedModel:
-    """Return a model whose vectors lie around a thousand directions, as those of a trained model do, more or less."""
+    """Return a model whose vectors are clustered around a thousand directions, roughly as in a trained model."""
     rng = np.random.default_rng(0)
     model = random_model(users, items)
     centres = rng.standard_normal((1000, 64), dtype=np.float32)
-    near = centres[rng.integers(0, 1000, items)] + 0.5 * rng.standard_normal((items, 64), dtype=np.float32)
-    own = centres[rng.integers(0, 1000, users)] + 0.5 * rng.standard_normal((users, 64), dtype=np.float32)
-    return replace(model, user_vectors=own, item_vectors=near)
+    item_vectors = centres[rng.integers(0, 1000, items)] + 0.5 * rng.standard_normal((items, 64), dtype=np.float32)
+    user_vectors = centres[rng.integers(0, 1000, users)] + 0.5 * rng.standard_normal((users, 64), dtype=np.float32)
+    return replace(model, user_vectors=user_vectors, item_vectors=item_vectors)
 
 
 def show_methods(items: int) -> None:
@@ -259,14 +260,12 @@ def show_methods(items: int) -> None:
 
 
 def timed(snapshot: Snapshot, count: int) -> float:
-    """Return milliseconds for each of ``count`` users who are answered together, the best of several times."""
-    from pricdr.serving.snapshot import Wanted
-
-    wanted = [Wanted(user, 10) for user in snapshot.model.users[:count]]
+    """Return the milliseconds per user when ``count`` users are answered together, the best of several runs."""
+    queries = [UserQuery(user, 10) for user in snapshot.model.users[:count]]
     best = float("inf")
     for _ in range(8):
         started = time.perf_counter()
-        snapshot.answers(wanted)
+        snapshot.answers(queries)
         best = min(best, time.perf_counter() - started)
     return best / count * 1e3
 

@@ -1,7 +1,7 @@
-"""The page of a running server in chromium: axe finds nothing, on a phone, in the dark, without a script, by keyboard.
+"""The served page in Chromium: axe finds no violations, also on a phone, in dark mode, without scripts, by keyboard.
 
-A test also fails where a page complains on its console, is stopped by its content-security policy, or asks another
-server for anything.
+A test also fails if a page logs to its console, violates its content-security policy, or sends a request to another
+server.
 """
 
 import threading
@@ -26,35 +26,35 @@ PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 EVIL = f"{SCRIPT}/../\u202egnp.exe😀"
 
 
-def go(path):
+def go_to(path):
     return lambda page, base, companies: page.goto(f"{base}{path}")
 
 
-def ask(who, k="10"):
-    def asked(page, base, companies):
+def look_up(user, k="10"):
+    def submit(page, base, companies):
         page.goto(f"{base}/page")
-        page.get_by_label("User id").fill(getattr(companies, who, who))
-        page.get_by_label("How many items").fill(k)
+        page.get_by_label("User id").fill(getattr(companies, user, user))
+        page.get_by_label("Number of items").fill(k)
         page.get_by_role("button", name="Show recommendations").click()
         page.wait_for_load_state()  # the style sheet too, on a busy machine
 
-    return asked
+    return submit
 
 
 PAGES = {
-    "find": go("/page"),
-    "user": ask("warm"),
-    "cold user": ask("cold"),
-    "hostile user": ask(EVIL),
-    "long list": ask("warm", "30"),
-    "refused": ask("", "0"),
-    "model": go("/page/model"),
-    "certificate": go("/page/certificate"),
-    "frontier": go("/page/frontier"),
-    "not there": go("/page/nothing"),
+    "find": go_to("/page"),
+    "user": look_up("warm"),
+    "cold user": look_up("cold"),
+    "hostile user": look_up(EVIL),
+    "long list": look_up("warm", "30"),
+    "refused": look_up("", "0"),
+    "model": go_to("/page/model"),
+    "certificate": go_to("/page/certificate"),
+    "frontier": go_to("/page/frontier"),
+    "not there": go_to("/page/nothing"),
 }
 REFUSED = ("status of 404", "status of 422")
-"""What chromium says on the console of every page with such a status."""
+"""What Chromium logs for every page with such a status."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def companies(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def base(browser, companies, tmp_path_factory) -> Iterator[str]:
-    """The address of a server that was given everything."""
+    """The address of a server with all options in use."""
     cold = {"guided, ε = 1": 0.12, "guided, ε = 4": 0.17, "spectral, ε = 4": 0.15, "jlt, ε = 8": 0.1}
     results = made_up.frontier(tmp_path_factory.mktemp("results"), cold)
     settings = Settings(evaluation=companies.evaluation, frontier=results / "frontier_toy.jsonl")
@@ -72,9 +72,9 @@ def base(browser, companies, tmp_path_factory) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", ws="none"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not server.started:
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.02)
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     server.should_exit = True
@@ -83,26 +83,29 @@ def base(browser, companies, tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture
 def visit(browser, base, companies):
-    """Open pages; in the end none may have complained, or have asked anybody else."""
-    contexts, complaints = [], []
+    """Open pages; at the end, none may have logged an error or sent a request elsewhere."""
+    contexts, problems = [], []
 
-    def opened(name, page=None, **options):
+    def open_page(name, page=None, **options):
         if page is None:
             options = {"viewport": DESK, "reduced_motion": "reduce", **options}
             contexts.append(browser.new_context(**options))
             page = contexts[-1].new_page()
             page.set_default_timeout(30000)
-            page.on("console", lambda said: any(one in said.text for one in REFUSED) or complaints.append(said.text))
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("request", lambda sent: sent.url.startswith(f"{base}/page") or complaints.append(sent.url))
-            page.on("dialog", lambda dialog: complaints.append(dialog.message))
+            page.on(
+                "console",
+                lambda message: any(text in message.text for text in REFUSED) or problems.append(message.text),
+            )
+            page.on("pageerror", lambda error: problems.append(str(error)))
+            page.on("request", lambda request: request.url.startswith(f"{base}/page") or problems.append(request.url))
+            page.on("dialog", lambda dialog: problems.append(dialog.message))
         PAGES[name](page, base, companies)
         return page
 
-    yield opened
+    yield open_page
     for context in contexts:
         context.close()
-    assert not complaints
+    assert not problems
 
 
 @pytest.mark.parametrize(
@@ -121,13 +124,13 @@ def test_axe_finds_nothing_wrong_and_nothing_is_wider_than_the_screen(visit, siz
     for name in PAGES:
         page = visit(name, page, viewport=size, color_scheme=scheme)
         for details in page.locator("details:not([hidden])").all():
-            details.evaluate("(one) => { one.open = true; }")
-        found = Axe().run(page).response["violations"]
-        assert [(name, one["id"], one["nodes"][0]["html"][:200]) for one in found] == []
+            details.evaluate("(element) => { element.open = true; }")
+        violations = Axe().run(page).response["violations"]
+        assert [(name, rule["id"], rule["nodes"][0]["html"][:200]) for rule in violations] == []
         assert page.evaluate("document.documentElement.scrollWidth") == size["width"], name
         assert page.evaluate(TOO_WIDE, size["width"]) == [], name
-        seen, pale = page.evaluate(PALE)
-        assert seen > 5
+        n_texts, pale = page.evaluate(PALE)
+        assert n_texts > 5
         assert not pale, name
         ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 24, 28)"}[scheme]
@@ -149,12 +152,12 @@ def test_a_reader_finds_a_user_with_the_keyboard_alone(visit, base, companies):
     page = visit("find")
     keys = page.keyboard
     keys.press("Tab")
-    assert page.locator(":focus").inner_text() == "Skip to the content"
+    assert page.locator(":focus").inner_text() == "Skip to content"
     assert page.locator(":focus").bounding_box()["x"] >= 0
     keys.press("Enter")
     keys.press("Tab")
     assert page.locator(":focus").get_attribute("id") == "id"
-    outline = page.locator(":focus").evaluate("(one) => getComputedStyle(one).outlineStyle")
+    outline = page.locator(":focus").evaluate("(element) => getComputedStyle(element).outlineStyle")
     assert outline == "solid"
     keys.type(companies.warm)
     keys.press("Tab")
@@ -180,12 +183,12 @@ def test_a_hostile_id_is_text_and_can_be_sent_again_as_it_is(visit):
     assert page.get_by_label("User id").input_value() == EVIL
 
 
-def test_a_mistake_is_told_beside_its_field_which_has_the_focus(visit):
+def test_an_error_is_shown_next_to_its_field_which_has_the_focus(visit):
     page = visit("refused")
     assert page.get_by_role("alert").is_visible()
     assert page.locator(":focus").get_attribute("id") == "id"
     described = page.get_by_label("User id").get_attribute("aria-describedby")
-    assert page.locator(f"#{described}").inner_text() == "Type the id of a user."
+    assert page.locator(f"#{described}").inner_text() == "Enter the id of a user."
 
 
 def test_no_address_in_the_history_holds_an_id(visit, base, companies):
@@ -193,7 +196,7 @@ def test_no_address_in_the_history_holds_an_id(visit, base, companies):
     assert page.url == f"{base}/page/user"
     page.get_by_role("link", name="Certificate").click()
     assert page.evaluate("document.referrer") == ""
-    page.goto(f"{base}/page/user")  # typed again, it is the empty form
+    page.goto(f"{base}/page/user")  # opened without sending the form, it is empty
     assert page.get_by_label("User id").input_value() == ""
 
 

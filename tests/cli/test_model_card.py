@@ -35,7 +35,7 @@ def test_the_command_alone_shows_its_help(pricdr):
     ("arguments", "says"),
     [
         (("nowhere",), "nowhere is not a model: no such folder"),
-        (("{final}", "--out", "card.pdf"), "--out card.pdf: its name must end in .md or .html"),
+        (("{final}", "--out", "card.pdf"), "--out card.pdf: the file name must end in .md or .html"),
         (("{final}", "--out", "here.md"), "here.md exists already"),
         (("{final}", "--evaluation", "nowhere.json"), "nowhere.json cannot be read: No such file"),
         (("{final}", "--evaluation", "here.md"), "here.md is not JSON that can be read"),

@@ -14,7 +14,7 @@ from pricdr.errors import InputError
 from pricdr.evaluation.measured import read_evaluation
 from pricdr.models import EASE, EASERelease, EASESource, RidgeRelease
 from pricdr.models.card import ModelCard
-from pricdr.models.card.words import METHOD_WORDS
+from pricdr.models.card.texts import METHOD_DESCRIPTIONS
 from pricdr.models.catalogue import METHODS
 from pricdr.release.certificate import Certificate, content_digest, seal
 from pricdr.release.signing import fingerprint, public_text
@@ -54,11 +54,11 @@ def test_a_card_tells_method_data_promise_quality_trust_limits_and_how_to_repeat
         "330 of the target's 400 users",
         "strategy spectral",
         "multiplies the odds by at most",
-        "figures of “with”, a model trained alike on a split,",
+        "figures of “with”, a model trained the same way on a split,",
         "Evidence test: passed, p = 0.005",
         "Trust: 100% for warm users",
         "The user list itself: its ids, their number and their order are in the release.",
-        "The target's own ratings. They were learnt from as they are",
+        "The target's own ratings. The model learnt from them without noise",
         "regularisation = 300.0",
         "pricdr train RATINGS --release RELEASE --method ease-release --config settings.toml --out MODEL",
         "pricdr train SPLIT --method ease --out without.model",
@@ -70,7 +70,7 @@ def test_figures_with_and_without_the_release_are_those_of_the_evaluation(compan
     content = json.loads(companies.evaluation.read_text())
     text = ModelCard.of(companies.model("final"), companies.evaluation).markdown()
     for ranking in ("sampled", "full"):
-        rows = re.findall(r"^\| cold users \|.*$", text.partition(f"with the release and without, {ranking}")[2], re.M)
+        rows = re.findall(r"^\| cold users \|.*$", text.partition(f"with and without the release, {ranking}")[2], re.M)
         without, with_it = (content["models"][name][ranking]["cold"] for name in ("without", "with"))
         verdict = next(v for v in content["verdicts"] if (v["ranking"], v["stratum"]) == (ranking, "cold"))
         for shown in (f"{without['NDCG@10']:.4f}", f"{with_it['NDCG@10']:.4f}", f"{verdict['difference']:+.4f}"):
@@ -93,10 +93,10 @@ def test_users_with_and_without_a_release_row_are_told_apart(companies):
 
 def test_what_was_not_measured_is_said_to_be_with_the_commands_that_measure_it(companies):
     text = text_of(ModelCard.of(companies.model("final")))
-    assert "Quality: not measured. With the release and without: not measured. Who gains: not measured." in text
+    assert "Quality: not measured. With and without the release: not measured. Who gains: not measured." in text
     assert "pricdr evaluate without.model with.model SPLIT --json evaluation.json" in text
     alone = text_of(ModelCard.of(companies.model("without")))
-    assert "Quality: not measured. These commands measure it:" in alone
+    assert "Quality: not measured. To measure it, run:" in alone
     assert "No release was used." in alone
 
 
@@ -112,7 +112,7 @@ def test_a_model_with_a_release_that_was_measured_alone_lacks_the_comparison(com
 
 def test_no_user_no_item_and_no_fingerprint_of_ratings_is_in_a_card(companies):
     card = ModelCard.of(companies.model("final"), companies.evaluation)
-    model = card.known.model
+    model = card.info.model
     for text in (card.markdown(), card.html()):
         words = set(re.findall(r"\w+", text))
         assert not words & {*model.users, *model.items}
@@ -122,17 +122,17 @@ def test_no_user_no_item_and_no_fingerprint_of_ratings_is_in_a_card(companies):
 
 def test_the_page_loads_nothing_and_shows_hostile_words_as_words(companies, tmp_path):
     card = ModelCard.of(companies.model("final"), companies.evaluation)
-    page = require_self_contained(replace(card, known=replace(card.known, name=SCRIPT)).html())
+    page = require_self_contained(replace(card, info=replace(card.info, name=SCRIPT)).html())
     assert f"Model card: {SCRIPT}" in page.text
     assert "Films <b>& Co</b>" in page.text
     assert "b" not in page.tags
-    markdown = replace(card, known=replace(card.known, name=SCRIPT)).markdown()
+    markdown = replace(card, info=replace(card.info, name=SCRIPT)).markdown()
     assert SCRIPT not in markdown
     assert "&lt;script>" in markdown
 
 
-def test_every_method_of_ours_has_words_for_people():
-    assert set(METHOD_WORDS) == set(METHODS.own)
+def test_every_built_in_method_has_a_description():
+    assert set(METHOD_DESCRIPTIONS) == set(METHODS.own)
 
 
 def test_a_model_folder_keeps_the_certificate_of_its_release(companies):
@@ -169,8 +169,8 @@ def test_a_folder_of_version_3_loads_and_its_card_says_what_it_lacks(final):
     assert card.certificate is None
     text = text_of(card)
     assert "**Promise to the source's users:** not recorded" in text
-    assert "Not recorded: this model was trained by a version of pricdr that kept no copy" in text
-    assert "Evidence test: not recorded, or not made." in text
+    assert "Not recorded: this model was trained by a version of pricdr that did not keep a copy" in text
+    assert "Evidence test: not recorded, or not run." in text
 
 
 def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(final):
@@ -178,7 +178,7 @@ def test_a_signature_is_told_by_the_fingerprint_of_its_key_as_verify_prints_it(f
     loaded = FittedModel.load(final)
     model = replace(loaded, origin=replace(loaded.origin, release_signed_by=public_text(key)))
     text = text_of(ModelCard.of_model(model, "final"))
-    assert f"compare its key's fingerprint with the source's: {fingerprint(key)}" in text
+    assert f"compare the fingerprint of its key with the one from the source: {fingerprint(key)}" in text
     assert public_text(key) not in text
 
 
@@ -190,7 +190,9 @@ def test_a_key_that_did_not_sign_the_certificate_is_refused(final):
 
 def test_a_model_whose_name_another_one_ends_with_is_not_taken_for_it(companies, tmp_path):
     folder = shutil.copytree(companies.model("final"), tmp_path / "ith")  # what was measured is called "with"
-    assert "figures of “with”, a model trained alike on a split," in text_of(ModelCard.of(folder, companies.evaluation))
+    assert "figures of “with”, a model trained the same way on a split," in text_of(
+        ModelCard.of(folder, companies.evaluation)
+    )
 
 
 def test_a_certificate_of_another_release_is_refused(final):
@@ -221,17 +223,17 @@ def test_a_certificate_that_promises_too_much_is_not_repeated(final):
     assert json.loads((final / COPY).read_text())["digest"] == content_digest(content)
     card = ModelCard.of(final)
     text = text_of(card)
-    assert "none that could be relied on: its certificate contradicts itself" in text
+    assert "none that can be relied on: the certificate contradicts itself" in text
     assert "Do not rely on the recorded certificate." in text
     assert "ε = 0.1" not in text
     assert card.certificate is None
 
 
 def test_a_model_of_plaintext_is_called_not_private(companies, tmp_path):
-    known = ModelCard.of(companies.model("final")).known.model
-    target = Ratings(known.seen.astype(np.float64), known.users, known.items, has_values=False)
+    model = ModelCard.of(companies.model("final")).info.model
+    target = Ratings(model.seen.astype(np.float64), model.users, model.items, has_values=False)
     text = text_of(ModelCard.of(EASESource().fit_plaintext(target, target).save(tmp_path / "m")))
-    assert text.count("NOT PRIVATE: this model was trained on the source's ratings as they are.") >= 2
+    assert text.count("NOT PRIVATE: this model was trained on the source's ratings in plaintext.") >= 2
     assert "--source SOURCE" in text
 
 
@@ -241,8 +243,8 @@ def test_an_exported_model_says_so(companies, tmp_path):
     target = Ratings(known.seen.astype(np.float64), known.users, known.items, has_values=False)
     model = RidgeRelease().fit(target, release).without_histories()
     text = text_of(ModelCard.of(model.save(tmp_path / "m")))
-    assert "not in the model: it was exported without them" in text
-    assert "so it may recommend what a user has rated" in text
+    assert "not in the model, which was exported without them" in text
+    assert "so it may recommend items that a user has already rated" in text
     assert "ε = 8" in text
 
 
@@ -258,7 +260,7 @@ def test_an_evaluation_of_other_models_is_refused(companies, tmp_path):
 def test_a_folder_with_the_name_of_another_method_is_not_taken_for_it(companies, tmp_path):
     impostor = EASE().fit(_small()).save(tmp_path / "with")
     text = text_of(ModelCard.of(impostor, companies.evaluation))
-    assert "figures of “without”, a model trained alike" in text
+    assert "figures of “without”, a model trained the same way" in text
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A small model with users of every kind, and clients of a server that runs in this process."""
+"""A small model with users of every kind, and a client of an application in this process."""
 
 import asyncio
 import shutil
@@ -13,18 +13,18 @@ import scipy.sparse as sp
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing
-from pricdr.serving.log import EventLines
+from pricdr.serving.log import ServerLog
 from pricdr.serving.models import Models
 from pricdr.serving.settings import Limits, Settings
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.running import run_in_thread
 
 STRANGE = ("a/b", "..", "💜", "100%", "a?b#c", "sp ace", "é", "recommendations", "x/recommendations", 'quote"\\', "<b>")
-"""Ids that are text like any other, and look like something else in an address."""
+"""Valid ids that look like something else in an address."""
 
 
 def small_model(seed=0, users=40, items=60):
-    """Users u0 to u9 have a row of the release alone, u10 to u19 nothing, others a history, every other one both."""
+    """Return a model: u0 to u9 have only a release row, u10 to u19 nothing, all others a history, half of them both."""
     rng = np.random.default_rng(seed)
     rated = rng.random((users, items)) < 0.2
     rated[:20] = False
@@ -47,7 +47,7 @@ def small_model(seed=0, users=40, items=60):
 
 @pytest.fixture(scope="session")
 def saved(tmp_path_factory):
-    """Two model folders, which nobody may change."""
+    """Two model folders, which tests must not change."""
     folder = tmp_path_factory.mktemp("models")
     small_model(0).save(folder / "one")
     small_model(1).save(folder / "two")
@@ -56,13 +56,13 @@ def saved(tmp_path_factory):
 
 @pytest.fixture
 def folder(saved, tmp_path) -> Path:
-    """A model folder of one's own."""
+    """A model folder that the test may change."""
     return Path(shutil.copytree(saved / "one", tmp_path / "model"))
 
 
 @dataclass
 class Client:
-    """Asks an application in this process."""
+    """Sends requests to an application in this process."""
 
     app: object
     models: Models
@@ -76,28 +76,28 @@ class Client:
     def request(self, method, path, **named):
         return self.together((method, path, named))[0]
 
-    def together(self, *asked):
-        """Ask several questions at the same time."""
+    def together(self, *requests):
+        """Send several requests at the same time."""
 
-        async def ask():
+        async def send():
             transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
-                requests = [client.request(method, path, **named) for method, path, named in asked]
-                return await asyncio.gather(*requests)
+                sending = [client.request(method, path, **named) for method, path, named in requests]
+                return await asyncio.gather(*sending)
 
-        return run_in_thread(ask())
+        return run_in_thread(send())
 
 
 @pytest.fixture
 def client_of():
-    """Make a client of a model, with settings and keys."""
+    """Return a function that creates a client of a model, with settings and keys."""
 
     def make(model=None, *, keys=None, log=None, limits=None, **settings):
         snapshot = Snapshot.of(model or small_model(), fingerprint="0123456789ab")
         models = Models(Path("model"), load=lambda folder: snapshot)
         ring = None if keys is None else KeyRing(keys, lambda event, **facts: None)
-        told = Settings(keys=keys, limits=limits or Limits(), **settings)
-        return Client(create_app(models, told, keys=ring, log=log or EventLines.silent()), models)
+        configured = Settings(keys=keys, limits=limits or Limits(), **settings)
+        return Client(create_app(models, configured, keys=ring, log=log or ServerLog.silent()), models)
 
     return make
 

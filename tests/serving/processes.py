@@ -1,4 +1,4 @@
-"""A server in a process of its own, and clients that misbehave."""
+"""A server in its own process, and raw connections to it."""
 
 import http.client
 import json
@@ -19,18 +19,18 @@ _SERVE = """
 import json, sys
 from pathlib import Path
 from pricdr.cli.json_log import event_line
-from pricdr.serving.log import EventLines
+from pricdr.serving.log import ServerLog
 from pricdr.serving.server import serve
 from pricdr.serving.settings import Limits, Settings
 
 model, limits, settings = json.loads(sys.argv[1])
 paths = {name: Path(value) for name, value in settings.items() if name in ("keys", "tls_cert", "tls_key")}
-told = Settings(port=0, limits=Limits(**limits), **{**settings, **paths})
-log = EventLines(sys.stderr, event_line)
+configured = Settings(port=0, limits=Limits(**limits), **{**settings, **paths})
+log = ServerLog(sys.stderr, event_line)
 def ready(address, snapshot):
     sys.stdout.write(address + "\\n")
     sys.stdout.flush()
-serve(Path(model), told, log=log, ready=ready, look_every=0.1)
+serve(Path(model), configured, log=log, ready=ready, poll_interval=0.1)
 log.close()
 """
 
@@ -107,13 +107,13 @@ def serving(folder, limits=None, **settings):
 
 
 def answer_of(connection):
-    """Return the status and the JSON of everything that a raw connection says until it is closed."""
+    """Return the status and the JSON that a raw connection receives until it is closed."""
     connection.settimeout(20)
-    said = b""
+    received = b""
     try:
         while block := connection.recv(65536):
-            said += block
+            received += block
     except ConnectionResetError:
         pass
-    head, _, body = said.partition(b"\r\n\r\n")
+    head, _, body = received.partition(b"\r\n\r\n")
     return (int(head.split()[1]), json.loads(body)) if head else (None, None)

@@ -1,4 +1,4 @@
-"""Coroutines in tests: playwright keeps an event loop running in the main thread for as long as its browser is open."""
+"""Running coroutines in tests: playwright keeps an event loop running in the main thread while its browser is open."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def run_in_thread(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end in a thread of its own, and return its result."""
+    """Run a coroutine in another thread, and return its result."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, coroutine).result()

@@ -1,4 +1,4 @@
-"""What the server answers, and how it refuses: the right status, one line, one shape, nothing leaked."""
+"""Answers and refusals of the application: the right status, one line, one shape, nothing leaked."""
 
 import json
 from urllib.parse import quote
@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from pricdr.serving.keys import Scope, add_key
-from pricdr.serving.log import EventLines
+from pricdr.serving.log import ServerLog
 from pricdr.serving.schema import BatchRequest
 from pricdr.serving.settings import Limits
 from pricdr.serving.snapshot import Snapshot
@@ -17,7 +17,7 @@ ONE = "/users/u0/recommendations"
 
 
 def refused(response, status, *words):
-    """Check that a response is an error in the one shape."""
+    """Check that a response is an error of the usual shape, and return its message."""
     assert response.status_code == status, response.text
     assert response.headers["content-type"] == "application/json"
     body = response.json()
@@ -32,7 +32,7 @@ def test_a_user_is_answered(client):
     body = client.get(ONE, params={"k": 3}).json()
     expected = Snapshot.of(small_model()).recommend("u0", 3)
     assert (body["user"], body["basis"], body["model"]) == ("u0", "release", "0123456789ab")
-    assert [(one["item"], one["score"], one["rank"]) for one in body["items"]] == list(expected.items)
+    assert [(item["item"], item["score"], item["rank"]) for item in body["items"]] == list(expected.items)
 
 
 def test_ten_items_unless_asked_otherwise(client):
@@ -40,18 +40,18 @@ def test_ten_items_unless_asked_otherwise(client):
     assert len(client.get(ONE, params={"k": 1000}).json()["items"]) == 60
 
 
-def test_a_stranger_gets_what_is_popular(client):
+def test_an_unknown_user_gets_popular_items(client):
     body = client.get("/users/nobody/recommendations").json()
     assert body["basis"] == "popularity"
-    assert [one["rank"] for one in body["items"]] == list(range(1, 11))
+    assert [item["rank"] for item in body["items"]] == list(range(1, 11))
 
 
-def test_the_short_way_and_the_long_way_say_the_same(client):
-    """A query with something beside k takes the way through FastAPI."""
+def test_the_fast_path_answers_as_fastapi_does(client):
+    """A query string with anything in addition to k is left to FastAPI."""
     for path in (ONE, "/users/stranger/recommendations", f"/users/{quote(STRANGE[9], safe='')}/recommendations"):
-        short, long = client.get(f"{path}?k=7"), client.get(f"{path}?k=7&more=1")
-        assert short.content == long.content
-        assert {**short.headers, "date": ""} == {**long.headers, "date": ""}
+        fast, slow = client.get(f"{path}?k=7"), client.get(f"{path}?k=7&more=1")
+        assert fast.content == slow.content
+        assert {**fast.headers, "date": ""} == {**slow.headers, "date": ""}
 
 
 @pytest.mark.parametrize("name", STRANGE)
@@ -90,7 +90,7 @@ def test_encodings_are_undone_once(client):
         ("%ED%A0%80", 400, "UTF-8"),
     ],
 )
-def test_what_is_no_id_is_refused(client, kind, name, status, word):
+def test_an_invalid_id_is_refused(client, kind, name, status, word):
     refused(client.get("/" + kind.format(name)), status, word)
 
 
@@ -117,11 +117,11 @@ def test_unknown_items_are_not_found(client):
 def test_a_batch_is_answered_in_its_order(client):
     users = ["u3", "stranger", "u30", "u3", *[f"u{at}" for at in range(10)] * 5]
     body = client.post("/recommendations", json={"users": users, "k": 4}).json()
-    assert [one["user"] for one in body["recommendations"]] == users
+    assert [answer["user"] for answer in body["recommendations"]] == users
     snapshot = Snapshot.of(small_model())
-    for one in body["recommendations"]:
-        assert [item["item"] for item in one["items"]] == [
-            item.item for item in snapshot.recommend(one["user"], 4).items
+    for answer in body["recommendations"]:
+        assert [item["item"] for item in answer["items"]] == [
+            item.item for item in snapshot.recommend(answer["user"], 4).items
         ]
 
 
@@ -144,7 +144,7 @@ def test_a_batch_is_answered_in_its_order(client):
         (b'{"users": ["a"], "k": "5"}', "k"),
         (b'{"users": ["a"], "k": true}', "k"),
         (b'{"users": ["a"], "k": NaN}', "k"),
-        (b'{"users": ["a"], "secret-word": 1}', "does not belong"),
+        (b'{"users": ["a"], "secret-word": 1}', "unknown field"),
         (json.dumps({"users": ["a"] * 1001}).encode(), "users"),
         (b"[" * 100_000, ""),
         (b'{"users": ["a"], "k": ' + b"9" * 5000 + b"}", ""),
@@ -190,10 +190,10 @@ def test_ten_megabytes_are_too_much(client):
         for _ in range(40):
             yield b"x" * 500_000
 
-    refused(client.post("/recommendations", content=pieces()), 413)  # chunked: nothing says beforehand how much
+    refused(client.post("/recommendations", content=pieces()), 413)  # chunked: no declared length
 
 
-def test_every_answer_has_the_headers_that_browsers_heed(client):
+def test_every_response_has_the_security_headers(client):
     for response in (client.get(ONE), client.get("/nowhere"), client.get("/health"), client.get(f"{ONE}?k=0")):
         policy = response.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -204,7 +204,7 @@ def test_every_answer_has_the_headers_that_browsers_heed(client):
         assert "server" not in response.headers
 
 
-def test_a_body_of_nothing_but_foreign_fields_has_one_fault():
+def test_a_body_with_many_unknown_fields_has_one_error():
     with pytest.raises(ValidationError) as refusal:
         BatchRequest.model_validate({"users": ["u1"], **{f"field{at}": 0 for at in range(1000)}})
     assert refusal.value.error_count() == 1
@@ -215,7 +215,7 @@ def test_two_hosts_are_refused(client):
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b'{"users": ["u1"], "k": ' + b"9" * 9_000 + b"}"])
-def test_json_that_no_parser_likes_is_refused_in_our_words(client, body):
+def test_json_that_cannot_be_parsed_is_refused_with_our_message(client, body):
     headers = {"content-type": "application/json"}
     refused(client.post("/recommendations", content=body, headers=headers), 400, "the body is not JSON")
 
@@ -227,7 +227,7 @@ def test_names_of_this_machine_are_answered(client, host):
 
 @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8000", "", "[::1"])
 def test_other_names_are_refused_on_this_machine(client_of, host):
-    """Else a page of evil.example could read answers through its visitors' browsers, once its name means 127.0.0.1."""
+    """Otherwise evil.example could point its name at 127.0.0.1 and read answers through its visitors' browsers."""
     response = client_of().get(ONE, headers={"host": host})
     if host == "[::1":
         assert response.status_code == 200  # no name at all: no browser sends it
@@ -284,9 +284,9 @@ def test_without_keys_there_is_no_rate_on_this_machine(client):
     assert {client.get(ONE).status_code for _ in range(50)} == {200}
 
 
-def test_more_than_can_be_answered_in_time_is_turned_away(client_of):
+def test_requests_beyond_what_can_be_answered_in_time_are_refused(client_of):
     """A wait of a hundred-thousandth of a second is always too long, so that all but the first few are too many."""
-    client = client_of(limits=Limits(longest_wait=1e-5))
+    client = client_of(limits=Limits(max_wait=1e-5))
     responses = client.together(*[("POST", "/recommendations", {"json": {"users": ["u0"] * 100}})] * 30)
     statuses = [response.status_code for response in responses]
     assert set(statuses) == {200, 503}
@@ -299,7 +299,7 @@ def test_more_than_can_be_answered_in_time_is_turned_away(client_of):
     assert client.get(ONE).status_code == 200  # the crowd has gone
 
 
-def test_states_say_how_things_are(client):
+def test_health_and_readiness(client):
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"ready": True, "model": "0123456789ab", "users": 40, "items": 60}
     client.models._served.problem = "a path that nobody needs to know"
@@ -326,8 +326,8 @@ def test_metrics_count_what_was_answered_without_ids(client):
     assert not {"stranger", "u38", "secret"} & set(text.replace('"', " ").replace("/", " ").split())
 
 
-def test_a_fault_of_ours_says_nothing_of_itself(client, client_of, monkeypatch):
-    class Kept:
+def test_an_internal_error_reveals_nothing(client, client_of, monkeypatch):
+    class Stream:
         def __init__(self):
             self.text = ""
 
@@ -337,11 +337,11 @@ def test_a_fault_of_ours_says_nothing_of_itself(client, client_of, monkeypatch):
         def flush(self):
             pass
 
-    kept = Kept()
-    log = EventLines(kept, lambda event, **facts: json.dumps({"event": event, **facts}))
+    stream = Stream()
+    log = ServerLog(stream, lambda event, **facts: json.dumps({"event": event, **facts}))
     client = client_of(log=log)
 
-    def fail(self, wanted):
+    def fail(self, *arguments):
         raise RuntimeError("secret-detail")
 
     monkeypatch.setattr(Snapshot, "answers", fail)
@@ -351,10 +351,10 @@ def test_a_fault_of_ours_says_nothing_of_itself(client, client_of, monkeypatch):
         client.get(f"{ONE}?k=1&x"),
         client.post("/recommendations", json={"users": ["a"]}),
     ):
-        refused(response, 500, "in the log")
+        refused(response, 500, "server's log")
     refused(client.get("/items/i1/similar"), 500)
     log.close()
-    events = [json.loads(line) for line in kept.text.splitlines()]
+    events = [json.loads(line) for line in stream.text.splitlines()]
     assert {"event": "fault", "error": "RuntimeError", "place": events[0]["place"]} == events[0]
     assert events[0]["place"].startswith("test_app.py:")
-    assert "secret" not in kept.text
+    assert "secret" not in stream.text

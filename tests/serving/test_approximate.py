@@ -1,6 +1,7 @@
-"""Beyond a million items an index finds candidates; what it returns has exact scores, and nothing the user rated."""
+"""The approximate search: exact scores, no rated items, and nearly all of the exact answer."""
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import scipy.sparse as sp
 from pricdr.errors import MissingExtraError
 from pricdr.models.fitted import FittedModel
 from pricdr.serving import approximate
-from pricdr.serving.approximate import ApproximateSearch, search_of
-from pricdr.serving.search import ExactSearch, seen_by
+from pricdr.serving.approximate import ApproximateSearch, build_search
+from pricdr.serving.search import ExactSearch, seen_items
 
 
 @pytest.fixture(scope="module")
@@ -35,19 +36,19 @@ def test_it_finds_nearly_all_of_the_exact_answer(model):
     pytest.importorskip("faiss")
     users = np.arange(30)
     search = ApproximateSearch(model)
-    right = ExactSearch(model).best(users, 10)
+    exact = ExactSearch(model).best(users, 10)
 
     def recall():
         found = search.best(users, 10)
-        for user, one in enumerate(found):
-            np.testing.assert_allclose(one.scores, model.score(np.array([user]))[0, one.items], rtol=1e-5)
-            assert (np.diff(one.scores) <= 0).all()
-            assert not np.isin(one.items, seen_by(model, user)).any()
-        return np.mean([np.isin(a.items, b.items).mean() for a, b in zip(right, found, strict=True)])
+        for user, ranked in enumerate(found):
+            np.testing.assert_allclose(ranked.scores, model.score(np.array([user]))[0, ranked.items], rtol=1e-5)
+            assert (np.diff(ranked.scores) <= 0).all()
+            assert not np.isin(ranked.items, seen_items(model, user)).any()
+        return np.mean([np.isin(a.items, b.items).mean() for a, b in zip(exact, found, strict=True)])
 
-    few = recall()
-    search.search_cells(1.0)
-    assert 0.5 < few <= recall()
+    default = recall()
+    search.set_probe_share(1.0)
+    assert 0.5 < default <= recall()
     assert recall() > 0.99
 
 
@@ -55,23 +56,21 @@ def test_a_user_who_rated_nearly_everything_gets_the_rest(model):
     pytest.importorskip("faiss")
     rated = np.ones((30, 6000))
     rated[:, 17] = 0
-    from dataclasses import replace
-
     search = ApproximateSearch(replace(model, seen=sp.csr_array(rated)))
-    search.search_cells(1.0)
+    search.set_probe_share(1.0)
     assert search.best(np.array([3]), 10)[0].items.tolist() == [17]
 
 
-def test_it_is_chosen_only_where_it_can_be_and_must(model, monkeypatch):
+def test_it_is_used_only_for_many_items(model, monkeypatch):
     pytest.importorskip("faiss")
-    assert isinstance(search_of(model)[1], ExactSearch)
+    assert isinstance(build_search(model)[1], ExactSearch)
     monkeypatch.setattr(approximate, "EXACT_UP_TO", 1000)
-    assert isinstance(search_of(model)[1], ApproximateSearch)
-    assert isinstance(search_of(model, exact=True)[1], ExactSearch)
+    assert isinstance(build_search(model)[1], ApproximateSearch)
+    assert isinstance(build_search(model, exact=True)[1], ExactSearch)
 
 
 def test_without_faiss_it_says_what_to_install(model, monkeypatch):
     monkeypatch.setattr(approximate, "EXACT_UP_TO", 1000)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtraError, match=r"approximate searches need faiss: pip install 'pricdr\[faiss\]'"):
-        search_of(model)
+        build_search(model)

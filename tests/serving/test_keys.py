@@ -1,14 +1,15 @@
-"""API keys: made once, kept as hashes, checked, revoked."""
+"""API keys: created, kept as hashes, checked, removed; and rate limits."""
 
 import json
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.serving.keys import KeyRing, Keys, Scope, add_key, presented_key, remove_key
-from pricdr.serving.rates import Rates
+from pricdr.serving.rates import RateLimiter
 
 
 def silent(event, **facts):
@@ -23,26 +24,26 @@ def test_a_key_is_known_by_its_hash_alone(tmp_path):
     assert len(secret) == 43
     assert secret not in file.read_text()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    holder = Keys.read(file).holder(key)
-    assert (holder.name, holder.scopes) == ("shop", {Scope.RECOMMEND})
-    assert secret not in repr(holder)
+    found = Keys.read(file).authenticate(key)
+    assert (found.name, found.scopes) == ("shop", {Scope.RECOMMEND})
+    assert secret not in repr(found)
 
 
-def test_keys_differ_and_each_opens_its_own_door(tmp_path):
+def test_keys_differ_and_each_is_valid_only_under_its_name(tmp_path):
     file = tmp_path / "keys.json"
     keys = {name: add_key(file, name, [Scope.METRICS]) for name in ("a", "b", "c")}
     read = Keys.read(file)
     assert len(set(keys.values())) == len(read) == 3
-    assert all(read.holder(key).name == name for name, key in keys.items())
-    assert read.holder(keys["a"].replace("a.", "b.", 1)) is None
+    assert all(read.authenticate(key).name == name for name, key in keys.items())
+    assert read.authenticate(keys["a"].replace("a.", "b.", 1)) is None
 
 
 @pytest.mark.parametrize(
     "wrong", [None, "", "shop", "shop.", ".", "other.x", "shop.\ud800", "shop.é", "shop." + "A" * 43]
 )
-def test_what_is_no_key_is_nobodys(tmp_path, wrong):
+def test_an_invalid_key_is_refused(tmp_path, wrong):
     add_key(tmp_path / "keys.json", "shop", [Scope.RECOMMEND])
-    assert Keys.read(tmp_path / "keys.json").holder(wrong) is None
+    assert Keys.read(tmp_path / "keys.json").authenticate(wrong) is None
 
 
 def test_a_key_expires(tmp_path):
@@ -50,38 +51,38 @@ def test_a_key_expires(tmp_path):
     soon, past = (datetime.now(UTC) + timedelta(hours=hours) for hours in (1, -1))
     good, late = (add_key(file, name, [Scope.PAGE], expires=when) for name, when in (("good", soon), ("late", past)))
     keys = Keys.read(file)
-    assert keys.holder(good).name == "good"
-    assert keys.holder(late) is None
+    assert keys.authenticate(good).name == "good"
+    assert keys.authenticate(late) is None
 
 
-def test_a_removed_key_ends_when_the_file_is_looked_at(tmp_path):
-    file, heard = tmp_path / "keys.json", []
+def test_a_removed_key_is_invalid_once_the_file_is_reloaded(tmp_path):
+    file, events = tmp_path / "keys.json", []
     one, two = add_key(file, "one", [Scope.PAGE]), add_key(file, "two", [Scope.PAGE])
-    ring = KeyRing(file, lambda event, **facts: heard.append(event))
+    ring = KeyRing(file, lambda event, **facts: events.append(event))
     remove_key(file, "one")
-    assert ring.holder(one) is not None
-    ring.look()
-    assert ring.holder(one) is None
-    assert ring.holder(two) is not None
+    assert ring.authenticate(one) is not None
+    ring.reload_if_changed()
+    assert ring.authenticate(one) is None
+    assert ring.authenticate(two) is not None
     file.write_text("nonsense")
-    ring.look()
-    ring.look()
-    assert ring.holder(two) is not None
-    assert heard == ["keys taken", "keys refused"]
+    ring.reload_if_changed()
+    ring.reload_if_changed()
+    assert ring.authenticate(two) is not None
+    assert events == ["keys taken", "keys refused"]
 
 
-def test_to_remove_the_last_key_ends_it_too(tmp_path):
+def test_removing_the_last_key_leaves_none_valid(tmp_path):
     file = tmp_path / "keys.json"
     only = add_key(file, "only", [Scope.RECOMMEND])
-    heard = []
-    ring = KeyRing(file, lambda event, **facts: heard.append((event, facts)))
+    events = []
+    ring = KeyRing(file, lambda event, **facts: events.append((event, facts)))
     remove_key(file, "only")
-    ring.look()
-    assert ring.holder(only) is None
-    assert heard == [("keys taken", {"keys": 0})]
+    ring.reload_if_changed()
+    assert ring.authenticate(only) is None
+    assert events == [("keys taken", {"keys": 0})]
     again = add_key(file, "again", [Scope.RECOMMEND])
-    ring.look()
-    assert ring.holder(again) is not None
+    ring.reload_if_changed()
+    assert ring.authenticate(again) is not None
 
 
 def test_a_file_that_could_not_be_read_for_a_moment_is_read_later(tmp_path, monkeypatch):
@@ -91,23 +92,36 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_read_later(tmp_path, monk
     remove_key(file, "one")
     with monkeypatch.context() as patch:
         patch.setattr("pricdr.serving.keys.read_bounded", failing)
-        ring.look()
-        assert ring.holder(one) is not None
-    ring.look()  # nobody touched the file meanwhile
-    assert ring.holder(one) is None
+        ring.reload_if_changed()
+        assert ring.authenticate(one) is not None
+    ring.reload_if_changed()  # the file has not changed in between
+    assert ring.authenticate(one) is None
 
 
 def failing(path, *, limit):
     raise OSError(24, "Too many open files")
 
 
-def test_a_changed_file_stays_readable_for_whoever_could_read_it(tmp_path):
+def test_a_changed_file_keeps_its_mode(tmp_path):
     file = tmp_path / "keys.json"
     add_key(file, "one", [Scope.RECOMMEND])
     assert file.stat().st_mode & 0o777 == 0o600
     file.chmod(0o640)
     add_key(file, "two", [Scope.RECOMMEND])
     assert file.stat().st_mode & 0o777 == 0o640
+
+
+def test_changes_at_the_same_time_do_not_undo_each_other(tmp_path):
+    """A key that was removed must not come back because another was added meanwhile."""
+    file = tmp_path / "keys.json"
+    for at in range(8):
+        add_key(file, f"old{at}", [Scope.RECOMMEND])
+    with ThreadPoolExecutor(16) as pool:
+        changes = [pool.submit(add_key, file, f"new{at}", [Scope.RECOMMEND]) for at in range(8)]
+        changes += [pool.submit(remove_key, file, f"old{at}") for at in range(8)]
+        for change in changes:
+            change.result()
+    assert {key["name"] for key in json.loads(file.read_text())["keys"]} == {f"new{at}" for at in range(8)}
 
 
 def test_a_time_without_a_zone_is_refused(tmp_path):
@@ -129,8 +143,8 @@ def test_rates_that_make_no_sense_are_refused(tmp_path, rate):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[]", "no file of keys"),
-        ("{", "no file of keys"),
+        ("[]", "not a file of keys"),
+        ("{", "not a file of keys"),
         ('{"keys": []}', "holds no keys"),
         ('{"version": 2}', "version"),
         ('{"keys": [{"name": "a b"}]}', "keys.0"),
@@ -172,36 +186,36 @@ def test_headers_without_a_key_give_none(header):
 
 
 def test_a_bucket_fills_at_its_rate_and_no_further():
-    rates = Rates()
-    assert [rates.take("a", 10, 0.0) for _ in range(21)] == [None] * 20 + [1]
-    assert rates.take("b", 10, 0.0) is None
-    assert rates.take("a", 10, 0.1) is None
-    assert rates.take("a", 10, 0.1) == 1
-    assert [rates.take("a", 10, 1000.0) for _ in range(21)] == [None] * 20 + [1]
+    limiter = RateLimiter()
+    assert [limiter.take("a", 10, 0.0) for _ in range(21)] == [None] * 20 + [1]
+    assert limiter.take("b", 10, 0.0) is None
+    assert limiter.take("a", 10, 0.1) is None
+    assert limiter.take("a", 10, 0.1) == 1
+    assert [limiter.take("a", 10, 1000.0) for _ in range(21)] == [None] * 20 + [1]
 
 
-def test_work_that_was_more_is_paid_for_later():
-    rates = Rates()
-    assert rates.take("a", 10, 0.0) is None
-    rates.charge("a", 99)
-    assert rates.take("a", 10, 0.0) == 9
-    assert rates.take("a", 10, 9.0) is None
+def test_a_charge_delays_later_requests():
+    limiter = RateLimiter()
+    assert limiter.take("a", 10, 0.0) is None
+    limiter.charge("a", 99)
+    assert limiter.take("a", 10, 0.0) == 9
+    assert limiter.take("a", 10, 9.0) is None
 
 
-def test_buckets_of_many_clients_are_forgotten():
-    rates = Rates()
+def test_the_number_of_buckets_is_bounded():
+    limiter = RateLimiter()
     for at in range(10_050):
-        rates.take(str(at), 1, 0.0)
-    assert len(rates._buckets) == 10_000
+        limiter.take(str(at), 1, 0.0)
+    assert len(limiter._buckets) == 10_000
 
 
-def test_a_rate_of_almost_nothing_has_a_wait_that_can_be_told():
-    rates = Rates()
-    assert rates.take("a", 1e-320, 0.0) is None
-    assert rates.take("a", 1e-320, 0.0) == 86_400
+def test_the_wait_at_a_tiny_rate_is_bounded():
+    limiter = RateLimiter()
+    assert limiter.take("a", 1e-320, 0.0) is None
+    assert limiter.take("a", 1e-320, 0.0) == 86_400
 
 
 def test_a_clock_that_goes_back_gives_nothing_away():
-    rates = Rates()
-    assert [rates.take("a", 1, 5.0) for _ in range(2)] == [None, None]
-    assert rates.take("a", 1, 4.0) == 1
+    limiter = RateLimiter()
+    assert [limiter.take("a", 1, 5.0) for _ in range(2)] == [None, None]
+    assert limiter.take("a", 1, 4.0) == 1

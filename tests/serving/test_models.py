@@ -1,4 +1,4 @@
-"""A new folder takes over between two requests; one that cannot be read changes nothing."""
+"""A new folder takes over between two requests; one that cannot be loaded changes nothing."""
 
 import shutil
 import weakref
@@ -7,7 +7,7 @@ from pricdr.serving.models import Models
 from pricdr.serving.snapshot import Snapshot
 
 
-class Heard:
+class EventRecorder:
     def __init__(self):
         self.events = []
 
@@ -28,16 +28,16 @@ def current(models):
         return snapshot.fingerprint
 
 
-def test_a_replaced_folder_is_taken_once_it_has_settled(saved, folder):
-    heard = Heard()
-    models = Models(folder, report=heard)
+def test_a_replaced_folder_is_loaded_once_it_has_settled(saved, folder):
+    events = EventRecorder()
+    models = Models(folder, report=events)
     before = current(models)
     replaced(folder, saved / "two")
-    models.look()  # it has changed: is it still being written?
+    models.reload_if_changed()  # it has changed, and may still be being written
     assert current(models) == before
-    models.look()
+    models.reload_if_changed()
     assert current(models) == Snapshot.load(saved / "two").fingerprint != before
-    assert heard.names() == ["model taken", "model freed"]
+    assert events.names() == ["model taken", "model freed"]
     assert models.problem is None
     assert models.loads == {"taken": 2, "refused": 0}
 
@@ -46,8 +46,8 @@ def test_another_certificate_alone_is_another_model(folder):
     models = Models(folder)
     before = current(models)
     (folder / "release.certificate.json").write_text("{}")
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert current(models) == before
     assert "certificate" in models.problem
 
@@ -55,16 +55,16 @@ def test_another_certificate_alone_is_another_model(folder):
 def test_a_refusal_quotes_no_id(saved, folder):
     import polars
 
-    heard = Heard()
-    models = Models(folder, report=heard)
+    events = EventRecorder()
+    models = Models(folder, report=events)
     polars.DataFrame({"user": ["alice\nsmith", *(f"u{at}" for at in range(39))]}).write_parquet(
         folder / "users.parquet"
     )
-    models.look()
-    models.look()
-    assert heard.names() == ["model refused"]
-    assert "users.parquet holds a user id that is" in heard.events[0][1]["reason"]
-    assert "alice" not in heard.events[0][1]["reason"]
+    models.reload_if_changed()
+    models.reload_if_changed()
+    assert events.names() == ["model refused"]
+    assert "users.parquet holds a user id that is" in events.events[0][1]["reason"]
+    assert "alice" not in events.events[0][1]["reason"]
 
 
 def test_a_link_that_is_moved_is_followed(saved, tmp_path):
@@ -74,24 +74,24 @@ def test_a_link_that_is_moved_is_followed(saved, tmp_path):
     other = tmp_path / "next"
     other.symlink_to(saved / "two")
     other.rename(link)
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert current(models) == Snapshot.load(saved / "two").fingerprint
 
 
 def test_requests_in_flight_keep_the_model_they_began_with(saved, folder):
-    heard = Heard()
-    models = Models(folder, report=heard)
+    events = EventRecorder()
+    models = Models(folder, report=events)
     with models.current() as snapshot:
         expected = snapshot.recommend("u0", 3)
         replaced(folder, saved / "two")
-        models.look()
-        models.look()
-        assert heard.names() == ["model taken"]
+        models.reload_if_changed()
+        models.reload_if_changed()
+        assert events.names() == ["model taken"]
         assert snapshot.recommend("u0", 3) == expected
         with models.current() as newer:
             assert newer.recommend("u0", 3) != expected
-    assert heard.names() == ["model taken", "model freed"]
+    assert events.names() == ["model taken", "model freed"]
 
 
 def test_a_replaced_model_leaves_memory(saved, folder):
@@ -100,55 +100,55 @@ def test_a_replaced_model_leaves_memory(saved, folder):
         old = weakref.ref(snapshot)
     del snapshot
     replaced(folder, saved / "two")
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert old() is None
 
 
-def test_a_fault_of_ours_in_reading_a_folder_keeps_the_old_model(saved, folder):
-    heard = Heard()
+def test_an_internal_error_while_loading_keeps_the_old_model(saved, folder):
+    events = EventRecorder()
     loads = iter([Snapshot.load])
-    models = Models(folder, load=lambda path: next(loads)(path), report=heard)  # a second load is a StopIteration
+    models = Models(folder, load=lambda path: next(loads)(path), report=events)  # a second load is a StopIteration
     replaced(folder, saved / "two")
-    models.look()
-    models.look()
-    assert heard.names() == ["model refused"]
+    models.reload_if_changed()
+    models.reload_if_changed()
+    assert events.names() == ["model refused"]
     assert models.problem == f"{folder}: StopIteration"
 
 
 def test_a_corrupt_folder_is_refused_once_and_the_old_model_stays(saved, folder):
-    heard = Heard()
-    models = Models(folder, report=heard)
+    events = EventRecorder()
+    models = Models(folder, report=events)
     before = current(models)
     (folder / "model.safetensors").write_bytes(b"broken")
     for _ in range(4):
-        models.look()
+        models.reload_if_changed()
     assert current(models) == before
-    assert heard.names() == ["model refused"]
+    assert events.names() == ["model refused"]
     assert "model.safetensors" in models.problem
     assert models.loads == {"taken": 1, "refused": 1}
     replaced(folder, saved / "two")
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert models.problem is None
     assert current(models) != before
 
 
 def test_a_folder_that_vanishes_and_comes_back_is_no_problem(saved, folder):
-    heard = Heard()
-    models = Models(folder, report=heard)
+    events = EventRecorder()
+    models = Models(folder, report=events)
     before = current(models)
     shutil.rmtree(folder)
-    models.look()
+    models.reload_if_changed()
     assert models.problem is None
-    models.look()
+    models.reload_if_changed()
     assert "no such folder" in models.problem
     shutil.copytree(saved / "one", folder)
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert models.problem is None
     assert current(models) == before
-    assert heard.names() == ["model refused"]
+    assert events.names() == ["model refused"]
 
 
 def test_a_model_that_needs_too_much_memory_is_refused(folder, monkeypatch):
@@ -157,18 +157,18 @@ def test_a_model_that_needs_too_much_memory_is_refused(folder, monkeypatch):
     (folder / "model.json").touch()
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     monkeypatch.setattr("pricdr.models.folder.memory_limit", lambda: 1000)
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert "at most" in models.problem
     assert current(models) == before
 
 
 def test_a_second_model_is_there_to_compare_with(saved, folder):
-    assert Models(folder).other() is None
+    assert Models(folder).compared() is None
     models = Models(saved / "two", folder)
-    assert models.other().fingerprint == Snapshot.load(saved / "one").fingerprint
+    assert models.compared().fingerprint == Snapshot.load(saved / "one").fingerprint
     (folder / "model.safetensors").write_bytes(b"broken")
-    models.look()
-    models.look()
+    models.reload_if_changed()
+    models.reload_if_changed()
     assert "model.safetensors" in models.problem
-    assert models.other().recommend("u0", 1).items
+    assert models.compared().recommend("u0", 1).items

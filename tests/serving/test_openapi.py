@@ -1,4 +1,4 @@
-"""The OpenAPI document is complete: schemathesis finds nothing that it does not say."""
+"""The OpenAPI document is complete: schemathesis finds no response that it does not describe."""
 
 import hashlib
 from pathlib import Path

@@ -1,10 +1,12 @@
-"""The page over HTTP: what it shows, what it never shows, how it refuses. What it looks like is in tests/browser."""
+"""The page over HTTP: what it shows, what it never shows, how it refuses. tests/browser checks how it looks."""
 
+import gc
 import html
 import json
 import re
 import subprocess
 import sys
+import weakref
 from itertools import pairwise
 from types import SimpleNamespace
 from urllib.parse import urlencode
@@ -15,9 +17,9 @@ from pricdr.errors import InputError, printable
 from pricdr.models.card import ModelCard
 from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
-from pricdr.serving.models import Models, unheard
+from pricdr.serving.models import Models, ignore_event
 from pricdr.serving.pages import error_page
-from pricdr.serving.pages.answers import change, moved
+from pricdr.serving.pages.answers import describe_difference, rank_change
 from pricdr.serving.pages.frontier import Frontier
 from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import Recommended, Snapshot
@@ -34,7 +36,7 @@ def companies(tmp_path_factory):
     return two_companies(tmp_path_factory)
 
 
-def client(companies, model="final", compare=None, **settings):
+def client_for(companies, model="final", compare=None, **settings):
     other = None if compare is None else companies.model(compare)
     models = Models(companies.model(model), other)
     return Client(create_app(models, Settings(**settings)), models)
@@ -42,31 +44,31 @@ def client(companies, model="final", compare=None, **settings):
 
 @pytest.fixture(scope="module")
 def plain(companies):
-    return client(companies)
+    return client_for(companies)
 
 
 @pytest.fixture(scope="module")
 def full(companies, tmp_path_factory):
-    """A server that was given everything."""
+    """A server with all options in use."""
     cold = {"guided, ε = 1": 0.12, "guided, ε = 4": 0.17, "spectral, ε = 4": 0.15}
     results = made_up.frontier(tmp_path_factory.mktemp("results"), cold)
     frontier = results / "frontier_toy.jsonl"
-    return client(companies, compare="without", evaluation=companies.evaluation, frontier=frontier)
+    return client_for(companies, compare="without", evaluation=companies.evaluation, frontier=frontier)
 
 
-def ask(one, user, k=10):
-    return one.post("/page/user", data={"id": user, "k": str(k)})
+def ask(client, user, k=10):
+    return client.post("/page/user", data={"id": user, "k": str(k)})
 
 
 def words(response):
-    """What a reader sees, as one line."""
+    """Return the visible text, as one line."""
     return " ".join(Parsed(response.text).text.replace("\xa0", " ").split())
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_html_without_script_or_inline_style(plain, full, path):
-    for one in (plain, full):
-        response = one.get(path)
+    for client in (plain, full):
+        response = client.get(path)
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/html; charset=utf-8"
         page = Parsed(response.text)
@@ -109,42 +111,42 @@ def test_style_and_icon_are_served_from_here(plain):
     assert icon.text.startswith("<svg ")
 
 
-def test_a_user_gets_what_the_model_recommends_with_what_it_rests_on(plain, companies):
+def test_a_user_gets_what_the_model_recommends_and_its_basis(plain, companies):
     response = ask(plain, companies.warm, 5)
     listed = plain.get(f"/users/{companies.warm}/recommendations?k=5").json()
     shown = re.findall(r'<th scope="row"[^>]*>(\d+)</th><td[^>]*>([^<]*)</td>', response.text)
-    assert shown == [(str(one["rank"]), one["item"]) for one in listed["items"]]
+    assert shown == [(str(item["rank"]), item["item"]) for item in listed["items"]]
     assert listed["basis"] == "both"
     assert "own history and release" in words(response)
-    assert "what the user rated here, and the user's row in the release" in words(response)
+    assert "what the user rated here and on the user's row in the release" in words(response)
     assert re.search(r"What the user rated here: \d+ items", words(response))
 
 
 @pytest.mark.parametrize(
     ("model", "who", "says"),
     [
-        ("with", "warm", "These rest on two things"),
-        ("with", "cold", "These rest on the user's row in the release"),
-        ("without", "warm", "No row of a release is used for this user."),
+        ("with", "warm", "These are based on what the user rated here and on"),
+        ("with", "cold", "These are based on the user's row in the release"),
+        ("without", "warm", "No release row is used for this user."),
         ("without", "cold", "The model uses nothing about this user."),
         ("without", "nobody", "The model does not know this id"),
     ],
 )
 def test_every_basis_has_its_sentence(companies, model, who, says):
     user = getattr(companies, who, "nobody-at-all")
-    response = ask(client(companies, model), user)
+    response = ask(client_for(companies, model), user)
     assert response.status_code == 200
     assert says in words(response)
     if who == "cold":
         assert "The user rated nothing here." in words(response)
 
 
-def test_an_unknown_user_gets_what_is_popular_and_is_told_so(plain):
+def test_an_unknown_user_gets_popular_items_and_an_explanation(plain):
     response = ask(plain, "nobody-at-all")
     popular = plain.get("/users/nobody-at-all/recommendations").json()
     assert popular["basis"] == "popularity"
     assert popular["items"][0]["item"] in words(response)
-    assert "The model does not know this id: no ratings and no release row." in words(response)
+    assert "The model does not know this id: it has no ratings and no release row for it." in words(response)
 
 
 @pytest.mark.parametrize("user", [*HOSTILE, "\u2066x\u2069", "</bdi></h2><h1>", "a" * 1000, "\ufeff", "{{ 7*7 }}"])
@@ -155,7 +157,7 @@ def test_hostile_ids_are_shown_as_text_and_sent_again_as_they_are(plain, user):
     assert page.tags.count("script") == 0
     assert page.tags.count("h1") == 1
     assert page.tags.count("bdi") >= 1
-    # Typed again without a change: the field holds the very id, the heading what can be seen of it.
+    # The field holds the exact id, to be sent again; the heading shows a printable form of it.
     assert page.values("input", "value")[0] == user
     heading = re.search(r'<bdi class="id">(.*?)</bdi></h2>', response.text)[1]
     assert html.unescape(heading) == printable(user).replace(" %", "\xa0%")
@@ -165,28 +167,28 @@ def test_no_address_and_no_link_holds_an_id(full, companies):
     response = ask(full, companies.warm)
     page = Parsed(response.text)
     addresses = [value for _, name, value in page.attributes if name in {"href", "src", "action"}]
-    assert not [one for one in addresses if companies.warm in one]
+    assert not [address for address in addresses if companies.warm in address]
     assert page.values("form", "method") == ["post"]
-    # Sent in the address all the same, it is not read.
+    # An id in the address is ignored.
     assert companies.warm not in full.get(f"/page/user?id={companies.warm}").text
 
 
 @pytest.mark.parametrize("k", ["0", "-1", "1001", "ten", "1.5", "", "1e3", "٣", "9" * 40, " "])
-def test_k_out_of_range_is_refused_beside_its_field(plain, companies, k):
+def test_k_out_of_range_is_refused_next_to_its_field(plain, companies, k):
     response = ask(plain, companies.warm, k)
     assert response.status_code == 422
     page = Parsed(response.text)
-    assert "How many must be a whole number from 1 to 1,000." in words(response)
+    assert "The number of items must be a whole number from 1 to 1,000." in words(response)
     assert ("input", "aria-invalid", "true") in page.attributes
-    assert page.values("input", "aria-describedby") == ["k-fault"]
-    assert "k-fault" in page.ids
+    assert page.values("input", "aria-describedby") == ["k-error"]
+    assert "k-error" in page.ids
 
 
 @pytest.mark.parametrize("user", ["", "a\nb", "\x00", "\x1b[31m", "\u2028", "x" * 1001])
-def test_what_is_no_id_is_refused_beside_its_field_and_shown_safely(plain, user):
+def test_an_invalid_id_is_refused_next_to_its_field_and_shown_safely(plain, user):
     response = ask(plain, user)
     assert response.status_code == 422
-    assert Parsed(response.text).values("input", "aria-describedby") == ["id-fault"]
+    assert Parsed(response.text).values("input", "aria-describedby") == ["id-error"]
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u2028]", response.text)
     assert len(response.text) < 10_000
 
@@ -213,7 +215,7 @@ def test_a_form_that_cannot_be_read_is_refused_with_a_page(plain, request_, stat
     assert "Traceback" not in response.text
 
 
-def test_what_is_not_there_is_a_page_below_page_and_json_elsewhere(plain):
+def test_an_unknown_address_gets_a_page_below_page_and_json_elsewhere(plain):
     for path in ("/page/nothing", "/page/", "/page/model/x", "/page/..%2f..%2fetc"):
         response = plain.get(path)
         assert response.status_code == 404
@@ -225,39 +227,42 @@ def test_what_is_not_there_is_a_page_below_page_and_json_elsewhere(plain):
 
 
 def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
-    good, other = (add_key(tmp_path / "keys.json", one.value, [one]) for one in (Scope.PAGE, Scope.RECOMMEND))
+    good, other = (add_key(tmp_path / "keys.json", scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
     settings = Settings(keys=tmp_path / "keys.json")
-    app = create_app(Models(companies.model("final")), settings, keys=KeyRing(tmp_path / "keys.json", unheard))
-    one = Client(app, None)
-    refused = one.get("/page")
+    app = create_app(Models(companies.model("final")), settings, keys=KeyRing(tmp_path / "keys.json", ignore_event))
+    client = Client(app, None)
+    refused = client.get("/page")
     assert refused.status_code == 401
-    # One a header: chromium reads no more.
-    assert [one.partition(" ")[0] for one in refused.headers.get_list("www-authenticate")] == ["Basic", "Bearer"]
-    assert "A key is needed" in words(refused)
-    assert one.get("/page", auth=("anybody", other)).status_code == 403
-    assert one.get("/page", auth=("anybody", good)).status_code == 200
+    # In separate headers: Chromium reads only one challenge in each.
+    assert [challenge.partition(" ")[0] for challenge in refused.headers.get_list("www-authenticate")] == [
+        "Basic",
+        "Bearer",
+    ]
+    assert "A key is required" in words(refused)
+    assert client.get("/page", auth=("anybody", other)).status_code == 403
+    assert client.get("/page", auth=("anybody", good)).status_code == 200
 
 
 def test_two_models_are_compared_item_by_item(full, companies):
     text = words(ask(full, companies.warm))
     assert re.search(r"In both lists: \d+ of 10 items, \d+ of them at the same rank\.", text)
-    assert "beside “without”" in text
-    assert "beside “final”" in text
+    assert "compared with “without”" in text
+    assert "compared with “final”" in text
 
 
-def test_a_model_compared_with_itself_moves_nothing(companies):
-    text = words(ask(client(companies, compare="final"), companies.warm))
+def test_a_model_does_not_differ_from_itself(companies):
+    text = words(ask(client_for(companies, compare="final"), companies.warm))
     assert "“final” and “final” recommend the same items in the same order." in text
     assert text.count("same rank") == 20
 
 
-def test_what_moved_counts_what_is_common_and_what_is_not():
+def test_the_difference_counts_common_items_and_others():
     first = [Recommended(item, 1.0, rank) for rank, item in enumerate("abcd", 1)]
     second = [Recommended(item, 1.0, rank) for rank, item in enumerate("acxy", 1)]
-    assert moved(first, second, "m", "n") == (
+    assert describe_difference(first, second, "m", "n") == (
         "In both lists: 2 of 4 items, 1 of them at the same rank. Only in “m”: 2. Only in “n”: 2."
     )
-    assert change(3, 2) == "↓ 1 lower"
+    assert rank_change(3, 2) == "↓ 1 lower"
 
 
 def test_the_card_is_that_of_the_command_line(full, companies):
@@ -266,7 +271,7 @@ def test_the_card_is_that_of_the_command_line(full, companies):
     for section in card.page.sections:
         assert section.heading in text
     assert "Evidence test: passed" in text
-    assert "The model to compare with: without" in text
+    assert "Model for comparison: without" in text
 
 
 def test_an_evaluation_of_another_model_stops_the_start(companies, tmp_path):
@@ -274,24 +279,40 @@ def test_an_evaluation_of_another_model_stops_the_start(companies, tmp_path):
     content["trainings"] = {name: {"method": "bpr", "with_release": False} for name in content["models"]}
     (tmp_path / "e.json").write_text(json.dumps(content))
     with pytest.raises(InputError, match="none of them is 'final'"):
-        client(companies, evaluation=tmp_path / "e.json")
+        client_for(companies, evaluation=tmp_path / "e.json")
 
 
-def test_a_model_that_nobody_measured_may_replace_one_that_was(companies, tmp_path):
+def test_a_model_without_an_evaluation_may_replace_one_with(companies, tmp_path):
     content = json.loads(companies.evaluation.read_text())
     content["trainings"]["with"]["method"] = "bpr"
     (tmp_path / "e.json").write_text(json.dumps(content))
     folders = iter(["without", "final"])
     models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
-    one = Client(create_app(models, Settings(evaluation=tmp_path / "e.json")), models)
-    assert "figures of this model" in words(one.get("/page/model"))
+    client = Client(create_app(models, Settings(evaluation=tmp_path / "e.json")), models)
+    assert "figures of this model" in words(client.get("/page/model"))
     (tmp_path / "model.json").touch()
-    models.look()
-    models.look()
-    text = words(one.get("/page/model"))
+    models.reload_if_changed()
+    models.reload_if_changed()
+    text = words(client.get("/page/model"))
     assert "Model card: final" in text
-    assert "The evaluation that this server was given is of another model" in text
+    assert "The evaluation given to this server is of another model" in text
     assert "Quality: not measured." in text
+
+
+def test_a_card_does_not_keep_a_replaced_model_in_memory(companies, tmp_path):
+    folders = iter(["without", "final"])
+    models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
+    client = Client(create_app(models, Settings()), models)
+    assert "Model card: without" in words(client.get("/page/model"))
+    with models.current() as snapshot:
+        old = weakref.ref(snapshot.model)
+    del snapshot
+    (tmp_path / "model.json").touch()
+    models.reload_if_changed()
+    models.reload_if_changed()
+    gc.collect()
+    assert old() is None
+    assert "Model card: final" in words(client.get("/page/model"))
 
 
 def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plain):
@@ -310,7 +331,7 @@ def test_the_certificate_is_explained_with_its_curve_and_how_it_was_checked(plai
 
 
 def test_without_a_release_the_page_says_so(companies):
-    text = words(client(companies, "without").get("/page/certificate"))
+    text = words(client_for(companies, "without").get("/page/certificate"))
     assert "No release was used." in text
 
 
@@ -322,7 +343,7 @@ def test_without_a_frontier_the_page_says_how_to_make_one(plain):
 
 def test_the_frontier_is_drawn_and_says_where_it_was_measured(full):
     response = full.get("/page/frontier")
-    assert "not on the data of the model that is served here" in words(response)
+    assert "not on the data of the model served here" in words(response)
     assert response.text.count("<svg ") == 1
     assert "The frontier in full" in words(response)
 
@@ -337,7 +358,7 @@ def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
     assert done.stdout.startswith("MissingExtraError charts need")
 
 
-def test_what_is_no_frontier_is_refused_at_the_start(companies, tmp_path):
+def test_a_file_that_is_not_a_frontier_is_refused_at_the_start(companies, tmp_path):
     made_up.table2(tmp_path / "results")
     other = next((tmp_path / "results").glob("*.jsonl"))
     (tmp_path / "x.txt").write_text("")
@@ -345,21 +366,21 @@ def test_what_is_no_frontier_is_refused_at_the_start(companies, tmp_path):
     for path in (other, tmp_path / "x.txt", tmp_path / "x.jsonl", tmp_path / "nowhere.jsonl"):
         with pytest.raises(InputError, match=path.name):
             Frontier.read(path)
-    with pytest.raises(InputError, match=r"holds no results of a frontier"):
-        client(companies, frontier=other)
+    with pytest.raises(InputError, match="contains no frontier results"):
+        client_for(companies, frontier=other)
 
 
-def test_a_refused_folder_is_told_to_people_without_its_reason(companies):
+def test_a_refused_folder_is_shown_without_its_reason(companies):
     models = Models(companies.model("final"))
     app = create_app(models, Settings())
     models._served.problem = "/secret/place is corrupt"
     for path in PAGES:
         text = words(Client(app, models).get(path))
-        assert "A newer model folder was refused. An older model answers" in text
+        assert "A newer model folder was refused, so an older model is being served." in text
         assert "/secret" not in text
 
 
-def test_an_error_page_is_one_sentence_and_a_way_back():
+def test_an_error_page_has_one_sentence_and_a_link_back():
     response = error_page(503, "the server is busy: try again in a second")
     assert response.status_code == 503
     text = words(SimpleNamespace(text=bytes(response.body).decode()))

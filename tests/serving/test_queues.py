@@ -1,45 +1,50 @@
-"""The queue before the answers, the worker, and the log: bounded, in order, and robust against whoever waits."""
+"""Admission, the worker, the watcher and the log: bounded, in order, and robust against slow or failing parts."""
 
 import asyncio
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from pricdr.serving.admission import Admission
-from pricdr.serving.log import EventLines
-from pricdr.serving.snapshot import Snapshot, Wanted
+from pricdr.serving.gate import Gate
+from pricdr.serving.log import ServerLog
+from pricdr.serving.metrics import Metrics
+from pricdr.serving.models import Models
+from pricdr.serving.settings import Limits, Settings
+from pricdr.serving.snapshot import Snapshot, UserQuery
 from pricdr.serving.watching import Watcher
 from pricdr.serving.worker import Worker
 from tests.serving.conftest import small_model
 from tests.serving.running import run_in_thread
 
 
-def admission(each, longest_wait=0.05):
+def admission(seconds_per_answer, max_wait=0.05):
     worker = Worker()
-    worker.seconds_each = each
-    return Admission(longest_wait, worker)
+    worker.seconds_per_answer = seconds_per_answer
+    return Admission(max_wait, worker)
 
 
-def test_as_many_are_let_in_as_are_answered_in_time():
-    async def let_in(each):
-        queue = admission(each)
+def test_as_many_are_admitted_as_can_be_answered_in_time():
+    async def admitted(seconds_per_answer):
+        queue = admission(seconds_per_answer)
         entering = [asyncio.ensure_future(queue.enter()) for _ in range(100)]
-        await asyncio.sleep(0)  # no longer: on a busy machine they would give up meanwhile
+        await asyncio.sleep(0)  # not longer: on a busy machine they would time out meanwhile
         count = queue.in_flight, queue.waiting
-        for one in entering:
-            one.cancel()
+        for task in entering:
+            task.cancel()
         return count
 
-    assert run_in_thread(let_in(each=1e-6)) == (64, 36)
-    assert run_in_thread(let_in(each=5e-3)) == (10, 90)
-    assert run_in_thread(let_in(each=10.0)) == (4, 96)
+    assert run_in_thread(admitted(1e-6)) == (64, 36)
+    assert run_in_thread(admitted(5e-3)) == (10, 90)
+    assert run_in_thread(admitted(10.0)) == (4, 96)
 
 
-def test_first_come_first_served_until_time_is_over():
+def test_first_come_first_served_until_the_wait_is_over():
     async def run():
-        queue, order = admission(each=10.0), []
+        queue, order = admission(10.0), []
 
         async def ask(number):
             if await queue.enter() is None:
@@ -59,37 +64,85 @@ def test_first_come_first_served_until_time_is_over():
     assert run_in_thread(run()) == [1, 2, 3, 4, 5, 6, -7, -8]
 
 
-def test_clients_that_hang_up_do_not_make_the_others_wait_for_ever():
-    """Requests outlive their connections, so nothing bounds how many are about to be told."""
+def test_clients_that_hang_up_do_not_delay_refusals_for_ever():
+    """Requests outlive their connections, so nothing bounds how many are being refused."""
 
     async def run():
-        queue = admission(each=10.0, longest_wait=1e-3)
-        for _ in range(4):
-            await queue.enter()
+        queue = admission(10.0)
         queue.refusing = 1_000_000
         async with asyncio.timeout(10):
-            return await queue.enter()
+            await queue.pause()
 
-    assert asyncio.run(run()) is None
+    run_in_thread(run())
 
 
-def test_a_look_that_fails_is_made_again():
-    heard, looked = [], threading.Event()
+def test_bodies_that_wait_to_be_admitted_count_as_bodies():
+    """Each may take up a megabyte, and a crowd of them must not fill the memory."""
+
+    async def run():
+        queue = admission(10.0, max_wait=5)
+        for _ in range(4):
+            await queue.enter()
+        models = Models(Path("model"), load=lambda folder: Snapshot.of(small_model()))
+        settings = Settings(limits=Limits(bodies=3))
+        gate = Gate(None, settings, keys=None, admission=queue, metrics=Metrics(models, queue), log=ServerLog.silent())
+        statuses = []
+
+        async def receive():
+            return {"type": "http.request", "body": b"{}", "more_body": False}
+
+        async def send(message):
+            statuses.append(message.get("status"))
+
+        headers = [(b"host", b"localhost"), (b"content-length", b"2")]
+        scope = {"type": "http", "method": "POST", "path": "/recommendations", "headers": headers}
+        requests = [asyncio.ensure_future(gate(dict(scope), receive, send)) for _ in range(5)]
+        await asyncio.sleep(0.05)
+        waiting = queue.waiting
+        for request in requests:
+            request.cancel()
+        await asyncio.gather(*requests, return_exceptions=True)
+        assert gate._bodies == 0
+        return waiting, [status for status in statuses if status is not None]
+
+    assert run_in_thread(run()) == (3, [503, 503])
+
+
+def test_a_check_that_fails_is_repeated():
+    events, repeated = [], threading.Event()
 
     def failing():
-        if heard:
-            looked.set()
+        if events:
+            repeated.set()
         raise KeyError("an id")
 
-    watcher = Watcher([failing], lambda event, **facts: heard.append((event, facts["error"])), every=0.01)
-    assert looked.wait(5)
+    watcher = Watcher([failing], lambda event, **facts: events.append((event, facts["error"])), interval=0.01)
+    assert repeated.wait(5)
     watcher.close()
-    assert heard[0] == ("fault", "KeyError")
+    assert events[0] == ("fault", "KeyError")
 
 
-def test_a_place_whose_owner_is_gone_goes_to_the_next():
+def test_a_slow_check_does_not_delay_another():
+    """Loading a model may take minutes; a removed key must not stay valid that long."""
+    loading, checked, finish = threading.Event(), threading.Event(), threading.Event()
+
+    def load_model():
+        loading.set()
+        finish.wait(10)
+
+    def check_keys():
+        if loading.is_set():
+            checked.set()
+
+    watcher = Watcher([load_model, check_keys], lambda event, **facts: None, interval=0.01)
+    assert checked.wait(5)
+    finish.set()
+    watcher.close()
+
+
+def test_a_cancelled_request_frees_its_slot():
     async def run():
-        queue = admission(each=10.0, longest_wait=5)
+        queue = admission(10.0, max_wait=5)
         for _ in range(4):
             await queue.enter()
         first, second = (asyncio.ensure_future(queue.enter()) for _ in range(2))
@@ -99,7 +152,7 @@ def test_a_place_whose_owner_is_gone_goes_to_the_next():
         assert await second >= 0
         third = asyncio.ensure_future(queue.enter())
         await asyncio.sleep(0)
-        queue.leave()  # third is let in, and cancelled before it notices
+        queue.leave()  # third is admitted, and cancelled before it runs
         third.cancel()
         with pytest.raises(asyncio.CancelledError):
             await third
@@ -108,39 +161,39 @@ def test_a_place_whose_owner_is_gone_goes_to_the_next():
     run_in_thread(run())
 
 
-@pytest.mark.parametrize("each", [1e-9, 10.0], ids=["in the loop", "in the thread"])
-def test_questions_are_answered_wherever_they_are_scored(each):
+@pytest.mark.parametrize("seconds_per_answer", [1e-9, 10.0], ids=["in the loop", "in the thread"])
+def test_queries_are_answered_wherever_they_are_scored(seconds_per_answer):
     snapshot = replace(Snapshot.of(small_model()), fingerprint="")
 
     async def run():
         worker = Worker()
-        worker.seconds_each = each
-        asked = [[Wanted(f"u{at % 50}", 3)] * (1 + at % 70) for at in range(20)]
-        answers = await asyncio.gather(*(worker.answers(snapshot, wanted) for wanted in asked))
+        worker.seconds_per_answer = seconds_per_answer
+        batches = [[UserQuery(f"u{at % 50}", 3)] * (1 + at % 70) for at in range(20)]
+        results = await asyncio.gather(*(worker.answers(snapshot, queries) for queries in batches))
         worker.close()
-        for wanted, found in zip(asked, answers, strict=True):
-            assert [one.user for one in found] == [one.user for one in wanted]
-            assert found[0].items[0].item == snapshot.recommend(*wanted[0]).items[0].item
-        assert await worker.answers(snapshot, [Wanted("u1", 1)])  # closing is no end for good
+        for queries, answers in zip(batches, results, strict=True):
+            assert [answer.user for answer in answers] == [query.user for query in queries]
+            assert answers[0].items[0].item == snapshot.recommend(*queries[0]).items[0].item
+        assert await worker.answers(snapshot, [UserQuery("u1", 1)])  # a closed worker starts again
         worker.close()
 
     run_in_thread(run())
 
 
-def test_a_fault_reaches_those_who_asked_and_nobody_else(monkeypatch):
+def test_an_error_reaches_only_the_queries_that_caused_it(monkeypatch):
     good, bad = (replace(Snapshot.of(small_model()), fingerprint=name) for name in ("good", "bad"))
     answers = Snapshot.answers
     monkeypatch.setattr(
-        Snapshot, "answers", lambda self, wanted: answers(self, wanted) if self.fingerprint == "good" else 1 / 0
+        Snapshot, "answers", lambda self, queries: answers(self, queries) if self.fingerprint == "good" else 1 / 0
     )
 
     async def run():
         worker = Worker()
-        found = await asyncio.gather(
-            *(worker.answers(snapshot, [Wanted("u1", 1)]) for snapshot in (good, bad, good)), return_exceptions=True
+        results = await asyncio.gather(
+            *(worker.answers(snapshot, [UserQuery("u1", 1)]) for snapshot in (good, bad, good)), return_exceptions=True
         )
         worker.close()
-        return found
+        return results
 
     first, second, third = run_in_thread(run())
     assert first == third
@@ -148,7 +201,7 @@ def test_a_fault_reaches_those_who_asked_and_nobody_else(monkeypatch):
 
 
 class SlowStream:
-    """A reader of the log that does not read until it is told to."""
+    """A stream that blocks until ``go`` is set."""
 
     def __init__(self):
         self.text, self.go = "", threading.Event()
@@ -165,33 +218,33 @@ def as_json(event, **facts):
     return json.dumps({"event": event, **facts})
 
 
-def test_a_log_that_nobody_reads_holds_nobody_up():
+def test_a_log_that_is_not_read_blocks_nothing():
     stream = SlowStream()
-    log = EventLines(stream, as_json)
+    log = ServerLog(stream, as_json)
     for at in range(25_000):
         log.request("GET", "/health", 200, at / 1e3, None)
     stream.go.set()
     log.close()
     events = [json.loads(line) for line in stream.text.splitlines()]
-    lost = [event["count"] for event in events if event["event"] == "lines lost"]
-    assert sum(lost) + len(events) - len(lost) == 25_000
-    assert sum(lost) >= 10_000
+    dropped = [event["count"] for event in events if event["event"] == "lines lost"]
+    assert sum(dropped) + len(events) - len(dropped) == 25_000
+    assert sum(dropped) >= 10_000
 
 
-def test_methods_of_a_clients_choosing_are_not_logged():
+def test_unknown_methods_are_not_logged():
     stream = SlowStream()
     stream.go.set()
-    log = EventLines(stream, as_json)
+    log = ServerLog(stream, as_json)
     log.request("SECRET-WORD", "/health", 405, 0.0, None)
     log.close()
     assert "SECRET" not in stream.text
     assert '"other"' in stream.text
 
 
-def test_a_stream_that_is_closed_ends_the_log_and_nothing_else(tmp_path):
+def test_a_closed_stream_ends_only_the_log(tmp_path):
     file = (tmp_path / "log").open("w")
     file.close()
-    log = EventLines(file, as_json)
+    log = ServerLog(file, as_json)
     for _ in range(10):
         log.event("anything")
     log.close()

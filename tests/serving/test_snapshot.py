@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel
-from pricdr.serving.snapshot import LARGEST_K, Snapshot, UnknownItem, Wanted
+from pricdr.serving.snapshot import MAX_K, Snapshot, UnknownItem, UserQuery
 from tests.models.test_recommending import whole_model
 from tests.serving.conftest import small_model
 
 
 def recommended(model, user, k):
-    return [(one.item, one.score, one.rank, one.basis) for one in model.recommend([user], k)]
+    return [(item.item, item.score, item.rank, item.basis) for item in model.recommend([user], k)]
 
 
 def answered(snapshot, user, k):
     answer = snapshot.recommend(user, k)
     assert answer.user == user
-    return [(*one, answer.basis) for one in answer.items]
+    return [(*item, answer.basis) for item in answer.items]
 
 
 @given(
@@ -61,11 +61,11 @@ def test_real_scores_agree_to_single_precision():
     snapshot = Snapshot.of(model)
     for user in model.users:
         ours, theirs = answered(snapshot, user, 10), recommended(model, user, 10)
-        assert [one[0] for one in ours] == [one[0] for one in theirs]
-        np.testing.assert_allclose([one[1] for one in ours], [one[1] for one in theirs], rtol=1e-5)
+        assert [item[0] for item in ours] == [item[0] for item in theirs]
+        np.testing.assert_allclose([item[1] for item in ours], [item[1] for item in theirs], rtol=1e-5)
 
 
-def test_the_basis_says_what_an_answer_rests_on():
+def test_the_basis_of_every_kind_of_user():
     snapshot = Snapshot.of(small_model())
     assert snapshot.recommend("u0", 1).basis is Basis.RELEASE
     assert snapshot.recommend("u10", 1).basis is Basis.POPULARITY
@@ -75,14 +75,14 @@ def test_the_basis_says_what_an_answer_rests_on():
 
 
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 100])
-def test_questions_asked_together_are_answered_as_if_asked_alone(count):
+def test_queries_scored_together_get_the_same_answers_as_alone(count):
     snapshot = Snapshot.of(whole_model(5, 12, 40))
     names = [*snapshot.model.users, "stranger", "u3"]
-    wanted = [Wanted(names[at % len(names)], 1 + at % 9) for at in range(count)]
-    assert snapshot.answers(wanted) == [snapshot.recommend(*one) for one in wanted]
+    queries = [UserQuery(names[at % len(names)], 1 + at % 9) for at in range(count)]
+    assert snapshot.answers(queries) == [snapshot.recommend(*query) for query in queries]
 
 
-def test_nothing_asked_is_nothing_answered():
+def test_no_queries_get_no_answers():
     assert Snapshot.of(small_model()).answers([]) == []
 
 
@@ -108,7 +108,7 @@ def test_a_history_is_what_the_user_rated():
     snapshot = Snapshot.of(model)
     assert set(snapshot.history("u39")) == {model.items[at] for at in model.seen[[39]].indices}
     assert snapshot.history("u0") == snapshot.history("stranger") == ()
-    assert not set(snapshot.history("u39")) & {one.item for one in snapshot.recommend("u39", LARGEST_K).items}
+    assert not set(snapshot.history("u39")) & {item.item for item in snapshot.recommend("u39", MAX_K).items}
 
 
 def test_similar_items_are_those_with_the_largest_cosine():
@@ -117,25 +117,25 @@ def test_similar_items_are_those_with_the_largest_cosine():
     cosines = vectors @ vectors[4]
     order = [at for at in np.argsort(-cosines, kind="stable") if at != 4][:6]
     found = Snapshot.of(model).similar("i4", 6)
-    assert [one.item for one in found] == [model.items[at] for at in order]
-    np.testing.assert_allclose([one.score for one in found], cosines[order], rtol=1e-5)
-    assert [one.rank for one in found] == [1, 2, 3, 4, 5, 6]
+    assert [item.item for item in found] == [model.items[at] for at in order]
+    np.testing.assert_allclose([item.score for item in found], cosines[order], rtol=1e-5)
+    assert [item.rank for item in found] == [1, 2, 3, 4, 5, 6]
 
 
-def test_items_without_a_direction_are_like_no_other():
+def test_items_with_zero_vectors_are_similar_to_none():
     model = small_model()
     vectors = model.item_vectors.copy()
     vectors[4] = vectors[9] = 0
     snapshot = Snapshot.of(replace(model, item_vectors=vectors))
     assert snapshot.similar("i4", 5) == ()
-    assert len(snapshot.similar("i5", LARGEST_K)) == snapshot.n_items - 3
+    assert len(snapshot.similar("i5", MAX_K)) == snapshot.n_items - 3
 
 
 def test_large_vectors_do_not_overflow_a_cosine():
     model = small_model()
     snapshot = Snapshot.of(replace(model, item_vectors=(model.item_vectors * 1e25).astype(np.float32)))
     expected = Snapshot.of(model).similar("i4", 5)
-    assert [one.item for one in snapshot.similar("i4", 5)] == [one.item for one in expected]
+    assert [item.item for item in snapshot.similar("i4", 5)] == [item.item for item in expected]
 
 
 def test_unknown_items_and_models_without_vectors_say_so():
@@ -145,7 +145,7 @@ def test_unknown_items_and_models_without_vectors_say_so():
     popularity = replace(
         model, user_vectors=np.zeros((40, 0), dtype=np.float32), item_vectors=np.zeros((60, 0), dtype=np.float32)
     )
-    with pytest.raises(UnknownItem, match="no vectors of items"):
+    with pytest.raises(UnknownItem, match="no item vectors"):
         Snapshot.of(popularity).similar("i4", 5)
 
 
@@ -157,7 +157,7 @@ def test_a_fingerprint_covers_every_file(saved, folder):
     assert (one.n_users, one.n_items) == (40, 60)
 
 
-def test_a_folder_that_is_no_model_is_refused(tmp_path, folder):
+def test_a_folder_that_is_not_a_model_is_refused(tmp_path, folder):
     with pytest.raises(InputError, match="no such folder"):
         Snapshot.load(tmp_path / "nowhere")
     (folder / "model.safetensors").write_bytes(b"x" * 100)

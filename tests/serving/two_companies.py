@@ -1,4 +1,4 @@
-"""Two small companies: a signed release, models with it and without, and what was measured. Some ids are hostile."""
+"""Two small companies: a signed release, models with and without it, and an evaluation. Some ids are hostile."""
 
 import json
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ from pricdr.release.signing import create_keys
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "a/../b", "\u202egnp.exe", "😀", "'\"&amp;", "100 % x", "x" * 300)
-"""Ids of users whom the models know."""
+"""Ids of users that the models know."""
 CHOSEN = Chosen(trust=Trust(1.0, 1.0), evidence=0.005)
-"""Not left to the noise, which is new in every run."""
-_MADE: dict[Path, "Companies"] = {}
+"""Fixed, since the noise is different in every run."""
+_COMPANIES: dict[Path, "Companies"] = {}
 
 
 @dataclass(frozen=True)
 class Companies:
     folder: Path
-    """Holds with, without, final and exported, evaluation.json, and the release."""
+    """Contains the models with, without and final, evaluation.json, and the release."""
     warm: str
     cold: str
 
@@ -45,14 +45,14 @@ class Companies:
 
 
 def two_companies(factory: pytest.TempPathFactory) -> Companies:
-    """Return the companies, made once in every test process; nobody may change their folder."""
+    """Return the companies, created once in every test process; tests must not change their folder."""
     base = factory.getbasetemp()
-    if base not in _MADE:
-        _MADE[base] = _made(factory.mktemp("companies"))
-    return _MADE[base]
+    if base not in _COMPANIES:
+        _COMPANIES[base] = _create(factory.mktemp("companies"))
+    return _COMPANIES[base]
 
 
-def _made(folder: Path) -> Companies:
+def _create(folder: Path) -> Companies:
     config = SyntheticConfig(
         users=400, source_items=150, target_items=320, tastes=6, source_ratings_per_user=30, target_ratings_per_user=10
     )
@@ -61,7 +61,7 @@ def _made(folder: Path) -> Companies:
     source = renamed(pair.source, dict(zip(pair.target.users, HOSTILE, strict=False)))
     create_keys(folder / "key")
     ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=16, delta=1e-6))
-    made = publish(
+    published = publish(
         source,
         Guarantee(epsilon=8, delta=1e-6),
         strategy=Spectral(dim=8),
@@ -70,7 +70,7 @@ def _made(folder: Path) -> Companies:
         ledger=ledger,
         issuer="Films <b>& Co</b>",
     )
-    made.save(folder / "release", signing_key=folder / "key")
+    published.save(folder / "release", signing_key=folder / "key")
     release = Release.load(folder / "release", public_key=folder / "key.pub")
     parts = split(target, cold=0.3, seed=1)
     models = {
@@ -88,6 +88,6 @@ def _made(folder: Path) -> Companies:
 
 
 def renamed(ratings: Ratings, names: dict[str, str]) -> Ratings:
-    """Return the same ratings of users with other names."""
+    """Return the same ratings with some users renamed."""
     users = tuple(names.get(user, user) for user in ratings.users)
     return Ratings(ratings.matrix, users, ratings.items, has_values=False)

@@ -13,10 +13,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder to create, one folder inside for each party.")] = Path(
         "pricdr-demo"
     ),
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Then serve the model and a page to look at, until Ctrl-C.")
-    ] = False,
-    port: Annotated[int, typer.Option(help="serve: the port; 0 takes any that is free.")] = 8000,
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the model and its page until Ctrl-C.")] = False,
+    port: Annotated[int, typer.Option(help="The port for --serve; 0 chooses a free one.")] = 8000,
 ) -> None:
     """Show the whole path on synthetic data: two companies, one release folder each way.
 
@@ -25,17 +23,17 @@ def demo(
     release and without, and measures what it gained. Ends with a table and a page, report.html.
     """
     from pricdr.cli.serve import serve as serve_model
-    from pricdr.demo.story import Screen, play, served
+    from pricdr.demo.story import Screen, play, serving_inputs
 
-    if serve:  # a missing extra or a port that is none is refused before a minute of training
+    if serve:  # refuse a missing extra or an invalid port before a minute of training
         from pricdr.serving.settings import Settings
 
         Settings(port=port)
     play(out, Screen(say, progress_bar))
-    model, other, evaluation = served(out)
-    command = shlex.join(map(str, ("pricdr", "serve", model, "--compare", other, "--evaluation", evaluation)))
+    model, compare, evaluation = serving_inputs(out)
+    command = shlex.join(map(str, ("pricdr", "serve", model, "--compare", compare, "--evaluation", evaluation)))
     if serve:
-        say(f"To serve it again: {command}")  # said first: nothing can be after Ctrl-C, or where the port is taken
-        serve_model(model, compare=other, evaluation=evaluation, port=port, log_requests=False)
+        say(f"To serve it again: {command}")  # first, since it could not be shown after Ctrl-C or if the port is in use
+        serve_model(model, compare=compare, evaluation=evaluation, port=port, log_requests=False)
     else:
-        say(f"Look at its recommendations in a browser, http://127.0.0.1:8000/page: {command}")
+        say(f"To see its recommendations in a browser, at http://127.0.0.1:8000/page: {command}")

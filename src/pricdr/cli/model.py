@@ -1,4 +1,4 @@
-"""``pricdr model``: what there is to say about a trained model."""
+"""``pricdr model``: describe a trained model."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,12 +10,12 @@ from pricdr.errors import ParameterError
 
 _HTML: Final = (".html", ".htm")
 _MARKDOWN: Final = (".md", ".markdown")
-app = typer.Typer(help="Tell what a trained model is.")
+app = typer.Typer(help="Describe a trained model.")
 
 
 @app.callback(invoke_without_command=True)
 def options(context: typer.Context) -> None:
-    """Tell what a trained model is."""
+    """Describe a trained model."""
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))
 
@@ -25,32 +25,32 @@ def card(
     folder: Annotated[Path, typer.Argument(metavar="MODEL", help="The model folder.")],
     evaluation: Annotated[
         Path | None,
-        typer.Option(help='What "pricdr evaluate --json" wrote about it, or about a model trained alike on a split.'),
+        typer.Option(help='The output of "pricdr evaluate --json" for it, or for one trained the same way on a split.'),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="A new file, .md or .html.  [default: Markdown on the screen]")
     ] = None,
 ) -> None:
-    """Write the card of a model: method, data, promise, quality with the release and without, limits, how to repeat it.
+    """Write a model card: method, data, promise, quality with and without the release, limits, how to reproduce it.
 
-    Figures of quality come from --evaluation alone. Name a model without the release first when you evaluate, and the
-    card says who gains by it: warm users, cold users, with and without a release row. What was not measured is said to
-    be, with the commands that measure it.
+    Quality figures come only from --evaluation. If the first model evaluated was trained without the release, the card
+    shows who gains from it: warm and cold users, with and without a release row. Anything that was not measured is
+    marked as such, with the commands that measure it.
 
-    No id and no rating is in a card.
+    A card contains no ids and no ratings.
     """
     from pricdr.files import require_writable, write_new
     from pricdr.models.card import ModelCard
 
     if out is not None:
         if out.suffix.lower() not in _HTML + _MARKDOWN:
-            raise ParameterError(f"--out {out}: its name must end in .md or .html")
+            raise ParameterError(f"--out {out}: the file name must end in .md or .html")
         require_writable(out)
     with working(f"reading {folder}"):
-        about = ModelCard.of(folder, evaluation)
+        model_card = ModelCard.of(folder, evaluation)
     if out is None:
-        say(*about.markdown().rstrip("\n").split("\n"))
+        say(*model_card.markdown().rstrip("\n").split("\n"))
         return
     as_html = out.suffix.lower() in _HTML
-    write_new(out, (about.html() if as_html else about.markdown()).encode())
+    write_new(out, (model_card.html() if as_html else model_card.markdown()).encode())
     say(f"{out}: the card of {folder}")

@@ -1,4 +1,4 @@
-"""``pricdr serve`` and ``pricdr serving-key``: recommendations over HTTP, and who may ask for them."""
+"""``pricdr serve`` and ``pricdr serving-key``: recommendations over HTTP, and API keys for them."""
 
 import os
 import sys
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pricdr.serving.snapshot import Snapshot
 
 _RATE_WITH_KEYS: Final = 100.0
-_MOST_DAYS: Final = 36500
+_MAX_DAYS: Final = 36500
 
 
 class ScopeName(StrEnum):
-    """What a key is good for, as it is typed."""
+    """What a key gives access to, as typed on the command line."""
 
     RECOMMEND = "recommend"
     PAGE = "page"
@@ -33,7 +33,7 @@ class ScopeName(StrEnum):
 def serve(
     model: Annotated[Path, typer.Argument(help="The model folder, or a link to one.")],
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.")] = 8000,
     keys: Annotated[Path | None, typer.Option(help="The file of API keys; see pricdr serving-key.")] = None,
     tls_cert: Annotated[Path | None, typer.Option(help="The certificate chain, PEM.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
@@ -41,38 +41,37 @@ def serve(
         bool, typer.Option("--insecure-listen", help="Listen beyond this machine without keys or without TLS.")
     ] = False,
     allowed_host: Annotated[
-        list[str] | None, typer.Option(help="A name that requests may address, such as a proxy's; repeatable.")
+        list[str] | None, typer.Option(help="A host name that requests may use, such as a proxy's; repeatable.")
     ] = None,
     rate: Annotated[
         float | None,
-        typer.Option(help="Answers a second for each key.  [default: 100 with --keys, without them no limit]"),
+        typer.Option(help="Answers a second for each key.  [default: 100 with --keys, otherwise no limit]"),
     ] = None,
-    connections: Annotated[int, typer.Option(help="Connections at the same time.")] = 1000,
-    compare: Annotated[Path | None, typer.Option(help="A second model, to compare with on the page.")] = None,
-    evaluation: Annotated[Path | None, typer.Option(help="What evaluate --json wrote, for the page.")] = None,
+    connections: Annotated[int, typer.Option(help="The most connections at the same time.")] = 1000,
+    compare: Annotated[Path | None, typer.Option(help="A second model, for comparison on the page.")] = None,
+    evaluation: Annotated[Path | None, typer.Option(help="The output of evaluate --json, for the page.")] = None,
     frontier: Annotated[Path | None, typer.Option(help="Measurements of several releases, for the page.")] = None,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Score every item, also beyond a million: no approximate search.")
+        bool,
+        typer.Option("--exact", help="Score every item even if there are more than a million: no approximate search."),
     ] = False,
     public_key: PublicKeyOption = None,
-    log_requests: Annotated[
-        bool, typer.Option(help="Write a line of JSON to standard error for every request.")
-    ] = True,
+    log_requests: Annotated[bool, typer.Option(help="Log every request as a line of JSON on standard error.")] = True,
 ) -> None:
-    """Answer recommendations over HTTP: one user, many users, similar items, and a page for people.
+    """Serve recommendations over HTTP: for one user or many, similar items, and a page for people.
 
-    MODEL may be replaced while the server runs, or be a link that is moved: the new model is read and checked, then
-    takes over between two requests. One that cannot be read changes nothing; /ready, /metrics and the log say so.
+    MODEL may be replaced while the server runs, or be a link that is moved: the new model is loaded and checked, then
+    takes over between two requests. One that cannot be loaded changes nothing; /ready, /metrics and the log say so.
 
-    On 127.0.0.1 nobody needs a key. Elsewhere the server refuses to start without --keys, --tls-cert and --tls-key,
-    unless --insecure-listen says that something else protects it. A signal to stop gives requests in flight 8 seconds.
+    On 127.0.0.1 no key is needed. Elsewhere the server refuses to start without --keys, --tls-cert and --tls-key,
+    unless --insecure-listen says that something else protects it. When stopped, it gives requests in flight 8 seconds.
 
-    Logs are lines of JSON on standard error. They hold no ids, no query strings and no keys.
+    Logs are lines of JSON on standard error. They contain no ids, no query strings and no keys.
     """
-    # Before numpy is imported: products of a few rows are too short to be shared among threads, and threads that wait
-    # for the next one would take the processor from whoever reads requests.
+    # Before numpy is imported: products of a few rows are too short to be split among threads, and threads that spin
+    # while they wait for the next product would take the processor from the thread that reads requests.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from pricdr.serving.log import EventLines
+    from pricdr.serving.log import ServerLog
     from pricdr.serving.server import serve as run
     from pricdr.serving.settings import Limits, Settings
 
@@ -91,8 +90,8 @@ def serve(
         frontier=frontier,
         limits=limits,
     )
-    _warn_of_exposure(settings)
-    log = EventLines(sys.stderr, event_line, requests=log_requests)
+    _warn_if_exposed(settings)
+    log = ServerLog(sys.stderr, event_line, requests=log_requests)
     try:
         run(model, settings, compare=compare, log=log, ready=_say_ready)
     finally:
@@ -101,31 +100,31 @@ def serve(
 
 
 def serving_key(
-    name: Annotated[str, typer.Argument(help="Who the key is for: letters, digits, - and _.")],
-    keys: Annotated[Path, typer.Option(help="The file of keys; made where it is not there, with mode 0600.")],
+    name: Annotated[str, typer.Argument(help="A name for the key: letters, digits, - and _.")],
+    keys: Annotated[Path, typer.Option(help="The file of keys; created with mode 0600 if it does not exist.")],
     scope: Annotated[
-        list[ScopeName] | None, typer.Option(help="What the key is good for; repeatable.  [default: recommend]")
+        list[ScopeName] | None, typer.Option(help="What the key gives access to; repeatable.  [default: recommend]")
     ] = None,
-    days: Annotated[int | None, typer.Option(help="How long it is valid.  [default: until it is removed]")] = None,
-    rate: Annotated[float | None, typer.Option(help="Answers a second.  [default: what the server allows]")] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the key out of the file instead.")] = False,
+    days: Annotated[int | None, typer.Option(help="How many days it is valid.  [default: until it is removed]")] = None,
+    rate: Annotated[float | None, typer.Option(help="Answers a second.  [default: the rate of the server]")] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the key from the file instead.")] = False,
 ) -> None:
-    """Make an API key for pricdr serve, and print it once: the file keeps only its hash.
+    """Create an API key for pricdr serve. It is shown only once: the file keeps only its hash.
 
-    A running server takes a changed file over within two seconds.
+    A running server notices a changed file within two seconds.
     """
     from pricdr.serving.keys import Scope, add_key, remove_key
 
     if remove:
         if scope is not None or days is not None or rate is not None:
-            raise ParameterError("--remove takes nothing beside NAME and --keys")
+            raise ParameterError("--remove takes only NAME and --keys")
         remove_key(keys, name)
         say(f"removed the key {name} from {keys}")
         return
-    if days is not None and not 1 <= days <= _MOST_DAYS:
-        raise ParameterError(f"--days must lie between 1 and {_MOST_DAYS:,}, got {days}")
+    if days is not None and not 1 <= days <= _MAX_DAYS:
+        raise ParameterError(f"--days must lie between 1 and {_MAX_DAYS:,}, got {days}")
     expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
-    scopes = [Scope(one.value) for one in scope or [ScopeName.RECOMMEND]]
+    scopes = [Scope(name.value) for name in scope or [ScopeName.RECOMMEND]]
     answer(add_key(keys, name, scopes, expires=expires, rate=rate))
 
 
@@ -134,9 +133,9 @@ def _say_ready(address: str, snapshot: "Snapshot") -> None:
     say(f"listening on {address}, the page is {address}/page; Ctrl-C stops")
 
 
-def _warn_of_exposure(settings: "Settings") -> None:
+def _warn_if_exposed(settings: "Settings") -> None:
     if settings.on_loopback:
         return
-    for what, given in (("API keys", settings.keys), ("TLS", settings.tls_cert)):
-        if given is None:
-            warn(f"{settings.host} may be reached from other machines, without {what}: --insecure-listen was given")
+    for name, value in (("API keys", settings.keys), ("TLS", settings.tls_cert)):
+        if value is None:
+            warn(f"{settings.host} may be reached from other machines without {name}: --insecure-listen was given")

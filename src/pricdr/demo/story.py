@@ -269,8 +269,8 @@ def write_evaluation(file: Path, models: Mapping[str, FittedModel], split: Split
     file.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
 
 
-def served(out: Path) -> tuple[Path, Path, Path]:
-    """Return what there is to serve in a demo's folder: the model, the one without the release, the evaluation."""
+def serving_inputs(out: Path) -> tuple[Path, Path, Path]:
+    """Return the paths of the model, the one without the release, and the evaluation in a demo's folder."""
     target = out / "target"
     return _model_folder(target, RELEASE), _model_folder(target, ALONE), target / EVALUATION
 

@@ -1,7 +1,7 @@
-"""Answers recommendations over HTTP from a model folder: ``pricdr serve``.
+"""Serves recommendations over HTTP from a model folder: ``pricdr serve``.
 
-``snapshot`` is one loaded model, ``models`` what is served now, ``worker`` the thread that scores, ``gate`` what every
-request passes before it reaches ``app``, and ``server`` the process.
+``snapshot`` is one loaded model, ``models`` holds the one being served, ``worker`` scores, ``gate`` checks every
+request before it reaches ``app``, and ``server`` runs the process.
 """
 
 from pricdr.extras import SERVE

@@ -1,7 +1,7 @@
-"""Who is let in: as many requests as can be answered soon. The others wait a moment, or are turned away.
+"""Admission control: only as many requests run at once as can be answered soon; the rest wait briefly or get 503.
 
-A request waits for a quarter of a second at most. To tell those who waited in vain takes time as well, and clients that
-ask again at once would take all of it: the more of them there are, the later they are told.
+A request waits for at most a quarter of a second. Sending a refusal takes time too, and clients that retry at once
+would take up all of it. So the more requests are being refused, the longer each refusal is delayed.
 """
 
 import asyncio
@@ -9,86 +9,85 @@ from collections import deque
 from time import perf_counter
 from typing import Final
 
-from pricdr.serving.search import MOST_ROWS
+from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.worker import Worker
 
-_FEWEST: Final = 4
-"""Requests in flight that are always let in, however long each takes."""
-_MOST: Final = 2 * MOST_ROWS
-"""One product is being computed, the next is being gathered."""
-_REFUSALS: Final = 1000
-"""Refusals a second, about, however many clients ask."""
-_LONGEST_PAUSE: Final = 1.0
-"""Seconds: clients that ask and hang up are not bounded by connections, and would make all of them wait for ever."""
+_MIN_IN_FLIGHT: Final = 4
+"""Requests that may always run at once, however long each takes."""
+_MAX_IN_FLIGHT: Final = 2 * MAX_ROWS
+"""One batch is being scored while the next is being collected."""
+_REFUSALS_PER_SECOND: Final = 1000
+"""About this many refusals a second, however many clients retry."""
+_MAX_PAUSE: Final = 1.0
+"""Seconds. Clients that send a request and hang up are not bounded by the number of connections, so that without this
+limit they could delay every refusal for ever."""
 
 
 class Admission:
-    """Lets requests in, first come, first served.
+    """Admits requests, first come, first served.
 
     Args:
-        longest_wait: seconds after which a request that waits is turned away.
+        max_wait: seconds after which a waiting request is refused.
         worker: knows how long an answer takes.
     """
 
-    def __init__(self, longest_wait: float, worker: Worker) -> None:
-        self._longest_wait, self._worker = longest_wait, worker
-        self._waiting: deque[asyncio.Future[bool]] = deque()
+    def __init__(self, max_wait: float, worker: Worker) -> None:
+        self._max_wait, self._worker = max_wait, worker
+        self._queue: deque[asyncio.Future[bool]] = deque()
         self.in_flight = 0
-        """Requests that were let in and are not answered yet."""
+        """Requests that were admitted and have not been answered yet."""
         self.refusing = 0
-        """Requests that waited in vain, and are about to be told."""
+        """Requests that timed out in the queue and whose refusal is being delayed."""
 
     @property
     def waiting(self) -> int:
-        """How many requests wait to be let in."""
-        return sum(not one.done() for one in self._waiting)
+        """How many requests are waiting to be admitted."""
+        return sum(not slot.done() for slot in self._queue)
 
     async def enter(self) -> float | None:
-        """Wait to be let in; return the seconds that took, or None for a request that must be turned away.
+        """Wait to be admitted; return the seconds waited, or None if the request must be refused.
 
-        Whoever was let in must :meth:`leave`.
+        Every admitted request must call :meth:`leave`, and every refused one should :meth:`pause` first.
         """
-        if self.in_flight < self._room() and not self._waiting:
+        if self.in_flight < self._capacity() and not self._queue:
             self.in_flight += 1
             return 0.0
         started, loop = perf_counter(), asyncio.get_running_loop()
-        place: asyncio.Future[bool] = loop.create_future()
-        self._waiting.append(place)
-        too_late = loop.call_later(self._longest_wait, _give_up, place)
+        slot: asyncio.Future[bool] = loop.create_future()
+        self._queue.append(slot)
+        timeout = loop.call_later(self._max_wait, _give_up, slot)
         try:
-            let_in = await place
+            admitted = await slot
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled() and place.result():
+            if slot.done() and not slot.cancelled() and slot.result():
                 self.leave()
             raise
         finally:
-            too_late.cancel()
-        if let_in:
-            return perf_counter() - started
-        await self._pause()
-        return None
+            timeout.cancel()
+        return perf_counter() - started if admitted else None
 
     def leave(self) -> None:
-        """Count a request that was answered, and let in those who wait."""
+        """Record that a request was answered, and admit waiting ones."""
         self.in_flight -= 1
-        while self._waiting and (self._waiting[0].done() or self.in_flight < self._room()):
-            place = self._waiting.popleft()
-            if not place.done():
+        while self._queue and (self._queue[0].done() or self.in_flight < self._capacity()):
+            slot = self._queue.popleft()
+            if not slot.done():
                 self.in_flight += 1
-                place.set_result(True)
+                slot.set_result(True)
 
-    def _room(self) -> int:
-        """Return how many may be in flight so that the last of them is answered in time."""
-        return max(_FEWEST, min(_MOST, int(self._longest_wait / self._worker.seconds_each)))
-
-    async def _pause(self) -> None:
+    async def pause(self) -> None:
+        """Delay a refusal: the more requests are being refused, the longer."""
         self.refusing += 1
         try:
-            await asyncio.sleep(min(self.refusing / _REFUSALS, _LONGEST_PAUSE))
+            await asyncio.sleep(min(self.refusing / _REFUSALS_PER_SECOND, _MAX_PAUSE))
         finally:
             self.refusing -= 1
 
+    def _capacity(self) -> int:
+        """Return how many requests may run at once so that the last of them is answered in time."""
+        return max(_MIN_IN_FLIGHT, min(_MAX_IN_FLIGHT, int(self._max_wait / self._worker.seconds_per_answer)))
 
-def _give_up(place: "asyncio.Future[bool]") -> None:
-    if not place.done():
-        place.set_result(False)
+
+def _give_up(slot: "asyncio.Future[bool]") -> None:
+    if not slot.done():
+        slot.set_result(False)

@@ -1,7 +1,6 @@
-"""Beyond a million items: an index of their vectors finds candidates, which are then scored exactly.
+"""Approximate search, for more than a million items: an index proposes candidates, which are then scored exactly.
 
-What it finds may lack an item that belongs there; ``benchmarks/serving.py`` measures how often. ``--exact`` does
-without.
+It may miss an item that belongs in the list; ``benchmarks/serving.py`` measures how often. ``--exact`` turns it off.
 """
 
 from typing import TYPE_CHECKING, Any, Final
@@ -12,35 +11,35 @@ import scipy.sparse as sp
 from pricdr.data.ratings import IntArray
 from pricdr.extras import FAISS
 from pricdr.models.fitted import FittedModel
-from pricdr.serving.search import ExactSearch, Ranked, Search, laid_out, ranked_rows, seen_by
+from pricdr.serving.search import ExactSearch, Ranked, Search, rank_rows, seen_items, with_fast_layout
 
 if TYPE_CHECKING:
     from pricdr.models.top_items import Float32Array
 
 EXACT_UP_TO: Final = 1_000_000
-"""Items that are scored one and all for each request."""
-_PROBED: Final = 1 / 16
-"""The share of the cells that is looked into."""
-_SPARE: Final = 4
-"""Candidates for each item that is wanted: they are scored again in full precision, and the best stay."""
-_SAMPLE: Final = 48
-"""Items for each cell that the cells are learnt from."""
+"""Up to this many items, all of them are scored for every request."""
+_PROBE_SHARE: Final = 1 / 16
+"""The share of the cells that is searched."""
+_OVERSAMPLING: Final = 4
+"""Candidates for each item requested: they are scored again in full precision, and the best are kept."""
+_SAMPLES_PER_CELL: Final = 48
+"""Items for each cell that the index is trained on."""
 
 
-def search_of(model: FittedModel, *, exact: bool = False) -> tuple[FittedModel, Search]:
-    """Return a search that fits the model, and the model as that search reads it.
+def build_search(model: FittedModel, *, exact: bool = False) -> tuple[FittedModel, Search]:
+    """Return a search for the model, and the model in the layout that the search reads.
 
-    It is exact up to a million items, and beyond where nothing else is possible.
+    The search is exact for up to a million items, and for models that faiss cannot index.
     """
     dense = not sp.issparse(model.user_vectors) and not sp.issparse(model.item_vectors)
     if exact or len(model.items) <= EXACT_UP_TO or not dense or model.interaction is not None:
-        model = laid_out(model)
+        model = with_fast_layout(model)
         return model, ExactSearch(model)
     return model, ApproximateSearch(model)
 
 
 class ApproximateSearch:
-    """An inverted file of item vectors (faiss): the items are sorted into cells, and a few cells are searched.
+    """An inverted file of item vectors (faiss): items are grouped into cells, and only a few cells are searched.
 
     The bias of an item is one more number of its vector, and every user's vector has a 1 there.
     """
@@ -53,39 +52,40 @@ class ApproximateSearch:
         vectors = np.ascontiguousarray(np.hstack([model.item_vectors, model.item_bias[:, None]]), dtype=np.float32)
         count, width = vectors.shape
         cells = max(1, int(2 * np.sqrt(count)))
-        # Eight bits a number: a quarter of the memory, and what is lost is mended by scoring the candidates again.
+        # Eight bits a number: a quarter of the memory, and scoring the candidates again restores the precision.
         quantizer: Any = faiss.IndexFlatIP(width)
         self._index: Any = faiss.IndexIVFScalarQuantizer(
             quantizer, width, cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
         )
         self._index.cp.niter = 10
-        step = max(1, count // (_SAMPLE * cells))
+        step = max(1, count // (_SAMPLES_PER_CELL * cells))
         self._index.train(vectors[::step])
         self._index.add(vectors)
-        self.search_cells(_PROBED)
+        self.set_probe_share(_PROBE_SHARE)
 
-    def search_cells(self, share: float) -> None:
-        """Search this share of the cells from now on: more take longer, and miss less."""
+    def set_probe_share(self, share: float) -> None:
+        """Search this share of the cells from now on: a larger share takes longer and misses less."""
         self._index.nprobe = max(1, round(share * self._index.nlist))
 
     def best(self, users: IntArray, k: int) -> list[Ranked]:
-        """Return about the ``k`` best unseen items of the users at these positions, with their exact scores."""
+        """Return approximately the ``k`` best unseen items of the users at these positions, with exact scores."""
         vectors = self._model.user_vectors[users]
-        asked = np.hstack([vectors, np.ones((len(users), 1), dtype=np.float32)])
-        seen = [seen_by(self._model, user) for user in users.tolist()]
-        # So many of the candidates may be items that the user has rated.
-        most = min(len(self._model.items), _SPARE * k + max((len(rated) for rated in seen), default=0))
-        _, found = self._index.search(np.ascontiguousarray(asked, dtype=np.float32), most)
+        queries = np.hstack([vectors, np.ones((len(users), 1), dtype=np.float32)])
+        seen = [seen_items(self._model, user) for user in users.tolist()]
+        # All items that a user has rated may be among the candidates.
+        most_seen = max((len(items) for items in seen), default=0)
+        n_candidates = min(len(self._model.items), _OVERSAMPLING * k + most_seen)
+        _, candidates = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), n_candidates)
         return [
-            self._exactly(user, candidates, rated, k)
-            for user, candidates, rated in zip(users.tolist(), found, seen, strict=True)
+            self._rerank(user, proposed, rated, k)
+            for user, proposed, rated in zip(users.tolist(), candidates, seen, strict=True)
         ]
 
-    def _exactly(self, user: int, candidates: IntArray, rated: IntArray, k: int) -> Ranked:
-        # Sorted, so that ties go by position, as everywhere; −1 says that the cells held no more.
-        items = np.setdiff1d(candidates[candidates >= 0], rated)
+    def _rerank(self, user: int, candidates: IntArray, seen: IntArray, k: int) -> Ranked:
+        # setdiff1d sorts, so that ties are broken by position, as in the exact search. faiss pads with −1.
+        items = np.setdiff1d(candidates[candidates >= 0], seen)
         if not len(items):
             return Ranked(items, np.empty(0, dtype=np.float32))
         scores: Float32Array = self._model.score_candidates(np.array([user]), items[None, :])
-        best = ranked_rows(scores, min(k, len(items)))[0]
+        best = rank_rows(scores, min(k, len(items)))[0]
         return Ranked(items[best.items], best.scores)

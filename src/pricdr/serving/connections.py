@@ -1,7 +1,7 @@
-"""Connections: how many there are, how much each may send and leave unread, and how long a slow client is waited for.
+"""Connection limits: how many may be open, how much each may send and leave unread, and timeouts for slow clients.
 
-uvicorn bounds neither the time a request takes to arrive, nor the size of its headers, nor how many are sent before the
-first is answered, and it would let any number of clients connect and say nothing.
+uvicorn limits neither the time that a request takes to arrive, nor the size of its headers, nor the number of pipelined
+requests, nor the number of clients that connect and send nothing.
 """
 
 import asyncio
@@ -23,154 +23,154 @@ _REASONS: Final = {
 }
 
 
-class _Refused(Exception):  # noqa: N818 - it never leaves the parser
-    """Ends the parsing of what will not be answered."""
+class _StopParsing(Exception):  # noqa: N818 - it never leaves the parser
+    """Stops the parser in the middle of a request that will not be answered."""
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """A connection with deadlines: for the headers, for the body, and for the answer to be made and taken."""
+    """A connection with deadlines for the headers, for the body, and for the response to be computed and read."""
 
     limits: Limits
     metrics: Metrics
-    headers_of_errors: Headers
+    error_headers: Headers
     unread: "dict[GuardedConnection, None]"
-    """Connections whose clients had not taken a whole answer when it was sent, those of the longest standing first."""
+    """Connections whose clients had not read the whole response when it was sent, the oldest first."""
 
     def __init__(self, config: Config, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(config, *arguments, **named)
         self._application = self.app
-        self.app = self._answer_once_taken
+        self.app = self._run_once_drained
         self._deadline: asyncio.TimerHandle | None = None
         self._header_bytes = 0
-        """Of the address and the headers so far."""
+        """Size of the address and the headers so far."""
         self._received = 0
-        """Since something was complete: a body, or headers."""
+        """Bytes received since the headers, a piece of the body or the whole request was complete."""
         self._in_body = False
-        self._fault = "this is no request that can be read"
+        self._parse_error = "this is not a valid HTTP request"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait for a request; turn the client away where there are too many."""
+        """Start waiting for a request; refuse the client if there are too many connections."""
         super().connection_made(transport)
         self.metrics.connections.set(len(self.connections))
         if len(self.connections) > self.limits.connections:
-            self._end(503, "too many connections: try again in a second", "retry-after: 1\r\n")
+            self._close_with_error(503, "too many connections: try again in a second", "retry-after: 1\r\n")
             return
-        self._wait(self.limits.slow_header, self._late_headers)
+        self._set_deadline(self.limits.header_timeout, self._header_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the deadline, and what was to be answered or taken."""
-        self._stop_waiting()
+        """Forget the deadline, the pipelined requests and the unread response."""
+        self._clear_deadline()
         self.unread.pop(self, None)
         self.pipeline.clear()
         super().connection_lost(exc)
         self.metrics.connections.set(len(self.connections))
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sent, unless its headers never end."""
+        """Parse what the client sent, and refuse headers that never end."""
         if self.transport.is_closing():
             return
-        if self._deadline is None:  # a further request on a connection that was kept
-            self._wait(self.limits.slow_header, self._late_headers)
+        if self._deadline is None:  # another request on a connection that was kept alive
+            self._set_deadline(self.limits.header_timeout, self._header_timeout)
         self._received += len(data)
         super().data_received(data)
-        # A single header that never ends is not handed over piece by piece: only what came in tells.
-        if self._received > self.limits.header:
+        # The parser reports a header only when it is complete: only the bytes received reveal one that never ends.
+        if self._received > self.limits.header_bytes:
             self._refuse_headers()
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of the address."""
-        self._count(len(url))
+        """Handle a piece of the address."""
+        self._count_header_bytes(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header. A trailer counts, and is dropped: behind a body nobody may add a host or a key."""
-        self._count(len(name) + len(value))
+        """Handle a header. Trailers count too, but are dropped: nothing may add a host or a key after the body."""
+        self._count_header_bytes(len(name) + len(value))
         if not self._in_body:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Give the client time for the body, and the answer time to be made and taken."""
+        """Set the deadline for the body to arrive and for the response to be computed and read."""
         self._received, self._in_body = 0, True
         if len(self.pipeline) >= self.limits.pipelined:
-            raise _Refused
+            raise _StopParsing
         upgrade = self.parser.should_upgrade()
         if upgrade and any(name in {b"content-length", b"transfer-encoding"} for name, _ in self.headers):
-            self._fault = "this server speaks HTTP/1.1 alone: send a body without an Upgrade header"
-            raise _Refused
-        self._wait(self.limits.slow_body + self.limits.slow_answer, self.transport.abort)
+            self._parse_error = "this server speaks only HTTP/1.1: send a body without an Upgrade header"
+            raise _StopParsing
+        self._set_deadline(self.limits.body_timeout + self.limits.response_timeout, self.transport.abort)
         super().on_headers_complete()
-        if upgrade:  # the parser takes what follows for another protocol, and would never see a further request
+        if upgrade:  # the parser takes what follows for another protocol, and would never see another request
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of a body; its size is the business of the gate."""
+        """Handle a piece of a body; the gate limits its size."""
         self._received = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Begin to count the headers of what comes next."""
+        """Start counting the headers of the next request."""
         self._received, self._header_bytes, self._in_body = 0, 0, False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Give the client time to take what is still on its way; how long it may be idle then is for uvicorn."""
-        self._stop_waiting()
+        """Set the deadline for the client to read the rest; after that, uvicorn's keep-alive timeout applies."""
+        self._clear_deadline()
         if self.transport.get_write_buffer_size():
-            self._wait(self.limits.slow_answer, self._abort_unless_taken)
+            self._set_deadline(self.limits.response_timeout, self._abort_if_unread)
             self._bound_unread()
         super().on_response_complete()
-        # Reading goes on when everything that was read is answered: each answer would let in thousands of requests.
+        # Read on only once all pipelined requests are answered: otherwise each answer would let in thousands more.
         if self.pipeline and not self.transport.is_closing():
             self.flow.pause_reading()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is not HTTP, in the shape of all errors."""
-        if self._header_bytes > self.limits.header:
+        """Refuse what is not HTTP, with an error of the usual shape."""
+        if self._header_bytes > self.limits.header_bytes:
             self._refuse_headers()
-        self._end(400, self._fault)
+        self._close_with_error(400, self._parse_error)
 
     def _refuse_headers(self) -> None:
-        self._end(431, f"headers have at most {self.limits.header:,} bytes")
+        self._close_with_error(431, f"headers have at most {self.limits.header_bytes:,} bytes")
 
-    def _count(self, size: int) -> None:
-        """Refuse headers that are too many; the parser hands the error on to whoever fed it."""
+    def _count_header_bytes(self, size: int) -> None:
+        """Stop parsing when the headers are too large; :meth:`send_400_response` then answers."""
         self._header_bytes += size
-        if self._header_bytes > self.limits.header:
-            raise _Refused
+        if self._header_bytes > self.limits.header_bytes:
+            raise _StopParsing
 
-    def _late_headers(self) -> None:
-        self._end(408, f"the request did not arrive within {self.limits.slow_header:g} seconds")
+    def _header_timeout(self) -> None:
+        self._close_with_error(408, f"the request did not arrive within {self.limits.header_timeout:g} seconds")
 
-    def _abort_unless_taken(self) -> None:
+    def _abort_if_unread(self) -> None:
         if self.transport.get_write_buffer_size():
             self.transport.abort()
 
-    async def _answer_once_taken(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as in ASGI
-        """Answer a request when the client has taken what was answered before.
+    async def _run_once_drained(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - as in ASGI
+        """Run the application once the client has read the previous response.
 
-        An answer that is made earlier stays in memory, and counts as being made until it can be sent: some clients that
-        read nothing would keep everybody else waiting.
+        A response that is computed earlier stays in memory, and its request stays in flight until it can be sent: a few
+        clients that read nothing would keep all others waiting.
         """
         if self.transport.get_write_buffer_size():
-            await asyncio.sleep(0)  # the loop has to try to write before it can tell whether the client takes it
+            await asyncio.sleep(0)  # only after a write has been tried is it known whether the client reads
             await self.flow.drain()
         await self._application(scope, receive, send)
 
     def _bound_unread(self) -> None:
-        """Cut off those who have left an answer unread for longest, where together they fill the memory."""
+        """Close the connections with the oldest unread responses if all together take up too much memory."""
         self.unread[self] = None
-        sizes = {one: one.transport.get_write_buffer_size() for one in self.unread}
+        sizes = {connection: connection.transport.get_write_buffer_size() for connection in self.unread}
         total = sum(sizes.values())
-        for one, size in sizes.items():
+        for connection, size in sizes.items():
             if not size:
-                del self.unread[one]
-            elif total > self.limits.unread and one is not self:
+                del self.unread[connection]
+            elif total > self.limits.unread_bytes and connection is not self:
                 total -= size
-                del self.unread[one]
-                one.transport.abort()
+                del self.unread[connection]
+                connection.transport.abort()
 
-    def _end(self, status: int, message: str, headers: str = "") -> None:
-        """Send an error of our own, unless another answer is due first, and close."""
+    def _close_with_error(self, status: int, message: str, headers: str = "") -> None:
+        """Close the connection, after sending an error unless another response is due first."""
         if self.transport.is_closing():
             return
         cycle = self.cycle
@@ -181,29 +181,29 @@ class GuardedConnection(HttpToolsProtocol):
                 f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
                 f"content-length: {len(body)}\r\n{headers}connection: close\r\n"
             )
-            always = b"".join(b"%b: %b\r\n" % pair for pair in self.headers_of_errors)
-            self.transport.write(head.encode() + always + b"\r\n" + body)
-        if not idle:  # whoever waits for the rest of the body waits in vain
+            security = b"".join(b"%b: %b\r\n" % pair for pair in self.error_headers)
+            self.transport.write(head.encode() + security + b"\r\n" + body)
+        if not idle:  # wake the task that waits for the rest of the body
             cycle.disconnected = True
             cycle.message_event.set()
         self.transport.close()
 
-    def _wait(self, seconds: float, late: Any) -> None:  # noqa: ANN401 - any callback
-        self._stop_waiting()
-        self._deadline = self.loop.call_later(seconds, late)
+    def _set_deadline(self, seconds: float, on_timeout: Any) -> None:  # noqa: ANN401 - any callback
+        self._clear_deadline()
+        self._deadline = self.loop.call_later(seconds, on_timeout)
 
-    def _stop_waiting(self) -> None:
+    def _clear_deadline(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
 
 
-def guarded(settings: Settings, metrics: Metrics) -> type[GuardedConnection]:
-    """Return the class of a server's connections."""
+def connection_class(settings: Settings, metrics: Metrics) -> type[GuardedConnection]:
+    """Return the class that a server uses for its connections."""
     shared = {
         "limits": settings.limits,
         "metrics": metrics,
-        "headers_of_errors": security_headers(tls=settings.tls_cert is not None),
+        "error_headers": security_headers(tls=settings.tls_cert is not None),
         "unread": {},
     }
     return type("Connection", (GuardedConnection,), shared)

@@ -1,6 +1,6 @@
-"""How a request is refused: one shape for every error, and never a word of what the client sent.
+"""Error responses: all of one shape, and none repeats anything that the client sent.
 
-Whoever reads the page gets a page, everybody else JSON.
+Below ``/page`` an error is an HTML page, everywhere else JSON.
 """
 
 import json
@@ -12,26 +12,26 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 _RULES: Final = {
-    "string_pattern_mismatch": "an id holds no line break and no other control character",
-    "string_unicode": "an id must be text that UTF-8 can hold",
+    "string_pattern_mismatch": "an id must not contain line breaks or other control characters",
+    "string_unicode": "an id must be valid Unicode text",
     "string_too_long": "an id has at most 1,000 characters",
     "string_too_short": "an id must not be empty",
     "json_invalid": "this is not JSON",
-    "extra_forbidden": "there is a field that does not belong here",
-    "missing": "it is missing",
+    "extra_forbidden": "unknown field",
+    "missing": "required but missing",
 }
-"""What pydantic calls a fault, and what we say; its own words where they are plain enough."""
-_PLACES: Final = frozenset({"body", "k", "user", "users", "item"})
-"""What an error may name: never a word that the client chose."""
-_SENTENCES: Final = {
-    400: "the body is not JSON that can be read",  # FastAPI's own refusal: too deep, or a number without end
+"""Our messages for pydantic's error types; for all others, pydantic's own message is used."""
+_LOCATIONS: Final = frozenset({"body", "k", "user", "users", "item"})
+"""The names that an error may mention: never a word that the client chose."""
+_MESSAGES: Final = {
+    400: "the body is not JSON that can be read",  # from FastAPI: nested too deep, or a number too long
     404: "there is nothing at this address",
-    405: "this address does not take this method",
+    405: "this address does not support this method",
 }
 
 
-class Refusal(Exception):  # noqa: N818 - most refusals are no fault of anybody
-    """An answer other than what was asked for."""
+class Refusal(Exception):  # noqa: N818 - most refusals are not errors of the program
+    """A request that is answered with an error status."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -40,7 +40,7 @@ class Refusal(Exception):  # noqa: N818 - most refusals are no fault of anybody
 
 
 def error_body(message: str) -> bytes:
-    """Return the body of every error.
+    """Return the JSON body of an error.
 
     >>> error_body("k must be at least 1")
     b'{"error":"k must be at least 1"}'
@@ -49,12 +49,12 @@ def error_body(message: str) -> bytes:
 
 
 def error_content(path: str, status: int, message: str) -> tuple[bytes, str]:
-    """Return the body of an error and its media type, for whoever asked for ``path``."""
+    """Return the body of an error and its media type: HTML if ``path`` is a page, otherwise JSON."""
     return _error_page(status, message) if is_page(path) else (error_body(message), "application/json")
 
 
 def is_page(path: str) -> bool:
-    """Return whether a path is for people.
+    """Return whether a path is a page for people.
 
     >>> is_page("/page/user"), is_page("/pages")
     (True, False)
@@ -62,38 +62,38 @@ def is_page(path: str) -> bool:
     return path in {"/", "/page"} or path.startswith("/page/")
 
 
-@lru_cache(maxsize=64)  # a server that is busy says the same to everybody
+@lru_cache(maxsize=64)  # a busy server sends the same page to everybody
 def _error_page(status: int, message: str) -> tuple[bytes, str]:
-    from pricdr.serving.pages import error_page  # which needs this module
+    from pricdr.serving.pages import error_page  # which imports this module
 
     page = error_page(status, message)
     return bytes(page.body), page.headers["content-type"]
 
 
 def add_handlers(app: FastAPI) -> None:
-    """Let ``app`` answer every fault in the one shape."""
+    """Make ``app`` answer every error in the same shape."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _response(request, 422, sentence(error.errors()[0]))
+        return _response(request, 422, describe(error.errors()[0]))
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> Response:
-        message = _SENTENCES.get(error.status_code, str(error.detail))
+    async def http_error(request: Request, error: HTTPException) -> Response:
+        message = _MESSAGES.get(error.status_code, str(error.detail))
         return _response(request, error.status_code, message, dict(error.headers or {}))
 
     @app.exception_handler(Refusal)
-    async def turned_away(request: Request, error: Refusal) -> Response:
+    async def refused(request: Request, error: Refusal) -> Response:
         return _response(request, error.status, error.message, error.headers)
 
 
-def sentence(fault: dict[str, Any]) -> str:
-    """Return one line about a fault that pydantic found: where it is, and the rule."""
-    places = [str(part) for part in fault["loc"] if part in _PLACES]
-    message = _RULES.get(fault["type"], fault["msg"][:1].lower() + fault["msg"][1:])
-    return f"{places[-1]}: {message}" if places else message
+def describe(error: dict[str, Any]) -> str:
+    """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
+    locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
+    message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])
+    return f"{locations[-1]}: {message}" if locations else message
 
 
 def _response(request: Request, status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    body, kind = error_content(request.scope["path"], status, message)
-    return Response(body, status, headers, media_type=kind)
+    body, media_type = error_content(request.scope["path"], status, message)
+    return Response(body, status, headers, media_type=media_type)

@@ -1,7 +1,7 @@
-"""What every request passes before it reaches the application, and every answer on its way out.
+"""The checks that every request passes before it reaches the application, and the headers added to every response.
 
-A plain ASGI layer, in the order of what costs least: a request that is refused here has cost some microseconds, so that
-a server with more to do than it can spends its time on those it answers.
+This is a plain ASGI middleware that makes the cheapest checks first. A refusal here costs some microseconds, so an
+overloaded server spends its time on the requests that it does answer.
 """
 
 import asyncio
@@ -18,56 +18,56 @@ from pricdr.data.ids import CONTROLS
 from pricdr.serving.admission import Admission
 from pricdr.serving.errors import Refusal, error_content, is_page
 from pricdr.serving.headers import Headers, security_headers
-from pricdr.serving.keys import Key, KeyHolders, Scope, presented_key
-from pricdr.serving.log import EventLines, place_of
+from pricdr.serving.keys import Authenticator, Key, Scope, presented_key
+from pricdr.serving.log import ServerLog, location_of
 from pricdr.serving.metrics import Metrics
-from pricdr.serving.rates import Rates
+from pricdr.serving.rates import RateLimiter
 from pricdr.serving.settings import Settings
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
-"""What anybody may ask, also of a busy server."""
+"""Paths that need no key and are answered even when the server is busy."""
 _CHALLENGES: Final = (
     (b"www-authenticate", b'Basic realm="pricdr", charset="UTF-8"'),
     (b"www-authenticate", b'Bearer realm="pricdr"'),
 )
-"""A header each: chromium reads one challenge a header, and would ask nobody for a key where Bearer came first."""
-_DISCARDED: Final = 16
-"""Times the limit up to which a body that is too large is read to its end and thrown away: a connection that is closed
-while the client still writes would be reset, and the client would never read why."""
+"""In separate headers: Chromium reads one challenge a header, and would not ask for a key if Bearer came first."""
+_DISCARD_FACTOR: Final = 16
+"""A body that is too large is read to its end and discarded, up to this many times the limit: if the connection were
+closed while the client is still writing, it would be reset, and the client would never see the error."""
 _CONTROL: Final = re.compile(CONTROLS)
 _BUSY: Final = "the server is busy: try again in a second"
 _NO_ROUTE: Final = "none"
 
 
 class Caller:
-    """Who sent a request, as far as limits go."""
+    """Who sent a request, as far as rate limits are concerned."""
 
-    def __init__(self, name: str, key: Key | None, rates: Rates) -> None:
-        self.name, self.key, self._rates = name, key, rates
+    def __init__(self, name: str, key: Key | None, limiter: RateLimiter) -> None:
+        self.name, self.key, self._limiter = name, key, limiter
 
     def charge(self, answers: int) -> None:
         """Count further answers of the same request against the caller's rate."""
-        self._rates.charge(self.name, answers)
+        self._limiter.charge(self.name, answers)
 
 
 class Gate:
-    """Checks, counts and logs requests to ``app``."""
+    """Checks, counts and logs the requests to ``app``."""
 
     def __init__(
         self,
         app: ASGIApp,
         settings: Settings,
         *,
-        keys: KeyHolders | None,
+        keys: Authenticator | None,
         admission: Admission,
         metrics: Metrics,
-        log: EventLines,
+        log: ServerLog,
     ) -> None:
         self._app, self._limits, self._keys = app, settings.limits, keys
         self._admission, self._metrics, self._log = admission, metrics, log
         self._hosts = settings.known_hosts
         self._headers = security_headers(tls=settings.tls_cert is not None)
-        self._rates = Rates()
+        self._limiter = RateLimiter()
         self._bodies = 0
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
@@ -76,18 +76,18 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started = perf_counter()
-        answer = _Answer(send, self._headers, scope["path"])
+        response = _Response(send, self._headers, scope["path"])
         try:
-            await self._answer(scope, receive, answer)
+            await self._handle(scope, receive, response)
         except Refusal as refusal:
-            await answer.refuse(refusal)
-        except Exception as error:  # a fault of ours: the client learns nothing but that
-            self._log.event("fault", error=type(error).__name__, place=place_of(error))
-            await answer.refuse(Refusal(500, "something went wrong here; it is in the log"))
+            await response.refuse(refusal)
+        except Exception as error:  # a bug: the client learns only that there was one
+            self._log.event("fault", error=type(error).__name__, place=location_of(error))
+            await response.refuse(Refusal(500, "internal error; see the server's log"))
         finally:
-            self._record(scope, answer.status, perf_counter() - started)
+            self._record(scope, response.status, perf_counter() - started)
 
-    async def _answer(self, scope: Connection, receive: Receive, answer: "_Answer") -> None:
+    async def _handle(self, scope: Connection, receive: Receive, response: "_Response") -> None:
         path: str = scope["path"]
         headers = _Headers(scope)
         self._require_known_host(headers)
@@ -95,24 +95,42 @@ class Gate:
         caller = self._caller(scope, path, headers)
         scope.setdefault("state", {})["caller"] = caller
         if path in OPEN or path == "/metrics":
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, response.send)
             return
         self._require_rate(caller)
-        if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
-            receive = await self._body(receive, headers)
-        waited = await self._admission.enter()
-        if waited is None:
-            raise Refusal(503, _BUSY, retry_after="1")
-        self._metrics.waits.observe(waited)
+        receive = await self._admit(receive, headers)
         try:
-            await self._app(scope, receive, answer.send)
+            await self._app(scope, receive, response.send)
         finally:
             self._admission.leave()
+
+    async def _admit(self, receive: Receive, headers: "_Headers") -> Receive:
+        """Wait until the request is admitted, or refuse it; return the way to receive its body.
+
+        The body is read first, so a slow client does not take up room among the requests in flight.
+        """
+        if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
+            if self._bodies >= self._limits.bodies:
+                raise Refusal(503, _BUSY, retry_after="1", connection="close")
+            self._bodies += 1
+            try:
+                receive = await self._read_body(receive, headers)
+                waited = await self._admission.enter()
+            finally:
+                self._bodies -= 1
+        else:
+            waited = await self._admission.enter()
+        if waited is None:
+            del receive  # or the body would stay in memory during the pause
+            await self._admission.pause()
+            raise Refusal(503, _BUSY, retry_after="1")
+        self._metrics.waits.observe(waited)
+        return receive
 
     def _require_known_host(self, headers: "_Headers") -> None:
         if self._hosts is None:
             return
-        if headers.count(b"host") > 1:  # this server and a proxy before it might each take another one
+        if headers.count(b"host") > 1:  # this server and a proxy in front of it might each read a different one
             raise Refusal(400, "the request has more than one Host header")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
@@ -120,50 +138,45 @@ class Gate:
             raise Refusal(421, "this server does not answer to the name in the Host header; see --allowed-host")
 
     def _require_text(self, scope: Connection) -> None:
-        """Refuse an address that is not UTF-8, since replaced characters would make one id of several, or no text."""
+        """Refuse a path with control characters, or that is not UTF-8: decoding would make one id out of several."""
         raw: bytes = scope.get("raw_path") or b""
         if b"%" in raw:
             try:
                 path = unquote_to_bytes(raw).decode("utf-8")
             except UnicodeDecodeError as error:
-                raise Refusal(400, "the address holds a percent-encoding that is not UTF-8") from error
+                raise Refusal(400, "the address contains a percent-encoding that is not UTF-8") from error
             if _CONTROL.search(path):
-                raise Refusal(400, "the address holds a line break or another control character")
+                raise Refusal(400, "the address contains a line break or another control character")
 
     def _caller(self, scope: Connection, path: str, headers: "_Headers") -> Caller:
-        """Return who asks; refuse whoever has no key, or one that is good for something else."""
+        """Return who sent the request; refuse a missing or invalid key, or one without the scope of the path."""
         if self._keys is None or path in OPEN:
             client = scope.get("client")
-            return Caller(client[0] if client else "", None, self._rates)
-        key = self._keys.holder(presented_key(headers.get(b"authorization")))
+            return Caller(client[0] if client else "", None, self._limiter)
+        key = self._keys.authenticate(presented_key(headers.get(b"authorization")))
         if key is None:
-            raise Refusal(401, "an API key is needed, and this is none that is valid")
+            raise Refusal(401, "a valid API key is required")
         if _scope_of(path) not in key.scopes:
-            raise Refusal(403, f"this API key lacks the scope {_scope_of(path).value}")
-        return Caller(key.name, key, self._rates)
+            raise Refusal(403, f"this API key does not have the scope {_scope_of(path).value}")
+        return Caller(key.name, key, self._limiter)
 
     def _require_rate(self, caller: Caller) -> None:
         rate = self._limits.rate if caller.key is None or caller.key.rate is None else caller.key.rate
         if rate is None:
             return
-        wait = self._rates.take(caller.name, rate, monotonic())
+        wait = self._limiter.take(caller.name, rate, monotonic())
         if wait is not None:
             raise Refusal(429, f"more than {rate:g} answers a second: slow down", retry_after=str(wait))
 
-    async def _body(self, receive: Receive, headers: "_Headers") -> Receive:
-        """Return a way to receive the body that is read already, bounded in size and time."""
-        if self._bodies >= self._limits.bodies:
-            raise Refusal(503, _BUSY, retry_after="1", connection="close")
-        self._bodies += 1
+    async def _read_body(self, receive: Receive, headers: "_Headers") -> Receive:
+        """Read the whole body, within the limits on size and time; return a function that replays it."""
         try:
-            async with asyncio.timeout(self._limits.slow_body):
-                body = await _read(receive, headers, self._limits.body)
+            async with asyncio.timeout(self._limits.body_timeout):
+                body = await _read(receive, headers, self._limits.body_bytes)
         except TimeoutError as error:
             raise Refusal(
-                408, f"the body did not arrive within {self._limits.slow_body:g} seconds", connection="close"
+                408, f"the body did not arrive within {self._limits.body_timeout:g} seconds", connection="close"
             ) from error
-        finally:
-            self._bodies -= 1
         pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replay() -> Message:
@@ -180,7 +193,7 @@ class Gate:
 
 
 class _Headers:
-    """The headers of a request; the first of a name counts."""
+    """The headers of a request; of several with the same name, the first counts."""
 
     def __init__(self, scope: Connection) -> None:
         self._pairs: list[tuple[bytes, bytes]] = scope["headers"]
@@ -192,8 +205,8 @@ class _Headers:
         return sum(key == name for key, _ in self._pairs)
 
 
-class _Answer:
-    """The way out: adds headers, and remembers the status."""
+class _Response:
+    """Sends the response: adds the security headers, and remembers the status."""
 
     def __init__(self, send: Send, headers: Headers, path: str) -> None:
         self._send, self._headers, self._path = send, headers, path
@@ -206,35 +219,35 @@ class _Answer:
         await self._send(message)
 
     async def refuse(self, refusal: Refusal) -> None:
-        if self.status:  # half an answer is out: nothing can be added to it
+        if self.status:  # part of a response has been sent: nothing can be added to it
             return
-        body, kind = error_content(self._path, refusal.status, refusal.message)
-        own = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
-        own += _CHALLENGES if refusal.status == 401 else ()
-        own += [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
-        await self.send({"type": "http.response.start", "status": refusal.status, "headers": own})
+        body, media_type = error_content(self._path, refusal.status, refusal.message)
+        headers = [(name.encode(), value.encode()) for name, value in refusal.headers.items()]
+        headers += _CHALLENGES if refusal.status == 401 else ()
+        headers += [(b"content-type", media_type.encode()), (b"content-length", str(len(body)).encode())]
+        await self.send({"type": "http.response.start", "status": refusal.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})
 
 
 async def _read(receive: Receive, headers: _Headers, limit: int) -> bytes:
-    """Return the whole body; refuse one of more than ``limit`` bytes, whether or not it says so beforehand."""
+    """Return the whole body; refuse one of more than ``limit`` bytes, whether or not it declares its length."""
     too_large = Refusal(413, f"a body has at most {limit:,} bytes", connection="close")
-    stated = headers.get(b"content-length", b"0")
-    size = int(stated) if stated.isdigit() and len(stated) < 20 else 0
-    # Whoever asks first, or sends very much, is told at once.
-    if size > limit and (headers.get(b"expect") or size > _DISCARDED * limit):
+    declared = headers.get(b"content-length", b"0")
+    size = int(declared) if declared.isdigit() and len(declared) < 20 else 0
+    # Refused at once if the client waits for permission to send, or would send far too much.
+    if size > limit and (headers.get(b"expect") or size > _DISCARD_FACTOR * limit):
         raise too_large
     body, received, more = bytearray(), 0, True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "the connection was closed before the body was there", connection="close")
+            raise Refusal(400, "the connection was closed before the whole body had arrived", connection="close")
         received += len(message.get("body", b""))
         if received <= limit:
             body += message.get("body", b"")
         else:
             body.clear()
-        if received > _DISCARDED * limit:
+        if received > _DISCARD_FACTOR * limit:
             raise too_large
         more = message.get("more_body", False)
     if received > limit:
@@ -243,7 +256,7 @@ async def _read(receive: Receive, headers: _Headers, limit: int) -> bytes:
 
 
 def _scope_of(path: str) -> Scope:
-    """Return the scope a path needs; what is not known needs the one that most keys have."""
+    """Return the scope that a path needs; an unknown path needs the one that most keys have."""
     if path == "/metrics":
         return Scope.METRICS
     return Scope.PAGE if is_page(path) else Scope.RECOMMEND

@@ -1,4 +1,4 @@
-"""What every answer tells a browser: to run, load, frame, guess, pass on and keep nothing."""
+"""Security headers: a browser may not run scripts, load from elsewhere, frame, sniff, send a referrer or cache."""
 
 from typing import Final, TypeAlias
 
@@ -19,5 +19,5 @@ _STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 def security_headers(*, tls: bool) -> Headers:
-    """Return the headers of every answer; with TLS, also that browsers shall not come back without it."""
+    """Return the headers of every response; with TLS they also tell browsers never to come back without it."""
     return [*_ALWAYS, *([_STRICT_TRANSPORT] if tls else [])]

@@ -1,17 +1,21 @@
-"""API keys: who may ask, and for what. The file holds hashes alone, so that reading it gives nobody a key.
+"""API keys: who may send requests, and which. The file holds only hashes, so reading it gives nobody a key.
 
-A key is 32 random bytes. Its SHA-256 is enough: a slow hash (scrypt, Argon2) protects passwords, which can be guessed;
-2^256 keys cannot be, however fast the hash, and a slow one would cost every request milliseconds.
+A key is 32 random bytes, and SHA-256 is enough for it. Slow hashes (scrypt, Argon2) protect passwords, which can be
+guessed. One of 2^256 keys cannot be guessed, however fast the hash, and a slow one would add milliseconds to every
+request.
 """
 
 import base64
 import binascii
+import fcntl
 import hashlib
 import hmac
 import json
+import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
@@ -25,23 +29,23 @@ from pricdr.files import PRIVATE, replace_file
 from pricdr.serving.watching import file_signature
 from pricdr.untrusted.opening import read_bounded
 
-_LARGEST: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20
 _NAME: Final = "[A-Za-z0-9_-]{1,64}"
-SLOWEST, FASTEST = 1e-3, 1e6
-"""Answers a second that a key may be given."""
-_NOBODY: Final = bytes(32)
-"""What a key of an unknown name is compared with, so that it takes as long as any other."""
+MIN_RATE, MAX_RATE = 1e-3, 1e6
+"""Bounds on the answers a second of a key."""
+_NO_DIGEST: Final = bytes(32)
+"""Compared with keys of unknown names, so that refusing them takes as long as refusing any other."""
 
 
 class Scope(Enum):
-    """What a key is good for."""
+    """What a key gives access to."""
 
     RECOMMEND = "recommend"
     """Recommendations and similar items."""
     PAGE = "page"
     """The page for people."""
     METRICS = "metrics"
-    """What a monitoring system reads."""
+    """Metrics for a monitoring system."""
 
 
 class _KeyRecord(BaseModel):
@@ -51,8 +55,8 @@ class _KeyRecord(BaseModel):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
     created: AwareDatetime
-    expires: AwareDatetime | None = None  # a time without its zone cannot be compared with now
-    rate: Annotated[float, Field(ge=SLOWEST, le=FASTEST, allow_inf_nan=False)] | None = None
+    expires: AwareDatetime | None = None  # a time without a zone cannot be compared with now
+    rate: Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)] | None = None
 
 
 class _KeyFile(BaseModel):
@@ -65,25 +69,25 @@ class _KeyFile(BaseModel):
 
 @dataclass(frozen=True)
 class Key:
-    """Somebody who may ask."""
+    """An API key, as the server knows it."""
 
     name: str
     scopes: frozenset[Scope]
     digest: bytes = field(repr=False)
     expires: datetime | None = None
     rate: float | None = None
-    """Answers a second, where this key has a rate of its own."""
+    """Answers a second; None for the rate of the server."""
 
     def is_expired(self, now: datetime) -> bool:
-        """Return whether its time is over."""
+        """Return whether the key has expired."""
         return self.expires is not None and now >= self.expires
 
 
-class KeyHolders(Protocol):
-    """Knows whose key a key is."""
+class Authenticator(Protocol):
+    """Checks the keys that requests present."""
 
-    def holder(self, presented: str | None) -> Key | None:
-        """Return whose key this is; None where it is nobody's, or its time is over."""
+    def authenticate(self, presented: str | None) -> Key | None:
+        """Return the key that was presented; None if it is unknown or expired."""
         ...
 
 
@@ -98,61 +102,60 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> "Keys":
-        """Return the keys in a file, which may be none; :class:`InputError` where it cannot be read."""
+        """Return the keys in a file, possibly none; raise :class:`InputError` if it cannot be read."""
         return cls(
-            Key(one.name, frozenset(one.scopes), bytes.fromhex(one.sha256), one.expires, one.rate)
-            for one in _read(path).keys
+            Key(record.name, frozenset(record.scopes), bytes.fromhex(record.sha256), record.expires, record.rate)
+            for record in _read(path).keys
         )
 
-    def holder(self, presented: str | None) -> Key | None:
-        """Return whose key this is; None where it is nobody's, or its time is over."""
+    def authenticate(self, presented: str | None) -> Key | None:
+        """Return the key that was presented; None if it is unknown or expired."""
         name, _, secret = (presented or "").partition(".")
         key = self._by_name.get(name)
-        # The name is no secret; the hash is compared in full whatever it says.
-        right = hmac.compare_digest(_digest(secret), _NOBODY if key is None else key.digest)
-        if not right or key is None or key.is_expired(datetime.now(UTC)):
+        # The name is not secret; the hash is compared in constant time, whether or not the name is known.
+        matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if key is None else key.digest)
+        if not matches or key is None or key.is_expired(datetime.now(UTC)):
             return None
         return key
 
 
 class KeyRing:
-    """The keys in force: those of a file, read again when it changes, so that a removed key ends at once.
+    """The valid keys: those of a file that is read again when it changes, so that removed keys stop working.
 
-    To start with no keys is a mistake; to be left with none, after the last was removed, means that nobody may ask.
-    A file that cannot be read changes nothing: the keys that were in force stay so, ``report`` is told, and the file
-    is tried again at every look.
+    Starting without keys is an error. Once the last key has been removed, every request is refused. A file that cannot
+    be read changes nothing: the keys read before stay valid, the problem is reported, and every check tries again.
     """
 
     def __init__(self, path: Path, report: Callable[..., None]) -> None:
         self._path, self._report = path, report
-        self._taken = file_signature(path)
-        self._refused = ""
+        self._loaded_signature = file_signature(path)
+        self._problem = ""
         self._keys = Keys.read(path)
         if not len(self._keys):
-            raise InputError(f"{path} holds no keys: make one with `pricdr serving-key NAME --keys {path}`")
+            raise InputError(f"{path} holds no keys: create one with `pricdr serving-key NAME --keys {path}`")
 
-    def holder(self, presented: str | None) -> Key | None:
-        """Return whose key this is; None where it is nobody's, or its time is over."""
-        return self._keys.holder(presented)
+    def authenticate(self, presented: str | None) -> Key | None:
+        """Return the key that was presented; None if it is unknown or expired."""
+        return self._keys.authenticate(presented)
 
-    def look(self) -> None:
-        """Read the file again where it has changed."""
-        now = file_signature(self._path)
-        if now == self._taken:
+    def reload_if_changed(self) -> None:
+        """Read the file again if it has changed."""
+        signature = file_signature(self._path)
+        if signature == self._loaded_signature:
             return
         try:
             self._keys = Keys.read(self._path)
         except InputError as error:
-            if str(error) != self._refused:  # the same every second is no news
-                self._refused = str(error)
-                self._report("keys refused", reason=self._refused)
+            if str(error) != self._problem:  # once, not every second
+                self._problem = str(error)
+                self._report("keys refused", reason=self._problem)
         else:
-            self._taken, self._refused = now, ""
+            self._loaded_signature, self._problem = signature, ""
             self._report("keys taken", keys=len(self._keys))
 
 
 def presented_key(authorization: bytes | None) -> str | None:
-    """Return the key in an Authorization header: a bearer's, or the password of Basic, as a browser asks for one.
+    """Return the key in an Authorization header: a Bearer token, or the password of Basic, which browsers send.
 
     >>> presented_key(b"Bearer shop.abc"), presented_key(b"Basic eDpzaG9wLmFiYw=="), presented_key(b"Digest x")
     ('shop.abc', 'shop.abc', None)
@@ -171,14 +174,11 @@ def presented_key(authorization: bytes | None) -> str | None:
 def add_key(
     path: Path, name: str, scopes: Iterable[Scope], *, expires: datetime | None = None, rate: float | None = None
 ) -> str:
-    """Add a new key to a file, which is made where it is not there, and return the key: it is stored nowhere else."""
+    """Add a new key to a file, creating the file if necessary, and return the key: it is stored nowhere else."""
     if not re.fullmatch(_NAME, name):
-        raise ParameterError(f"the name of a key has 1 to 64 letters, digits, - or _, got {name!r:.80}")
-    if rate is not None and not SLOWEST <= rate <= FASTEST:
-        raise ParameterError(f"--rate must lie between {SLOWEST:g} and {FASTEST:,.0f}, got {rate:g}")
-    existing = _read(path) if path.exists() else _KeyFile()
-    if any(one.name == name for one in existing.keys):
-        raise ParameterError(f"{path} has a key named {name} already: choose another name, or --remove it first")
+        raise ParameterError(f"the name of a key must have 1 to 64 letters, digits, - or _, got {name!r:.80}")
+    if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
+        raise ParameterError(f"--rate must lie between {MIN_RATE:g} and {MAX_RATE:,.0f}, got {rate:g}")
     secret = secrets.token_urlsafe(32)
     record = _KeyRecord(
         name=name,
@@ -188,17 +188,42 @@ def add_key(
         expires=expires,
         rate=rate,
     )
-    _write(path, (*existing.keys, record))
+    with _locked(path):
+        existing = _read(path).keys if path.exists() else ()
+        if any(key.name == name for key in existing):
+            raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
+        _write(path, (*existing, record))
     return f"{name}.{secret}"
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Take a key out of a file; a running server notices within seconds."""
-    existing = _read(path)
-    left = tuple(one for one in existing.keys if one.name != name)
-    if len(left) == len(existing.keys):
-        raise ParameterError(f"{path} has no key named {name!r:.80}")
-    _write(path, left)
+    """Remove a key from a file; a running server notices within seconds."""
+    with _locked(path):
+        existing = _read(path).keys
+        remaining = tuple(key for key in existing if key.name != name)
+        if len(remaining) == len(existing):
+            raise ParameterError(f"{path} has no key named {name!r:.80}")
+        _write(path, remaining)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock on the folder of a file of keys: of two changes at once, one would otherwise undo the other.
+
+    Without a lock, a key that is being removed could come back. The file itself cannot be locked, since every change
+    replaces it.
+    """
+    try:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+    except OSError:  # no such folder, or not readable: what reads or writes the file reports it
+        yield
+        return
+    try:
+        with suppress(OSError):  # some network file systems cannot lock a folder
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _digest(secret: str) -> bytes:
@@ -207,7 +232,7 @@ def _digest(secret: str) -> bytes:
 
 def _read(path: Path) -> _KeyFile:
     try:
-        raw = read_bounded(path, limit=_LARGEST)
+        raw = read_bounded(path, limit=_MAX_BYTES)
     except OSError as error:
         raise InputError(f"the file of keys {path} cannot be read: {error.strerror}") from error
     try:
@@ -215,14 +240,14 @@ def _read(path: Path) -> _KeyFile:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         place = ".".join(str(part)[:40] for part in first["loc"][:3])
-        raise InputError(f"{path} is no file of keys: {place}: {first['msg']}") from error
-    if len({one.name for one in content.keys}) != len(content.keys):
-        raise InputError(f"{path} is no file of keys: two have the same name")
+        raise InputError(f"{path} is not a file of keys: {place}: {first['msg']}") from error
+    if len({record.name for record in content.keys}) != len(content.keys):
+        raise InputError(f"{path} is not a file of keys: two keys have the same name")
     return content
 
 
 def _write(path: Path, keys: tuple[_KeyRecord, ...]) -> None:
     content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
-    # The server may run as another user, who must be able to read the file afterwards as well as before.
+    # The server may run as another user, who must still be able to read the file.
     keep = path.stat() if path.exists() else None
     replace_file(path, (json.dumps(content, indent=2) + "\n").encode(), mode=PRIVATE, keep=keep)

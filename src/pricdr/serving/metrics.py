@@ -1,4 +1,4 @@
-"""What a monitoring system reads at ``/metrics``. No label holds anything that a client sent."""
+"""Metrics for Prometheus, at ``/metrics``. No label holds anything that a client sent."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.
 
 
 class Metrics:
-    """Counts of requests, and what the server is doing."""
+    """Counts and durations of requests, and the state of the server."""
 
     def __init__(self, models: Models, admission: Admission) -> None:
         self._registry = registry = CollectorRegistry()
@@ -25,41 +25,41 @@ class Metrics:
             "pricdr_request_seconds", "Time to answer a request.", ("route",), buckets=_BUCKETS, registry=registry
         )
         self.waits = Histogram(
-            "pricdr_wait_seconds", "Time that a request waited to be let in.", buckets=_BUCKETS, registry=registry
+            "pricdr_wait_seconds", "Time that a request waited to be admitted.", buckets=_BUCKETS, registry=registry
         )
         self._answers = Counter("pricdr_answers", "Users answered, by basis.", ("basis",), registry=registry)
         self.connections = Gauge("pricdr_connections", "Open connections.", registry=registry)
-        self._add_states(models, admission)
-        # Looking a label up takes longer than counting, so each combination is looked up once; there are few.
-        self._of_request: dict[tuple[str, int], Counter] = {}
-        self._of_route: dict[str, Histogram] = {}
-        self._of_basis = {basis: self._answers.labels(basis.value) for basis in Basis}
+        self._add_gauges(models, admission)
+        # Looking a label up takes longer than counting, so each of the few combinations is looked up only once.
+        self._by_request: dict[tuple[str, int], Counter] = {}
+        self._by_route: dict[str, Histogram] = {}
+        self._by_basis = {basis: self._answers.labels(basis.value) for basis in Basis}
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        counter = self._of_request.get((route, status))
+        counter = self._by_request.get((route, status))
         if counter is None:
-            counter = self._of_request[route, status] = self._requests.labels(route, str(status))
-            self._of_route[route] = self._seconds.labels(route)
+            counter = self._by_request[route, status] = self._requests.labels(route, str(status))
+            self._by_route[route] = self._seconds.labels(route)
         counter.inc()
-        self._of_route[route].observe(seconds)
+        self._by_route[route].observe(seconds)
 
     def answer(self, basis: Basis) -> None:
-        """Count one user who was answered."""
-        self._of_basis[basis].inc()
+        """Count the answer for one user."""
+        self._by_basis[basis].inc()
 
     def text(self) -> bytes:
-        """Return everything in the format that Prometheus reads."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def _add_states(self, models: Models, admission: Admission) -> None:
-        def state(name: str, help_text: str) -> Gauge:
+    def _add_gauges(self, models: Models, admission: Admission) -> None:
+        def gauge(name: str, help_text: str) -> Gauge:
             return Gauge(name, help_text, registry=self._registry)
 
-        state("pricdr_requests_waiting", "Requests that wait to be let in.").set_function(lambda: admission.waiting)
-        state("pricdr_requests_refusing", "Requests about to be turned away.").set_function(lambda: admission.refusing)
-        state("pricdr_requests_in_flight", "Requests being answered.").set_function(lambda: admission.in_flight)
-        state("pricdr_model_refused", "1 while the newest model folder cannot be used.").set_function(
+        gauge("pricdr_requests_waiting", "Requests waiting to be admitted.").set_function(lambda: admission.waiting)
+        gauge("pricdr_requests_refusing", "Requests about to be refused.").set_function(lambda: admission.refusing)
+        gauge("pricdr_requests_in_flight", "Requests being answered.").set_function(lambda: admission.in_flight)
+        gauge("pricdr_model_refused", "1 while the newest model folder cannot be used.").set_function(
             lambda: float(models.problem is not None)
         )
         loads = Gauge(
@@ -72,4 +72,4 @@ class Metrics:
             with models.current() as snapshot:
                 return snapshot.loaded_at
 
-        state("pricdr_model_loaded_at_seconds", "When the model being served was read.").set_function(loaded_at)
+        gauge("pricdr_model_loaded_at_seconds", "When the model being served was read.").set_function(loaded_at)

@@ -1,4 +1,4 @@
-"""What requests and answers look like: the source of the OpenAPI document."""
+"""The shape of requests and answers, which the OpenAPI document is generated from."""
 
 import re
 from typing import Annotated, Any, Final
@@ -9,44 +9,44 @@ from pydantic_core import PydanticCustomError
 
 from pricdr.data.ids import LONGEST_ID
 from pricdr.models.recommendations import Basis
-from pricdr.serving.snapshot import LARGEST_K
+from pricdr.serving.snapshot import MAX_K
 
-MOST_USERS: Final = 1000
-"""Users of one batch."""
-LARGEST_BATCH_K: Final = 100
-"""Items for each user of a batch: a hundred thousand in all, some megabytes."""
+MAX_USERS: Final = 1000
+"""Users in one batch."""
+MAX_BATCH_K: Final = 100
+"""Items for each user of a batch: at most 100,000 items in all, some megabytes."""
 _ID_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
-"""What ``data/ids.py`` says of ids, as OpenAPI writes it."""
+"""The rule of ``data/ids.py``, as a regular expression for OpenAPI."""
 
 Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, examples=["alice"])]
 UserPath = Annotated[
     str,
     Path(
-        min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of a user; it may hold slashes."
+        min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of a user; may contain slashes."
     ),
 ]
 ItemPath = Annotated[
     str,
     Path(
-        min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of an item; it may hold slashes."
+        min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of an item; may contain slashes."
     ),
 ]
 
 
 def _whole_number(k: object) -> object:
-    """Refuse what Python would take for a number and nobody else: signs, spaces, digits of other scripts."""
+    """Refuse what only Python would accept as a number: signs, spaces, digits of other scripts."""
     if isinstance(k, str) and not re.fullmatch("[0-9]{1,9}", k):
-        raise PydanticCustomError("whole_number", "it must be a whole number")
+        raise PydanticCustomError("whole_number", "must be a whole number")
     return k
 
 
 def _json_number(k: object) -> object:
-    """Take 16.0 for 16, as JSON Schema does: JSON has one kind of numbers."""
+    """Accept 16.0 as 16, as JSON Schema does: JSON has only one kind of number."""
     return int(k) if isinstance(k, float) and k.is_integer() else k
 
 
 K = Annotated[
-    Annotated[int, Field(ge=1, le=LARGEST_K)], BeforeValidator(_whole_number), Query(description="How many items.")
+    Annotated[int, Field(ge=1, le=MAX_K)], BeforeValidator(_whole_number), Query(description="How many items.")
 ]
 
 
@@ -59,14 +59,14 @@ class RecommendedItem(BaseModel):
 
 
 class UserRecommendations(BaseModel):
-    """The best unseen items of a user, best first, and what they rest on."""
+    """The best unseen items of a user, best first, and what they are based on."""
 
     user: str
     basis: Annotated[
         Basis,
         Field(
-            description="history: the user's own ratings; release: the row that the source published; both; "
-            "popularity: what everybody gets whom the model knows nothing about."
+            description="history: the user's own ratings; release: the user's row in the source's release; both; "
+            "popularity: nothing about the user, who gets the most popular items."
         ),
     ]
     model: Annotated[str, Field(description="The fingerprint of the model that answered.")]
@@ -78,20 +78,20 @@ class BatchRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    users: Annotated[list[Id], Field(min_length=1, max_length=MOST_USERS)]
-    k: Annotated[int, Field(ge=1, le=LARGEST_BATCH_K), BeforeValidator(_json_number)] = 10
+    users: Annotated[list[Id], Field(min_length=1, max_length=MAX_USERS)]
+    k: Annotated[int, Field(ge=1, le=MAX_BATCH_K), BeforeValidator(_json_number)] = 10
 
     @model_validator(mode="before")
     @classmethod
     def _require_known_fields(cls, fields: object) -> object:
-        """Refuse other fields once: pydantic would make an error of each, and a body has room for 100,000."""
+        """Refuse unknown fields with one error: pydantic would report each, and a body has room for 100,000."""
         if isinstance(fields, dict) and not fields.keys() <= cls.model_fields.keys():
-            raise PydanticCustomError("extra_forbidden", "there is a field that does not belong here")
+            raise PydanticCustomError("extra_forbidden", "unknown field")
         return fields
 
 
 class BatchAnswer(BaseModel):
-    """What is recommended to each user, in the order they were asked for."""
+    """The recommendations of each user, in the order of the request."""
 
     model: str
     recommendations: list["BatchRecommendations"]
@@ -127,7 +127,7 @@ class Readiness(BaseModel):
     users: int
     items: int
     refused: Annotated[
-        str | None, Field(description="Set while the newest model folder cannot be used and an older one answers.")
+        str | None, Field(description="Set while the newest model folder cannot be used and an older model is served.")
     ] = None
 
 
@@ -143,25 +143,25 @@ _RETRY: Final = {
 
 
 def responses(ok: type[BaseModel] | None, *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return what OpenAPI says of an operation that may answer with these statuses, beside those of the gate."""
-    every = {
+    """Return the OpenAPI responses of an operation: these statuses, and those that every request may get."""
+    descriptions = {
         400: "The address or the request cannot be read.",
-        401: "No API key that is valid.",
+        401: "No valid API key.",
         403: "The API key lacks the scope.",
-        404: "The item is not known, or the model cannot compare items.",
-        408: "The body came too slowly.",
+        404: "The item is unknown, or the model cannot compare items.",
+        408: "The body arrived too slowly.",
         413: "The body is too large.",
         421: "The Host header names another server.",
-        422: "A value is outside its rule.",
+        422: "A value breaks its rule.",
         429: "More answers a second than the key may have.",
-        500: "A fault of the server.",
+        500: "An error of the server.",
         503: "The server is busy or stopping.",
     }
-    found: dict[int | str, dict[str, Any]] = {}
+    documented: dict[int | str, dict[str, Any]] = {}
     if ok is not None:
-        found[200] = {"model": ok, "description": (ok.__doc__ or "").partition("\n")[0]}
+        documented[200] = {"model": ok, "description": (ok.__doc__ or "").partition("\n")[0]}
     for status in sorted({400, 421, 500, *statuses}):
-        found[status] = {"model": Error, "description": every[status]}
+        documented[status] = {"model": Error, "description": descriptions[status]}
         if status in {429, 503}:
-            found[status]["headers"] = _RETRY
-    return found
+            documented[status]["headers"] = _RETRY
+    return documented

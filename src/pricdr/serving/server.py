@@ -1,4 +1,4 @@
-"""The process: a socket, a server on it, and an orderly end."""
+"""The server process: it listens, serves, and shuts down in order."""
 
 import asyncio
 import logging
@@ -18,20 +18,20 @@ import uvicorn
 
 from pricdr.errors import InputError, OutputError
 from pricdr.serving.app import create_app
-from pricdr.serving.connections import guarded
+from pricdr.serving.connections import connection_class
 from pricdr.serving.keys import KeyRing
-from pricdr.serving.log import EventLines
+from pricdr.serving.log import ServerLog
 from pricdr.serving.models import Models
 from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import Snapshot
-from pricdr.serving.watching import LOOK_EVERY, Watcher
+from pricdr.serving.watching import POLL_INTERVAL, Watcher
 
 _BACKLOG: Final = 1024
 _OTHER_FILES: Final = 256
-"""Files that a server has open beside its connections."""
-_SWITCH: Final = 1e-3
-"""Seconds until the interpreter is handed to a thread that waits for it."""
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+"""Open files that a server needs in addition to its connections."""
+_SWITCH_INTERVAL: Final = 1e-3
+"""Seconds after which a running thread hands the interpreter to a waiting one."""
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def serve(
@@ -39,96 +39,98 @@ def serve(
     settings: Settings,
     *,
     compare: Path | None = None,
-    log: EventLines,
+    log: ServerLog,
     ready: Callable[[str, Snapshot], None] = lambda address, snapshot: None,
-    look_every: float = LOOK_EVERY,
+    poll_interval: float = POLL_INTERVAL,
 ) -> None:
-    """Answer requests until the process is told to stop; requests in flight then have some seconds to end.
+    """Serve until the process is told to stop; requests in flight then have some seconds to finish.
 
     Args:
         model: the model folder, or a link to one.
-        settings: where to listen, and whom to answer.
+        settings: where to listen, and which requests to accept.
         compare: a second model, for the page.
         log: where events go.
-        ready: called with the address and the model once requests are answered.
-        look_every: seconds between two looks at the model folder and the file of keys.
+        ready: called with the address and the model once the server is about to answer requests.
+        poll_interval: seconds between two checks of the model folder and of the file of keys.
     """
     keys = None if settings.keys is None else KeyRing(settings.keys, log.event)
     load = partial(Snapshot.load, public_key=settings.public_key, exact=settings.exact)
-    context = _certificate(settings)
-    listening = _listen(settings)  # before the model is read: a port that is taken is no reason to wait for that
+    tls = _tls_context(settings)
+    listener = _listen(settings)  # before the model is loaded, so that a port in use is reported at once
     try:
         models = Models(model, compare, load=load, report=log.event)
-        watcher = Watcher([models.look, *([] if keys is None else [keys.look])], log.event, look_every)
+        checks = [models.reload_if_changed, *([] if keys is None else [keys.reload_if_changed])]
+        watcher = Watcher(checks, log.event, poll_interval)
         app = create_app(models, settings, keys=keys, log=log)
         config = uvicorn.Config(
             app,
-            http=guarded(settings, app.state.metrics),
+            http=connection_class(settings, app.state.metrics),
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # anybody could claim any address
-            timeout_keep_alive=max(1, int(settings.limits.slow_header)),
-            timeout_graceful_shutdown=max(1, int(settings.limits.shutdown)),
+            proxy_headers=False,  # any client could claim any address
+            timeout_keep_alive=max(1, int(settings.limits.header_timeout)),
+            timeout_graceful_shutdown=max(1, int(settings.limits.shutdown_timeout)),
             backlog=_BACKLOG,
         )
-        if context is not None:
+        if tls is not None:
             config.load()
-            config.ssl = context
+            config.ssl = tls
         _allow_connections(settings.limits.connections)
         _log_faults(log)
-        # A thread that scores asks for the interpreter many times, and would wait up to this long each time.
-        sys.setswitchinterval(_SWITCH)
-        server = _Server(config, settings.limits.slow_header)
-        address = _address(settings, listening)
+        # The scoring thread needs the interpreter many times, and waits up to this long each time.
+        sys.setswitchinterval(_SWITCH_INTERVAL)
+        server = _Server(config, settings.limits.header_timeout)
+        address = _address(settings, listener)
         with models.current() as snapshot:
             log.event("serving", model=snapshot.fingerprint, users=snapshot.n_users, items=snapshot.n_items)
             ready(address, snapshot)
-        server.run(sockets=[listening])
+        server.run(sockets=[listener])
         watcher.close()
         log.event("stopped")
     finally:
-        listening.close()
+        listener.close()
 
 
 class _Server(uvicorn.Server):
-    """Ends without raising the signal again that ended it: to be stopped is how a server ends well.
+    """Exits normally when it is told to stop, while uvicorn would raise the signal again.
 
-    It listens by itself: uvicorn would give a client that never greets in TLS a minute, and counts it nowhere.
+    It also opens its own listeners, to set a TLS handshake timeout: by default, a client that never starts the
+    handshake is kept for a minute, and is not counted as a connection.
     """
 
-    def __init__(self, config: uvicorn.Config, slow_greeting: float) -> None:
+    def __init__(self, config: uvicorn.Config, handshake_timeout: float) -> None:
         super().__init__(config)
-        self._slow_greeting = slow_greeting
+        self._handshake_timeout = handshake_timeout
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         config = self.config
-        made: Callable[..., asyncio.Protocol] = config.http_protocol_class
-        connection = partial(made, config=config, server_state=self.server_state, app_state=self.lifespan.state)
-        greeting = None if config.ssl is None else self._slow_greeting
-        for one in sockets or ():
+        protocol: Callable[..., asyncio.Protocol] = config.http_protocol_class
+        connection = partial(protocol, config=config, server_state=self.server_state, app_state=self.lifespan.state)
+        timeout = None if config.ssl is None else self._handshake_timeout
+        for listener in sockets or ():
             server = await asyncio.get_running_loop().create_server(
-                connection, sock=one, ssl=config.ssl, ssl_handshake_timeout=greeting, backlog=config.backlog
+                connection, sock=listener, ssl=config.ssl, ssl_handshake_timeout=timeout, backlog=config.backlog
             )
             self.servers.append(server)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        before = {one: signal.signal(one, self.handle_exit) for one in _STOPPING}
+        previous = {number: signal.signal(number, self.handle_exit) for number in _STOP_SIGNALS}
         try:
             yield
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
 
-class _Faults(logging.Handler):
-    """Logs that uvicorn complained, and of what kind of error: its words may quote a request."""
+class _FaultHandler(logging.Handler):
+    """Logs the type of an error that uvicorn or asyncio reports, without its message, which may quote a request."""
 
-    def __init__(self, log: EventLines) -> None:
+    def __init__(self, log: ServerLog) -> None:
         super().__init__(logging.ERROR)
         self._log = log
 
@@ -137,28 +139,30 @@ class _Faults(logging.Handler):
         self._log.event("server fault", error=None if kind is None else kind.__name__, line=record.lineno)
 
 
-def _log_faults(log: EventLines) -> None:
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi"):
+def _log_faults(log: ServerLog) -> None:
+    # Without a handler, Python would print their messages, which are not JSON, to standard error.
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.asgi", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], False
         logger.setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").addHandler(_Faults(log))
+    for name in ("uvicorn.error", "asyncio"):
+        logging.getLogger(name).addHandler(_FaultHandler(log))
 
 
 def _listen(settings: Settings) -> socket.socket:
-    """Return a socket that listens; connections wait in it until the model has been read."""
+    """Return a listening socket; connections queue up in it until the model has been loaded."""
     try:
-        found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        addresses = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as error:
         number = getattr(error, "errno", None) or 0
-        # Python adds the address to the system's words, and this message has it; negative numbers are of names.
+        # Python's own message repeats the address; negative numbers are name-resolution errors, unknown to strerror.
         reason = os.strerror(number) if number > 0 else getattr(error, "strerror", None) or str(error)
         raise OutputError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from error
 
 
-def _certificate(settings: Settings) -> ssl.SSLContext | None:
+def _tls_context(settings: Settings) -> ssl.SSLContext | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -174,21 +178,21 @@ def _certificate(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _no_password() -> str:
-    """Refuse an encrypted key: OpenSSL would ask for the password on the terminal, and wait."""
-    raise ValueError("the key is encrypted: a server has nobody to ask for its password")
+    """Refuse an encrypted key: OpenSSL would otherwise prompt for the password on the terminal, and wait."""
+    raise ValueError("the key is encrypted, and a server cannot ask for its password")
 
 
 def _allow_connections(count: int) -> None:
-    """Raise the limit on open files as far as the connections need it, and as far as that is allowed."""
+    """Raise the limit on open files to what the connections need, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = count + _OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    needed = count + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
         with suppress(OSError, ValueError):
-            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+            limit = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
-def _address(settings: Settings, listening: socket.socket) -> str:
+def _address(settings: Settings, listener: socket.socket) -> str:
     scheme = "http" if settings.tls_cert is None else "https"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"{scheme}://{host}:{listening.getsockname()[1]}"
+    return f"{scheme}://{host}:{listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""What a server is told when it starts."""
+"""The settings of a server."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -15,53 +15,53 @@ class Limits:
     """What one client, and all clients together, may use."""
 
     rate: float | None = None
-    """Answers a second for each key, or for each address where there are no keys; None for no limit."""
-    body: int = 1 << 20
-    """Bytes of a request's body."""
-    header: int = 32 << 10
-    """Bytes of a request's headers."""
+    """Answers a second for each key, or for each client address if there are no keys; None for no limit."""
+    body_bytes: int = 1 << 20
+    """Size of a request's body."""
+    header_bytes: int = 32 << 10
+    """Size of a request's headers."""
     connections: int = 1000
-    """Open at the same time; further ones are answered with 503 and closed."""
+    """Open at the same time; further ones get 503 and are closed."""
     bodies: int = 64
-    """Bodies being received at the same time."""
+    """Requests whose bodies are being received, or are waiting to be admitted, at the same time."""
     pipelined: int = 100
     """Requests that one connection may send before the first of them is answered."""
-    unread: int = 128 << 20
-    """Bytes of answers, of all connections together, that were sent and not taken yet."""
-    slow_header: float = 10.0
-    """Seconds until the headers of a request must be there, and until an idle connection is closed."""
-    slow_body: float = 10.0
-    """Seconds until the body must be there."""
-    slow_answer: float = 30.0
-    """Seconds until the answer must be made and taken."""
-    longest_wait: float = 0.25
-    """Seconds that a request may have to wait for its turn; where it would be more, it is turned away at once."""
-    shutdown: float = 8.0
-    """Seconds that requests in flight have to end when the server is stopped."""
+    unread_bytes: int = 128 << 20
+    """Responses of all connections together that were sent and that clients have not read yet."""
+    header_timeout: float = 10.0
+    """Seconds until the headers of a request must have arrived, and until an idle connection is closed."""
+    body_timeout: float = 10.0
+    """Seconds until the body must have arrived."""
+    response_timeout: float = 30.0
+    """Seconds until the response must have been computed and read by the client."""
+    max_wait: float = 0.25
+    """Seconds that a request may wait to be admitted before it is refused."""
+    shutdown_timeout: float = 8.0
+    """Seconds that requests in flight have to finish when the server is stopped."""
 
     def __post_init__(self) -> None:
-        require_count(connections=self.connections, body=self.body)
-        require_positive(longest_wait=self.longest_wait, **({} if self.rate is None else {"rate": self.rate}))
+        require_count(connections=self.connections, body_bytes=self.body_bytes)
+        require_positive(max_wait=self.max_wait, **({} if self.rate is None else {"rate": self.rate}))
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where a server listens, whom it answers and what it shows."""
+    """Where a server listens, which requests it accepts and what it shows."""
 
     host: str = "127.0.0.1"
     port: int = 8000
     keys: Path | None = None
-    """The file of API keys; without one everybody is answered."""
+    """The file of API keys; without one, every request is answered."""
     tls_cert: Path | None = None
     tls_key: Path | None = None
     insecure_listen: bool = False
     """Listen beyond this machine without keys or without TLS."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names under which the server may be addressed, beside those of the loopback interface."""
+    """Host names that requests may use, in addition to those of the loopback interface."""
     public_key: Path | None = None
     exact: bool = False
     evaluation: Path | None = None
-    """What ``pricdr evaluate --json`` wrote, for the page."""
+    """The output of ``pricdr evaluate --json``, for the page."""
     frontier: Path | None = None
     """Measurements of several releases, for the page."""
     limits: Limits = Limits()
@@ -71,17 +71,17 @@ class Settings:
             raise ParameterError(f"--port must lie between 0 and 65535, got {self.port}")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ParameterError("--tls-cert and --tls-key belong together: give both or neither")
-        needed = (("--keys", self.keys), ("--tls-cert and --tls-key", self.tls_cert))
-        missing = [name for name, given in needed if given is None]
+        required = (("--keys", self.keys), ("--tls-cert and --tls-key", self.tls_cert))
+        missing = [name for name, value in required if value is None]
         if missing and not self.on_loopback and not self.insecure_listen:
             raise ParameterError(
                 f"--host {self.host} can be reached from other machines: give {' and '.join(missing)}, or "
-                "--insecure-listen to do without"
+                "--insecure-listen to run without"
             )
 
     @property
     def on_loopback(self) -> bool:
-        """Whether only this machine reaches the server."""
+        """Whether only this machine can reach the server."""
         if self.host == "localhost":
             return True
         try:
@@ -91,11 +91,12 @@ class Settings:
 
     @property
     def known_hosts(self) -> frozenset[str] | None:
-        """Names that a request may address, in small letters; None where any will do.
+        """The host names that a request may use, in lower case; None if any name will do.
 
-        Without this a web page could point a name of its own at 127.0.0.1 and read the answers in a visitor's browser.
+        Without this check, a web page could point a name of its own at 127.0.0.1 and read the answers in a visitor's
+        browser (DNS rebinding).
         """
-        named = frozenset(name.lower() for name in self.allowed_hosts)
+        allowed = frozenset(name.lower() for name in self.allowed_hosts)
         if not self.on_loopback:
-            return named or None
-        return named | LOOPBACK_NAMES | {self.host.lower()}
+            return allowed or None
+        return allowed | LOOPBACK_NAMES | {self.host.lower()}

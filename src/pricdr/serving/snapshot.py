@@ -1,4 +1,4 @@
-"""One loaded model, ready to answer. It never changes: a new model folder becomes a new snapshot."""
+"""One loaded model, ready to answer queries. It never changes: a new model folder becomes a new snapshot."""
 
 import hashlib
 import time
@@ -20,21 +20,20 @@ from pricdr.serving.search import (
     Ranked,
     Search,
     SimilarItems,
-    as_positions,
-    laid_out,
-    ranked_rows,
-    seen_by,
+    rank_rows,
+    seen_items,
+    with_fast_layout,
 )
 from pricdr.untrusted.opening import Folder
 
 _CERTIFICATE: Final = "release.certificate.json"
 FILES: Final = ("model.json", "model.safetensors", "users.parquet", "items.parquet", _CERTIFICATE)
-"""What a model folder consists of; the last only where it was trained with a release."""
-LARGEST_K: Final = 1000
-"""Items that one answer lists at most."""
-_DIGITS: Final = 12
-"""Of a fingerprint: enough to tell models apart by eye."""
-_AT_ONCE: Final = 1 << 20
+"""The files of a model folder; the last exists only if the model was trained with a release."""
+MAX_K: Final = 1000
+"""The most items in one answer."""
+_FINGERPRINT_DIGITS: Final = 12
+"""Enough to tell models apart by eye."""
+_BLOCK_BYTES: Final = 1 << 20
 
 
 class Recommended(NamedTuple):
@@ -43,31 +42,31 @@ class Recommended(NamedTuple):
     item: str
     score: float
     rank: int
-    """From 1."""
+    """Counted from 1."""
 
 
 class Answer(NamedTuple):
-    """What is recommended to one user, and what that rests on."""
+    """The recommendations of one user, and what they are based on."""
 
     user: str
     basis: Basis
     items: tuple[Recommended, ...]
 
 
-class Wanted(NamedTuple):
-    """What somebody asked for: so many items for a user."""
+class UserQuery(NamedTuple):
+    """A request for the ``k`` best items of a user."""
 
     user: str
     k: int
 
 
-class UnknownItem(InputError):  # noqa: N818 - the name is what the interface is written in
-    """An item that the model never met, or a model whose items cannot be compared."""
+class UnknownItem(InputError):  # noqa: N818 - it becomes a 404, not a failure
+    """The model does not know the item, or its items cannot be compared."""
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A model, and what answers need of it beside the model: positions of ids, a search, what is popular."""
+    """A model with everything that answers need: positions of ids, a search, the most popular items."""
 
     model: FittedModel
     folder: Path
@@ -77,100 +76,100 @@ class Snapshot:
 
     @classmethod
     def load(cls, folder: Path, *, public_key: Path | None = None, exact: bool = True) -> "Snapshot":
-        """Return the model in ``folder``, checked in full and tried out.
+        """Return the model in ``folder``, fully checked and warmed up.
 
         Args:
             folder: a model folder, or a link to one.
             public_key: a PEM file; a model trained on a release is refused unless that key signed it.
-            exact: score all items, however many there are; otherwise an index is built beyond a million.
+            exact: score all items, however many there are; otherwise more than a million items get an index.
 
         Raises:
-            InputError: it is not a model, or it cannot answer.
+            InputError: it is not a model, or it cannot answer queries.
         """
-        from pricdr.serving.approximate import search_of
+        from pricdr.serving.approximate import build_search
 
-        before = _fingerprint(folder)
+        fingerprint = _fingerprint(folder)
         model = FittedModel.load(folder, public_key=public_key)
-        if _fingerprint(folder) != before:
-            raise InputError(f"{folder} changed while it was read")
-        model, search = search_of(model, exact=exact)
-        snapshot = cls(model, folder, before, search)
-        snapshot._try_out()
+        if _fingerprint(folder) != fingerprint:
+            raise InputError(f"{folder} changed while it was being read")
+        model, search = build_search(model, exact=exact)
+        snapshot = cls(model, folder, fingerprint, search)
+        snapshot._warm_up()
         return snapshot
 
     @classmethod
     def of(cls, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model")) -> "Snapshot":
-        """Return a model that was never saved, ready to answer: for tests and measurements."""
-        model = laid_out(model)
+        """Return a snapshot of a model that was never saved, for tests and benchmarks."""
+        model = with_fast_layout(model)
         return cls(model, folder, fingerprint, ExactSearch(model))
 
     @property
     def name(self) -> str:
-        """What its folder is called."""
+        """The name of its folder."""
         return printable(self.folder.name)
 
     @property
     def n_users(self) -> int:
-        """How many users it knows."""
+        """How many users the model knows."""
         return len(self.model.users)
 
     @property
     def n_items(self) -> int:
-        """How many items it recommends from."""
+        """How many items the model recommends from."""
         return len(self.model.items)
 
     def knows(self, user: str) -> bool:
-        """Return whether the model has met a user, in ratings or in a release."""
+        """Return whether the model knows a user, from ratings or from a release."""
         return user in self._users
 
     def recommend(self, user: str, k: int) -> Answer:
-        """Return the ``k`` best unseen items of a user, or what is popular where the model never met the user."""
-        return self.answers([Wanted(user, k)])[0]
+        """Return the ``k`` best unseen items of a user, or the most popular items if the user is unknown."""
+        return self.answers([UserQuery(user, k)])[0]
 
-    def answers(self, wanted: Sequence[Wanted]) -> list[Answer]:
-        """Return the answers to several questions at once, in their order: one matrix product for all of them."""
-        places = [self._users.get(one.user, -1) for one in wanted]
-        known = as_positions([place for place in places if place >= 0])
-        most = max((one.k for one in wanted), default=1)
-        ranked = iter(self.search.best(known, most) if len(known) else ())
+    def answers(self, queries: Sequence[UserQuery]) -> list[Answer]:
+        """Return the answers to several queries, in order, by one matrix product for all of them."""
+        positions = [self._users.get(query.user, -1) for query in queries]
+        known = np.array([position for position in positions if position >= 0], dtype=np.int64)
+        max_k = max((query.k for query in queries), default=1)
+        ranked = iter(self.search.best(known, max_k) if len(known) else ())
         bases = iter(self._bases[known].tolist())
         return [
-            Answer(one.user, Basis.POPULARITY, self._popular[: one.k])
-            if place < 0
-            else Answer(one.user, BASES[next(bases)], self._named(next(ranked), one.k))
-            for one, place in zip(wanted, places, strict=True)
+            Answer(query.user, Basis.POPULARITY, self._popular[: query.k])
+            if position < 0
+            else Answer(query.user, BASES[next(bases)], self._recommended(next(ranked), query.k))
+            for query, position in zip(queries, positions, strict=True)
         ]
 
     def similar(self, item: str, k: int) -> tuple[Recommended, ...]:
         """Return the ``k`` items most like this one, by the cosine of their vectors."""
-        place = self._items.get(item)
-        if place is None:
+        position = self._items.get(item)
+        if position is None:
             raise UnknownItem("the model does not know this item")
-        if not self._similar.possible:
-            raise UnknownItem("this model has no vectors of items: it cannot tell which are alike")
-        return self._named(self._similar.best(place, k), k)
+        if not self._similar.available:
+            raise UnknownItem("this model has no item vectors, so it cannot find similar items")
+        return self._recommended(self._similar.best(position, k), k)
 
     def history(self, user: str) -> tuple[str, ...]:
-        """Return what a user rated in training; nothing where the model was exported without histories."""
-        place = self._users.get(user)
-        if place is None:
+        """Return the items that a user rated in training; none if the model was exported without histories."""
+        position = self._users.get(user)
+        if position is None:
             return ()
-        return tuple(self.model.items[at] for at in seen_by(self.model, place).tolist())
+        return tuple(self.model.items[at] for at in seen_items(self.model, position).tolist())
 
-    def _named(self, ranked: Ranked, k: int) -> tuple[Recommended, ...]:
+    def _recommended(self, ranked: Ranked, k: int) -> tuple[Recommended, ...]:
         items = self.model.items
         pairs = zip(ranked.items[:k].tolist(), ranked.scores[:k].tolist(), strict=True)
         return tuple([Recommended(items[at], score, rank) for rank, (at, score) in enumerate(pairs, 1)])
 
-    def _try_out(self) -> None:
-        """Answer once, so that everything that is made at the first answer is there, and works, before anybody asks."""
-        self.answers([Wanted("", 1), *(Wanted(user, 1) for user in self.model.users[:1])])
-        if self._similar.possible and self.model.items:
+    def _warm_up(self) -> None:
+        """Answer a first query, so everything that is computed on first use is ready and known to work."""
+        self.answers([UserQuery("", 1), *(UserQuery(user, 1) for user in self.model.users[:1])])
+        if self._similar.available and self.model.items:
             self.similar(self.model.items[0], 1)
 
     @cached_property
     def _bases(self) -> npt.NDArray[np.uint8]:
-        """What the answers of each user rest on, as positions in ``BASES``."""
+        """The basis of each user's answers, as positions in ``BASES``."""
         return self.model.bases(np.arange(self.n_users)).astype(np.uint8)
 
     @cached_property
@@ -183,8 +182,8 @@ class Snapshot:
 
     @cached_property
     def _popular(self) -> tuple[Recommended, ...]:
-        """What everybody gets whom the model never met."""
-        return self._named(ranked_rows(self.model.popularity()[None, :], LARGEST_K)[0], LARGEST_K)
+        """The answer for users whom the model does not know."""
+        return self._recommended(rank_rows(self.model.popularity()[None, :], MAX_K)[0], MAX_K)
 
     @cached_property
     def _similar(self) -> SimilarItems:
@@ -192,7 +191,7 @@ class Snapshot:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Return a short hash of everything in a model folder: two exports may differ in their numbers alone."""
+    """Return a short hash of all files in a model folder: two exports may differ only in their numbers."""
     digest = hashlib.sha256()
     with Folder.opened(folder, "a model") as opened:
         for name in FILES:
@@ -200,8 +199,8 @@ def _fingerprint(folder: Path) -> str:
                 continue
             with opened.file(name, limit=2**63 - 1) as descriptor, open(descriptor, "rb", closefd=False) as file:
                 size = 0
-                while block := file.read(_AT_ONCE):
+                while block := file.read(_BLOCK_BYTES):
                     digest.update(block)
                     size += len(block)
                 digest.update(f"{name} {size}\n".encode())
-    return digest.hexdigest()[:_DIGITS]
+    return digest.hexdigest()[:_FINGERPRINT_DIGITS]

@@ -1,20 +1,20 @@
-"""Looking at files again and again, to notice when somebody replaces them."""
+"""Watching files, to notice when they are replaced."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event, Thread
 from typing import Final, TypeAlias
 
-from pricdr.serving.log import place_of
+from pricdr.serving.log import location_of
 
-LOOK_EVERY: Final = 1.0
-"""Seconds between two looks."""
+POLL_INTERVAL: Final = 1.0
+"""Seconds between two checks."""
 Signature: TypeAlias = tuple[int, int, int, int] | None
-"""Device, inode, size and time of a file; None where it is missing."""
+"""Device, inode, size and modification time of a file; None if it is missing."""
 
 
 def file_signature(path: Path) -> Signature:
-    """Return what changes when a file is written or replaced, or a link on the way to it moved; nothing is read."""
+    """Return what changes when a file is written or replaced, or a link to it is moved; the file is not read."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -23,29 +23,29 @@ def file_signature(path: Path) -> Signature:
 
 
 class Watcher:
-    """Calls each of ``looks`` every second, in a thread of its own, until it is closed.
+    """Calls each check every ``interval`` seconds until it is closed, each in its own thread.
 
-    One that raises is called again like the others, else nobody would notice that keys no longer end. ``report`` is
-    told.
+    A check that raises is logged through ``report`` and called again, since a watcher that stopped would leave removed
+    keys valid, and nothing would show it.
     """
 
     def __init__(
-        self, looks: Sequence[Callable[[], None]], report: Callable[..., None], every: float = LOOK_EVERY
+        self, checks: Sequence[Callable[[], None]], report: Callable[..., None], interval: float = POLL_INTERVAL
     ) -> None:
-        self._looks, self._report, self._every = looks, report, every
-        self._ended = Event()
-        # A daemon: a model of many gigabytes that is being read must not hold up the end of the process.
-        self._thread = Thread(target=self._watch, name="watching files", daemon=True)
-        self._thread.start()
+        self._report, self._interval = report, interval
+        self._closed = Event()
+        for check in checks:
+            # One thread each: reading a large model takes minutes, and a removed key must not stay valid that long.
+            # Daemons: a model that is being read must not delay the end of the process.
+            Thread(target=self._watch, args=(check,), name="watching files", daemon=True).start()
 
     def close(self) -> None:
-        """Stop looking."""
-        self._ended.set()
+        """Stop checking."""
+        self._closed.set()
 
-    def _watch(self) -> None:
-        while not self._ended.wait(self._every):
-            for look in self._looks:
-                try:
-                    look()
-                except Exception as error:  # else one fault would end all looking, and nobody would notice
-                    self._report("fault", error=type(error).__name__, place=place_of(error))
+    def _watch(self, check: Callable[[], None]) -> None:
+        while not self._closed.wait(self._interval):
+            try:
+                check()
+            except Exception as error:
+                self._report("fault", error=type(error).__name__, place=location_of(error))

@@ -1,4 +1,4 @@
-"""The card of a model: what it is, what it was trained on, what is promised, how good it is, and what to beware of."""
+"""Model cards: what a model is, what it was trained on, what is promised, how good it is, and its limits."""
 
 from pricdr.models.card.card import ModelCard
 

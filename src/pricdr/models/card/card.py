@@ -1,11 +1,11 @@
-"""``ModelCard``: one page about a model, as Markdown, as HTML, and as blocks for whoever has a page already."""
+"""``ModelCard``: one page about a model, as Markdown, as HTML, or as blocks for another page."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from pricdr.evaluation.measured import Evaluation, read_evaluation
-from pricdr.models.card import sections, words
-from pricdr.models.card.known import KnownModel
+from pricdr.models.card import sections, texts
+from pricdr.models.card.info import ModelInfo
 from pricdr.models.card.quality import quality
 from pricdr.models.fitted import FittedModel
 from pricdr.pages import Facts, Note, Page, Section, render
@@ -15,9 +15,9 @@ from pricdr.release.certificate import Certificate
 
 @dataclass(frozen=True, eq=False)
 class ModelCard:
-    """What is known about a model, for a product team and a privacy officer. No id and no rating is in it."""
+    """Everything about a model for a product team and a privacy officer, without any id or rating."""
 
-    known: KnownModel
+    info: ModelInfo
     evaluation: Evaluation | None = None
 
     @classmethod
@@ -26,55 +26,55 @@ class ModelCard:
 
         Args:
             folder: the model folder.
-            evaluation: what ``pricdr evaluate --json`` wrote about it, or about a model trained alike on a split.
+            evaluation: the output of ``pricdr evaluate --json`` for it, or for a model trained the same way on a split.
 
         Raises:
-            InputError: it is no model, or the evaluation is not of such a model.
+            InputError: the folder is not a model, or the evaluation is of another kind of model.
         """
         measured = None if evaluation is None else read_evaluation(evaluation)
         return cls.of_model(FittedModel.load(folder), folder.resolve().name, measured)
 
     @classmethod
     def of_model(cls, model: FittedModel, name: str, evaluation: Evaluation | None = None) -> "ModelCard":
-        """Return the card of a model that is loaded already; ``name`` is what its folder is called."""
-        known = KnownModel(name, model)
+        """Return the card of a loaded model; ``name`` is the name of its folder."""
+        info = ModelInfo(name, model)
         if evaluation is not None:
-            evaluation.model_of(name, known.training)  # now, and not when somebody reads the card
-        return cls(known, evaluation)
+            evaluation.model_of(name, info.training)  # raises now rather than when the card is rendered
+        return cls(info, evaluation)
 
     @property
     def certificate(self) -> Certificate | None:
-        """The certificate of the release it was trained with; None where there is none, or none that holds."""
-        return None if self.known.contradiction is not None else self.known.certificate
+        """The certificate of the release it was trained with; None if there is none or it contradicts itself."""
+        return None if self.info.contradiction is not None else self.info.certificate
 
     @property
     def summary(self) -> dict[str, str]:
-        """The model in a few lines."""
-        known = self.known
-        ratings = "" if known.ratings is None else f", {known.ratings:,} ratings"
+        """The most important facts, by name."""
+        info = self.info
+        ratings = "" if info.ratings is None else f", {info.ratings:,} ratings"
         return {
-            "Method": known.method,
-            "Knows": f"{len(known.model.users):,} users x {len(known.model.items):,} items{ratings}",
-            "Promise to the source's users": sections.promise_in_short(known),
+            "Method": info.method,
+            "Knows": f"{len(info.model.users):,} users x {len(info.model.items):,} items{ratings}",
+            "Promise to the source's users": sections.promise_summary(info),
             "Quality": "not measured" if self.evaluation is None else f"measured: {self.evaluation.file}",
         }
 
     @property
     def page(self) -> Page:
-        """The card as blocks."""
-        known = self.known
-        warning = [Note(words.PLAINTEXT)] if known.origin.plaintext_source else []
+        """The card as a page of blocks."""
+        info = self.info
+        warning = [Note(texts.PLAINTEXT)] if info.origin.plaintext_source else []
         parts: list[Section | None] = [
-            sections.what_it_is(known),
-            sections.data(known),
-            sections.privacy(known),
-            quality(known, self.evaluation),
-            sections.trust(known),
-            *sections.use_and_limits(known),
-            sections.reproduce(known),
+            sections.what_it_is(info),
+            sections.data(info),
+            sections.privacy(info),
+            quality(info, self.evaluation),
+            sections.trust(info),
+            *sections.use_and_limits(info),
+            sections.reproduce(info),
         ]
         return Page(
-            f"Model card: {known.name}",
+            f"Model card: {info.name}",
             [part for part in parts if part is not None],
             [*warning, Facts(self.summary)],
         )
@@ -84,5 +84,5 @@ class ModelCard:
         return markdown(self.page)
 
     def html(self) -> str:
-        """Return the card as one HTML file that loads nothing."""
+        """Return the card as a self-contained HTML file."""
         return render(self.page)

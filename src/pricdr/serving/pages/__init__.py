@@ -1,8 +1,8 @@
-"""The page for people: find a user, see what recommendations rest on, compare models, read the card and the promise.
+"""The page for people: look up a user, see what recommendations are based on, compare models, read the model card.
 
-Everything is rendered here, from the blocks and the style sheet that all pages of this project share; there is no
-script. An id is never part of an address: it is sent in the body of a form, so that no history, bookmark or log of a
-proxy keeps it.
+Everything is rendered on the server, from the blocks and the style sheet that all pages of this project share; there
+are no scripts. An id is never part of an address: it is sent in the body of a form, so no browser history, bookmark or
+proxy log keeps it.
 """
 
 from pricdr.serving.pages.layout import error_page

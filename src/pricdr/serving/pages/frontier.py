@@ -1,7 +1,7 @@
-"""The frontier: what users gain at which ε, from a file of results of ``pricdr reproduce``.
+"""The frontier: what users gain at which ε, from a results file of ``pricdr reproduce``.
 
-Results are read and drawn by ``pricdr.report``, which needs more than a server does: it is imported where a frontier
-was given, and only there.
+Results are read and drawn by ``pricdr.report``, which has more dependencies than a server needs. It is imported only if
+a frontier is given.
 """
 
 from dataclasses import dataclass, replace
@@ -16,10 +16,10 @@ from pricdr.pages import Commands, Content, Section
 if TYPE_CHECKING:
     from pricdr.report.folder import ResultsFolder
 
-NONE_GIVEN: Final[Content] = (
-    "The frontier shows what users gain at which ε, so that a budget can be chosen before it is spent. It is measured "
-    "on data that one party holds whole: public ratings, or made-up ones. None was given to this server.",
-    "These commands measure one and show it here:",
+NO_FRONTIER: Final[Content] = (
+    "The frontier shows what users gain at which ε, to help choose a budget before it is spent. It is measured on data "
+    "that one party holds completely: public or synthetic ratings. This server was started without one.",
+    "These commands measure a frontier and show it here:",
     Commands(
         ["pricdr reproduce specs/frontier.toml --out results", "pricdr serve MODEL --frontier results/NAME.jsonl"],
     ),
@@ -28,17 +28,17 @@ NONE_GIVEN: Final[Content] = (
 
 @dataclass(frozen=True)
 class Frontier:
-    """The results of one pair."""
+    """The frontier results of one dataset pair."""
 
     folder: "ResultsFolder"
 
     @classmethod
     def read(cls, path: Path) -> "Frontier":
-        """Return the results in a file; other results in its folder count for what a release has to beat.
+        """Return the results in a file; other results in its folder are used for what a release has to beat.
 
         Raises:
-            InputError: it holds no results of a frontier.
-            MissingExtraError: what reads and draws results is not installed.
+            InputError: the file does not contain frontier results.
+            MissingExtraError: the packages that read and draw results are not installed.
         """
         REPORT.require()
         TRAIN.require()
@@ -47,26 +47,26 @@ class Frontier:
 
         name = path.name.removesuffix(LINES)
         if not path.name.endswith(LINES) or not path.is_file():
-            raise InputError(f"{path} is not a file of results, NAME{LINES} (pricdr reproduce specs/frontier.toml)")
+            raise InputError(f"{path} is not a results file, NAME{LINES} (run pricdr reproduce specs/frontier.toml)")
         if not (path.parent / f"{name}{SUFFIX}").is_file():
-            raise InputError(f"{path} has no {name}{SUFFIX} beside it, which says what was measured")
+            raise InputError(f"{path} has no {name}{SUFFIX} next to it, which describes what was measured")
         folder = read_folder(path.parent)
-        chosen = tuple(one for one in folder.experiments if one.outline.name == name)
-        if not chosen or chosen[0].outline.family != FAMILY:
-            raise InputError(f"{path} holds no results of a frontier (pricdr reproduce specs/frontier.toml)")
-        return cls(replace(folder, experiments=chosen))
+        experiments = tuple(experiment for experiment in folder.experiments if experiment.outline.name == name)
+        if not experiments or experiments[0].outline.family != FAMILY:
+            raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
+        return cls(replace(folder, experiments=experiments))
 
     @cached_property
     def blocks(self) -> tuple[Content, list[Section]]:
-        """The answer with its chart, and the table of every ε; drawn once."""
+        """The answer with its chart, and the table of every ε; computed once."""
         from pricdr.report.sections import frontier
         from pricdr.report.sections.lead import lead
 
-        titles = ", ".join(one.title for one in self.folder.experiments)
+        titles = ", ".join(experiment.title for experiment in self.folder.experiments)
         about = (
-            f"Measured on {titles}, not on the data of the model that is served here: a guide to which ε to ask for, "
+            f"Measured on {titles}, not on the data of the model served here. Use it as a guide to which ε to ask for, "
             "before a budget is spent."
         )
-        # Not the made-up pairs, which lie in the same folder: they are another experiment.
+        # Without the synthetic pairs in the same folder, which are another experiment.
         pairs = frontier.pair_sections(self.folder)
         return [about, *lead(self.folder)], [Section("The frontier in full", pairs, id="frontier", hides="arms")]

@@ -1,8 +1,8 @@
-"""The frame around every page: head, navigation, footer, the style sheet, and pages that say what went wrong."""
+"""The layout of every page: head, navigation, footer and style sheet; and the error pages."""
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from fastapi.responses import HTMLResponse, Response
 
@@ -12,71 +12,71 @@ from pricdr.pages.figures import environment
 from pricdr.pages.palette import ACCENT, PAPER
 
 _PACKAGE: Final = "pricdr.serving.pages"
-_FAULTS: Final = {
-    400: "This cannot be read",
-    401: "A key is needed",
-    403: "This key is not enough",
-    404: "There is nothing here",
-    405: "This cannot be done here",
-    413: "That is too much",
-    415: "This cannot be read",
-    422: "This cannot be answered",
-    429: "Too many questions",
+_ERROR_TITLES: Final = {
+    400: "Bad request",
+    401: "A key is required",
+    403: "This key has no access",
+    404: "Page not found",
+    405: "Not supported",
+    413: "Too much data",
+    415: "Unsupported format",
+    422: "Invalid input",
+    429: "Too many requests",
     500: "Something went wrong",
     503: "The server is busy",
 }
 
 
 @dataclass(frozen=True)
-class Place:
-    """An entry of the navigation."""
+class NavLink:
+    """A link in the navigation."""
 
     path: str
     name: str
 
 
-PLACES: Final = (
-    Place("/page", "Find a user"),
-    Place("/page/model", "Model card"),
-    Place("/page/certificate", "Certificate"),
-    Place("/page/frontier", "Frontier"),
+NAVIGATION: Final = (
+    NavLink("/page", "Find a user"),
+    NavLink("/page/model", "Model card"),
+    NavLink("/page/certificate", "Certificate"),
+    NavLink("/page/frontier", "Frontier"),
 )
 
 
-def page(template: str, title: str, *, at: str = "", status: int = 200, **values: Any) -> HTMLResponse:  # noqa: ANN401
-    """Return a page made from one of the templates here.
+def page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page rendered from one of the templates.
 
     Args:
-        template: its name, without the endings.
+        template: the name of the template, without its extensions.
         title: the heading of the page.
-        at: the path of the navigation's entry that the page belongs to.
-        status: of the answer.
-        values: what the template shows; all of it is escaped.
+        active: the path of the navigation link that is highlighted.
+        status: the HTTP status.
+        values: the variables of the template; all of them are escaped.
     """
-    made = environment(_PACKAGE).get_template(f"{template}.html.j2")
-    frame = {"title": title, "at": at, "places": PLACES, "version": __version__}
-    return HTMLResponse(made.render(**{"warning": "", **frame, **values}), status)
+    frame = {"title": title, "active": active, "navigation": NAVIGATION, "version": __version__}
+    text = environment(_PACKAGE).get_template(f"{template}.html.j2").render(**{"warning": "", **frame, **values})
+    return HTMLResponse(text, status)
 
 
 def error_page(status: int, message: str) -> HTMLResponse:
-    """Return a page that says what went wrong, in one sentence, and the way back; ``message`` holds no id."""
+    """Return a page with an error message and a link back; ``message`` must not contain an id."""
     sentence = message[:1].upper() + message[1:].rstrip(".")
-    return page("error", _FAULTS.get(status, "This did not work"), status=status, sentence=f"{sentence}.")
+    return page("error", _ERROR_TITLES.get(status, "Something went wrong"), status=status, sentence=f"{sentence}.")
 
 
 @cache
 def style() -> str:
-    """Return the style sheet: that of all pages, and what only forms and navigation need."""
+    """Return the shared style sheet of all pages, and the rules that only the served page needs."""
     own = environment(_PACKAGE).get_template("serve.css.j2").render()
     return f"{style_sheet()}\n{own}"
 
 
 def style_response() -> Response:
-    """Return the style sheet as an answer."""
+    """Return the style sheet as a response."""
     return Response(style(), media_type="text/css")
 
 
 def icon_response() -> Response:
     """Return the icon: a shield, in the colours of the pages."""
-    drawing = environment(_PACKAGE).get_template("icon.svg.j2").render(accent=ACCENT.light, paper=PAPER.light)
-    return Response(drawing, media_type="image/svg+xml")
+    svg = environment(_PACKAGE).get_template("icon.svg.j2").render(accent=ACCENT.light, paper=PAPER.light)
+    return Response(svg, media_type="image/svg+xml")

@@ -1,4 +1,4 @@
-"""What a fitted model tells about itself: sizes, groups of users, and the promise it was trained under."""
+"""Facts about a fitted model: its sizes, its groups of users, and the promise it was trained under."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,18 +16,18 @@ from pricdr.release.certificate import Certificate
 
 @dataclass(frozen=True)
 class UserGroup:
-    """Users with or without own ratings, with or without a release row that the model uses."""
+    """Users with or without ratings of their own, and with or without a release row that the model uses."""
 
     stratum: str
     row: bool
     users: int
     bases: tuple[Basis, ...]
-    """What their recommendations rest on; more than one where users of the group differ."""
+    """What their recommendations are based on; more than one if users of the group differ."""
 
 
 @dataclass(frozen=True, eq=False)
-class KnownModel:
-    """A model and its name. Nothing here names a user, an item or a fingerprint of ratings."""
+class ModelInfo:
+    """The facts about a model that a card shows: no ids and no fingerprint of ratings."""
 
     name: str
     model: FittedModel
@@ -39,7 +39,7 @@ class KnownModel:
 
     @property
     def origin(self) -> Origin:
-        """What it was trained with and on; nothing where it does not say."""
+        """The recorded origin of the model; empty if none was recorded."""
         return self.model.origin or Origin({}, None)
 
     @property
@@ -49,27 +49,27 @@ class KnownModel:
 
     @property
     def training(self) -> Training | None:
-        """Its method and whether it saw a release; None where it saw the source's ratings."""
+        """Its method and whether it saw a release; None if it saw the source's ratings."""
         return training_of(self.model)
 
     @property
     def ratings(self) -> int | None:
-        """How many ratings it was trained on; None in an exported model."""
+        """How many ratings it was trained on; None for an exported model."""
         return None if self.model.summary is not None else int(self.model.seen.nnz)
 
     @property
     def with_release(self) -> bool:
-        """Whether it was trained with a release, used or not."""
+        """Whether it was trained with a release, even if the release is not used."""
         return self.origin.release is not None
 
     @property
     def certificate(self) -> Certificate | None:
-        """The certificate of its release, as it was recorded."""
+        """The certificate of its release, as recorded in the model folder."""
         return self.origin.certificate
 
     @property
     def signer(self) -> str | None:
-        """The fingerprint of the key that signed its release; None where no signature was checked."""
+        """The fingerprint of the key that signed its release; None if no signature was checked."""
         from pricdr.release.signing import fingerprint, public_from_text
 
         key = self.origin.release_signed_by
@@ -77,7 +77,7 @@ class KnownModel:
 
     @cached_property
     def contradiction(self) -> str | None:
-        """What is wrong with the recorded certificate: a folder may have been written by anybody."""
+        """What is wrong with the recorded certificate, if anything: anyone may have written the folder."""
         from pricdr.release.issue import check
 
         if self.certificate is None:
@@ -90,14 +90,14 @@ class KnownModel:
 
     @cached_property
     def groups(self) -> tuple[UserGroup, ...]:
-        """The four groups of users, those without anybody left out."""
+        """The groups of users, without empty ones."""
         model = self.model
         warm = model.summary.has_history if model.summary is not None else np.diff(model.seen.indptr) > 0
         bases = model.bases(np.arange(len(model.users)))
-        found = []
-        for stratum, members in (("warm", warm), ("cold", ~warm)):
+        groups = []
+        for stratum, in_stratum in (("warm", warm), ("cold", ~warm)):
             for row in (True, False):
-                own = members & (model.in_release == row)
-                used = tuple(BASES[at] for at in np.unique(bases[own]).tolist())
-                found.append(UserGroup(stratum, row, int(own.sum()), used))
-        return tuple(group for group in found if group.users)
+                members = in_stratum & (model.in_release == row)
+                group_bases = tuple(BASES[at] for at in np.unique(bases[members]).tolist())
+                groups.append(UserGroup(stratum, row, int(members.sum()), group_bases))
+        return tuple(group for group in groups if group.users)

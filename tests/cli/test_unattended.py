@@ -18,14 +18,14 @@ NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
 
 
 def events(text):
-    """The lines as JSON, each with the time, the process and what happened."""
-    found = [json.loads(line) for line in text.splitlines()]
-    assert all({"time", "process", "event"} <= set(one) for one in found)
-    return found
+    """Return the lines as JSON, each with its time, process and event."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert all({"time", "process", "event"} <= set(line) for line in lines)
+    return lines
 
 
 def named(text):
-    return [one["event"] for one in events(text)]
+    return [line["event"] for line in events(text)]
 
 
 # --log-json
@@ -48,15 +48,15 @@ def test_the_lines_say_nothing_that_was_read_off_the_ratings(here, publish):
         "user,item,rating\n" + "".join(f"{user},i{item},9\n" for user in ("alice", "zoe") for item in range(50))
     )
     options = ("--users", users, "--log-json", "--values", "--rating-bound", 5, "--rating-step", 1)
-    found = [publish(here / f"{name}.csv", *options, out=name) for name in ("few", "many")]
-    assert [outcome.code for outcome in found] == [0, 0]
+    outcomes = [publish(here / f"{name}.csv", *options, out=name) for name in ("few", "many")]
+    assert [outcome.code for outcome in outcomes] == [0, 0]
     varies = {"time", "process", "certificate_sha256", "ratings", "release"}
     few, many = (
-        [{key: value for key, value in one.items() if key not in varies} for one in events(outcome.err)]
-        for outcome in found
+        [{key: value for key, value in line.items() if key not in varies} for line in events(outcome.err)]
+        for outcome in outcomes
     )
     assert few == many
-    assert not [word for word in NOT_FOR_A_LOG if word in found[0].err]
+    assert not [word for word in NOT_FOR_A_LOG if word in outcomes[0].err]
 
 
 def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):

@@ -64,7 +64,7 @@ def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
     [
         (
             ("r.csv", "--engine", "memory", "--spark-conf", "spark.master=local[2]"),
-            "--spark-conf belongs to --engine spark",
+            "--spark-conf is for --engine spark",
         ),
         (("s3://bucket/r.parquet",), "s3:// is not supported"),
         (("r", *SPARK, "--delimiter", ";"), "--delimiter is for files, and --engine spark reads Parquet or a table"),

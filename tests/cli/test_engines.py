@@ -78,7 +78,7 @@ def test_large_files_are_sorted_on_disk_unasked_and_it_says_why(many, publish, m
     outcome = publish(many)
     assert outcome.code == 0
     assert "engine local: 0.0 MB of files may take" in outcome.out
-    assert "--engine memory insists" in outcome.out
+    assert "--engine memory overrides this" in outcome.out
     assert "engine local needs about" in outcome.out
     assert "in plaintext" in outcome.out
     assert "engine local" not in publish(many, "--engine", "memory", out="other").out
@@ -191,7 +191,7 @@ def test_a_dry_run_counts_and_does_not_sort(here, many, publish):
 
 
 def test_refusals_name_the_option(here, many, publish):
-    assert "--temp-dir belongs to --engine local" in publish(many, "--temp-dir", here).err
+    assert "--temp-dir is for --engine local" in publish(many, "--temp-dir", here).err
     assert "--engine spark reads Parquet or a table" in publish(many, "--engine", "spark").err
     missing = publish(many, "--engine", "local", "--temp-dir", here / "nowhere")
     assert missing.code == 2

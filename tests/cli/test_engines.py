@@ -47,8 +47,8 @@ def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, optio
     assert files_of(here / "memory") == files_of(here / "local")
     assert sorted(path.name for path in here.iterdir()) == ["local", "many.csv", "memory", "users.txt"]
     for line in ("listed users: ", "published Release("):  # what the screen counts is the same too
-        assert [one for one in memory.out.splitlines() if one.startswith(line)] == [
-            one for one in local.out.splitlines() if one.startswith(line)
+        assert [text for text in memory.out.splitlines() if text.startswith(line)] == [
+            text for text in local.out.splitlines() if text.startswith(line)
         ]
     assert memory.err == local.err
 
@@ -106,11 +106,11 @@ def test_the_parts_of_the_stated_memory_add_up():
 
 
 def test_a_smaller_limit_gives_a_smaller_sort_buffer_down_to_a_floor(monkeypatch):
-    found = {}
+    buffers = {}
     for limit in ("1MB", "400MB", "800MB", "8TB"):
         monkeypatch.setenv("PRICDR_MEMORY", limit)
-        found[limit] = sizes.sort_buffer()
-    assert found == {"1MB": 8 * 10**6, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 * 10**6}
+        buffers[limit] = sizes.sort_buffer()
+    assert buffers == {"1MB": 8 * 10**6, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 * 10**6}
 
 
 def test_a_full_disk_at_any_step_of_the_sort_is_one_line_and_nothing_is_spent(here, many, publish, ledger, monkeypatch):

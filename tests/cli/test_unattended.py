@@ -95,9 +95,9 @@ def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publis
 
 
 def test_what_spark_quotes_is_not_in_the_log():
-    said = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
-    assert "alice" in str(said)
-    assert failure(said) == {"error": "EngineError", "exit_code": 2, "message": "Spark could not read table:shop"}
+    error = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
+    assert "alice" in str(error)
+    assert failure(error) == {"error": "EngineError", "exit_code": 2, "message": "Spark could not read table:shop"}
 
 
 @pytest.mark.parametrize("error", [EngineError("Spark could not", "alice"), OutputError("No space left on device")])
@@ -148,15 +148,15 @@ def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
     assert named((here / "log.jsonl").read_text()) == named(outcome.err)
     assert publish(ratings, "--log-json", "--log", here / "log.jsonl").code == 2
     kept = events((here / "log.jsonl").read_text())
-    assert [one["event"] for one in kept[-2:]] == ["began", "failed"]
+    assert [line["event"] for line in kept[-2:]] == ["began", "failed"]
 
 
 def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
     monkeypatch.setattr(log_lines, "SECONDS", 0.001)
     outcome = publish(ratings, "--log-json")
-    reports = [one for one in events(outcome.err) if one["event"] == "progress"]
+    reports = [line for line in events(outcome.err) if line["event"] == "progress"]
     assert reports
-    assert all(set(one) == {"time", "process", "event", "what", "share", "seconds"} for one in reports)
+    assert all(set(line) == {"time", "process", "event", "what", "share", "seconds"} for line in reports)
 
 
 def test_without_the_option_everything_is_as_before(ratings, publish):

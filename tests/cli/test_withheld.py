@@ -99,6 +99,20 @@ def test_a_folder_is_named_in_the_log_and_the_files_in_it_are_not(here, publish,
     assert not [word for word in IDS if word in outcome.err]
 
 
+def test_an_option_that_does_not_fit_names_no_file_and_no_header(here, publish):
+    (here / "ratings").mkdir()
+    (here / "ratings" / "alice.parquet").write_bytes(parquet())
+    (here / "wide.csv").write_text("buyer,item,alice\nbob,dune,1\n")
+    for name, options, says in (
+        ("ratings", ("--delimiter", ";"), "--delimiter is for text files, and these files are Parquet"),
+        ("wide.csv", ("--columns", "user=buyer,item=item,time=Buyer"), "the time must be another column than user"),
+    ):
+        outcome = publish(name, *options, "--log-json")
+        assert outcome.code == 2
+        assert says in last_event(outcome.err)["message"]
+        assert not [word for word in IDS if word in outcome.err]
+
+
 ROW_FAULTS = {
     "an empty id": ("r.csv", HEADER + b"alice,,5\n", ()),
     "a short row": ("r.csv", HEADER + b"alice,dune\n", ()),

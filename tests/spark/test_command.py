@@ -33,11 +33,11 @@ def run(folder, *arguments):
 def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
     write_list(tmp_path / "users.txt", users)
     rows.write_parquet(tmp_path / "all.parquet")
-    asked = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
-    asked += ("--values", "--rating-bound", "4", "--rating-step", "1")
-    memory = run(tmp_path, "all.parquet", *asked, "--out", "memory", "--engine", "memory")
+    options = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
+    options += ("--values", "--rating-bound", "4", "--rating-step", "1")
+    memory = run(tmp_path, "all.parquet", *options, "--out", "memory", "--engine", "memory")
     assert memory.returncode == 0, memory.stderr
-    done = run(tmp_path, table, *asked, "--out", "spark", *SPARK, *QUICK)
+    done = run(tmp_path, table, *options, "--out", "spark", *SPARK, *QUICK)
     assert done.returncode == 0, done.stderr
     assert "3,000 rows" in done.stdout
     assert "lie outside [0, 4]" in done.stderr

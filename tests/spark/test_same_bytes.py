@@ -28,11 +28,11 @@ def listed(table, spark, users, items):
         yield reading.ratings
 
 
-def same(here, there, **asked):
+def same(here, there, **arguments):
     """Publish both, and compare matrix, users and certificate."""
-    asked = {"insecure_seed": 11, **asked}
-    promise = asked.pop("promise", PROMISE)
-    a, b = publish(here, promise, **asked), publish(there, promise, **asked)
+    arguments = {"insecure_seed": 11, **arguments}
+    promise = arguments.pop("promise", PROMISE)
+    a, b = publish(here, promise, **arguments), publish(there, promise, **arguments)
     assert a.users == b.users
     assert a.matrix.tobytes() == b.matrix.tobytes()
     assert a.certificate == b.certificate

@@ -158,7 +158,7 @@ def publish(
             buckets=buckets,
             items=items,
         ).complete(parsed)
-        asked = {
+        arguments = {
             "strategy": plan,
             "bounds": bounds,
             "calibration": Calibration(calibration.value),
@@ -170,7 +170,7 @@ def publish(
             "insecure_no_noise": insecure_no_noise,
         }
         source = EngineInput(ratings, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
-        task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
+        task = _Task(guarantee, arguments, out, None if sign is None else _read_key(sign), events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 
 
@@ -179,7 +179,7 @@ class _Task:
     """A release to make, and where to report it."""
 
     guarantee: "Guarantee"
-    asked: dict[str, Any]
+    arguments: dict[str, Any]
     """The other arguments of the library's ``publish``."""
     out: Path
     key: "Ed25519PrivateKey | None"
@@ -198,7 +198,7 @@ class _Task:
             need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
             if need is not None:
                 need.require()
-        ledger = self.asked["ledger"]
+        ledger = self.arguments["ledger"]
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
@@ -206,13 +206,13 @@ class _Task:
 
     def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
         """Make the release, write it and report it."""
-        ledger = self.asked["ledger"]
+        ledger = self.arguments["ledger"]
         # The folder first: an output that cannot be written must be noticed before the budget is spent.
         with new_folder(self.out) as staging:
             require_only_writer(staging, self.out)
             with nullcontext() if ledger is None else only_spender(ledger.path):
                 release, certificate = self._make(staging, given, users, items)
-        say_result(release, self.out, learnt=self.asked["strategy"].learns)
+        say_result(release, self.out, learnt=self.arguments["strategy"].learns)
         self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         if self.json_output is not None:
             content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
@@ -231,12 +231,12 @@ class _Task:
                 # Sorting may take hours: refuse now what would be refused afterwards.
                 require_memory(reading, self._rehearsed(reading, listed, universe).work)
                 reading = sort(reading)
-                reading.selected.require_space(self.asked["strategy"].dim)
+                reading.selected.require_space(self.arguments["strategy"].dim)
             self._say_input(reading, listed, universe)
-            _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
+            _require_space(staging, len(listed or reading.ratings.users), self.arguments["strategy"].dim)
             with progress_bar() as progress:
                 release = publish_ratings(
-                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
+                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.arguments
                 )
             # Before the folder is in place: the budget is spent, whatever happens to the disk.
             self.events.record("made", **_disclosed(release.certificate))
@@ -255,7 +255,7 @@ class _Task:
         """Read the lists and the ratings."""
         listed, universe = _read_lists(users, items)
         self._require_aligned(users, listed)
-        strategy = self.asked["strategy"]
+        strategy = self.arguments["strategy"]
         counted_items = strategy.catalogue if universe is None else universe
         return given.read(listed, counted_items, strategy, lifetime, count_only=count_only), listed, universe
 
@@ -263,7 +263,7 @@ class _Task:
         """Refuse a list that differs from the record beside it, before hours of reading."""
         from pricdr.alignment.user_lists import require_list
 
-        record = self.asked["alignment"]
+        record = self.arguments["alignment"]
         if record is None or users is None or listed is None:
             return
         require_list(record, listed, name=str(users))
@@ -274,20 +274,20 @@ class _Task:
     ) -> "Rehearsal":
         from pricdr._publish import rehearse
 
-        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments)
 
     def _say_input(
         self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
     ) -> None:
         if is_on_spark(reading):
-            say_counts(reading, self.asked["strategy"])
-            warn_of_clamping(reading.ratings, self.asked["bounds"])
+            say_counts(reading, self.arguments["strategy"])
+            warn_of_clamping(reading.ratings, self.arguments["bounds"])
             return
-        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.asked["strategy"])
+        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.arguments["strategy"])
         if not is_on_disk(reading):
-            warn_of_clamping(reading.ratings, self.asked["bounds"])
+            warn_of_clamping(reading.ratings, self.arguments["bounds"])
         elif reading.counts is not None:  # sorted, so their values can be checked
-            warn_of_clamping(reading.selected, self.asked["bounds"])
+            warn_of_clamping(reading.selected, self.arguments["bounds"])
 
 
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:

@@ -184,7 +184,7 @@ def _with_time(
     if wanted is not None:
         time = _position(file, header, wanted)
         if time in positions:
-            raise ParameterError(f"the time must be another column than user, item and rating, got {_shown(header)}")
+            raise ParameterError(f"the time must be another column than user, item and rating, got {shorten(wanted)}")
         return positions._replace(time=time)
     names = [None if at in positions else _plain(name) for at, name in enumerate(header)]
     return positions._replace(time=next((names.index(alias) for alias in _TIME_ALIASES if alias in names), None))

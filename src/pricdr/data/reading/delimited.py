@@ -225,5 +225,5 @@ def _first_record(file: Path, content: bytes, dialect: Dialect, separator: str, 
 
 def _untyped(header: list[str], columns: Columns | None) -> list[str]:
     """Return the names in ``name:type``, except where the caller gave a column with its type."""
-    asked = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
-    return [name if name in asked else name.rpartition(":")[0] or name for name in header]
+    names = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
+    return [name if name in names else name.rpartition(":")[0] or name for name in header]

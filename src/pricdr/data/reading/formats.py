@@ -96,9 +96,9 @@ class Form:
             rule = f"accepted are {accepted} (each also with .gz) and .parquet, or set --format or --delimiter"
             raise file_refusal(file, f"unknown kind of file; {rule}")
         if kind is Format.PARQUET:
-            self._require_text_file(file, "Parquet")
+            self._require_no_text_options()
         if kind is Format.JSONL and self.delimiter is not None:
-            raise ParameterError(f"--delimiter is for delimited text, and {file.name!r} is JSON lines")
+            raise ParameterError("--delimiter is for delimited text, and these files are JSON lines")
         return kind
 
     def beside(self, file: InputFile) -> Beside:
@@ -146,10 +146,11 @@ class Form:
             return _DIALECTS[kind]
         return replace(CSV if kind is Format.DAT else _DIALECTS[kind], separator=self.delimiter)
 
-    def _require_text_file(self, file: Path, kind: str) -> None:
+    def _require_no_text_options(self) -> None:
+        # Without the name of a file, which may be an id: logs show these messages.
         for option, given in (("--delimiter", self.delimiter is not None), ("--encoding", self.encoding != "utf-8")):
             if given:
-                raise ParameterError(f"{option} is for text files, and {file.name!r} is {kind}")
+                raise ParameterError(f"{option} is for text files, and these files are Parquet")
 
 
 @dataclass(frozen=True)

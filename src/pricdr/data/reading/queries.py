@@ -30,15 +30,17 @@ def stream_query(
         if len(header) < 2:
             raise file_refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
         positions = find_named(str(query), header, columns, need_rating=need_rating)
-        asked = columns is not None and columns.time is not None
+        time_asked = columns is not None and columns.time is not None
         for batch in results:
             if not batch.num_rows:
                 continue
-            loaders = _loaders(query, batch, positions, time_asked=asked)
+            loaders = _loaders(query, batch, positions, time_asked=time_asked)
             number = partial(add, rows)
             rows += batch.num_rows
             any_batch = True
-            yield RawRatings(str(query), batch.num_rows, loaders, number=number, time_asked=asked, bad_rows=bad_rows)
+            yield RawRatings(
+                str(query), batch.num_rows, loaders, number=number, time_asked=time_asked, bad_rows=bad_rows
+            )
     if not any_batch:
         raise file_refusal(str(query), "it returns no rows")
 

@@ -86,7 +86,7 @@ class InputError(PriCDRError, ValueError):
 class InputFileError(InputError):
     """A file that cannot be used as a whole: missing, unreadable, empty, truncated, or without a column.
 
-    A log may show it, so ``logged`` must not quote anything that stands in the rows, and no count of them.
+    Logs show it, so ``logged`` must quote nothing from the rows, and no count of them.
 
     Args:
         subject: the file, or what could not be done with it.

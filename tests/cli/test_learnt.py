@@ -145,7 +145,7 @@ def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, led
     outcome = learn("--learn-from", "all", "--ledger", ledger, *options)
     assert (outcome.code, outcome.err) == (0, STARS)
     assert "5 users of the ratings are not listed and get no row; directions are learnt from them first" in outcome.out
-    assert "one promise holds for them too" in outcome.out
+    assert "they are protected by the same promise" in outcome.out
     certificate = certificate_of(here / "release")
     assert certificate["users"] == 8
     assert certificate["input"]["item_universe"] == universe

@@ -1,4 +1,4 @@
-"""``pricdr publish`` where nobody watches: JSON lines, one run at a time, and what a killed run leaves behind."""
+"""Unattended runs of ``pricdr publish``: JSON lines, one run at a time, and what a killed run leaves behind."""
 
 import fcntl
 import json
@@ -71,7 +71,9 @@ def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
 
 def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spend_open(ratings, publish, monkeypatch):
     def fail(*_, **__):
-        raise EngineError("Spark could not compute", "a task failed 4 times, the last time because 'dune' is no number")
+        raise EngineError(
+            "Spark could not compute", "a task failed 4 times, the last time because 'dune' is not a number"
+        )
 
     monkeypatch.setattr("pricdr._publish.publish", fail)
     outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
@@ -214,7 +216,7 @@ def test_a_lock_that_is_no_file_of_ours_is_not_followed(here, ledger):
 
 
 def test_a_lock_that_was_just_removed_is_not_taken_for_held(here, ledger, monkeypatch):
-    """Whoever opens the file right before its holder removes it gets the lock of a file that has no name any more."""
+    """A run that opens the file right before its holder removes it gets the lock of a file without a name."""
     real, seen, lock = fcntl.flock, [], here / ".budget.jsonl.lock"
 
     def remove_first(descriptor, operation):
@@ -243,7 +245,7 @@ def test_what_a_killed_run_was_staging_stops_nobody(here):
         os.close(descriptor)
 
 
-@pytest.mark.parametrize("number", ["the same", "one that is nobody's here"])
+@pytest.mark.parametrize("number", ["the same", "unknown here"])
 def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, start, until, pricdr, monkeypatch, number):
     """Containers count processes for themselves: this one's number may be that of the run over there, or unknown."""
     os.mkfifo(here / "users.txt")

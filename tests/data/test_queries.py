@@ -165,8 +165,8 @@ def test_the_command_line_keeps_the_address_to_itself(address, tmp_path, monkeyp
     ("arguments", "says"),
     [
         (("r.csv", "--from", "env:NOWHERE", "--query", "x"), "give RATINGS or --from, not both"),
-        (("--from", "postgresql://h/d"), "--from and --query belong together"),
-        (("--query", "SELECT"), "--from and --query belong together"),
+        (("--from", "postgresql://h/d"), "--from and --query go together"),
+        (("--query", "SELECT"), "--from and --query go together"),
         (("--from", "env:NOWHERE", "--query", "SELECT"), "the environment variable 'NOWHERE' is not set"),
         ((), "Missing argument 'RATINGS'"),
     ],

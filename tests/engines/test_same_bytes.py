@@ -1,4 +1,4 @@
-"""Ratings on disk give the release that ratings in memory give, byte for byte."""
+"""Ratings on disk give the same release as ratings in memory, byte for byte."""
 
 import io
 import tempfile
@@ -63,7 +63,7 @@ class Stream:
 
 
 def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.DataFrame:
-    """Rows in no order, many of them repeated pairs; names that sort otherwise as numbers or by Unicode's order."""
+    """Return unordered rows with many repeated pairs, and names that sort differently as numbers or in UTF-16."""
     names = [f"{kind}{n}" for n in range(max(users, items)) for kind in ("u", "Z", "é", "𐍈", "\uff5e")]
     columns = {
         "user": rng.choice(names[:users], rows),
@@ -90,7 +90,7 @@ def bytes_of(release) -> bytes:
 
 
 def named(names, rng, share=0.7, strangers=3):
-    """A list in no order: some of the names, and some that no row holds."""
+    """Return an unordered list: some of the names, and some that occur in no row."""
     chosen = [name for name in names if rng.random() < share] + [f"stranger{n}" for n in range(strangers)]
     return tuple(rng.permutation(chosen).tolist())
 
@@ -115,7 +115,7 @@ STRATEGIES = ("jlt", "jlt auto", "sjlt", "features", "spectral", "spectral all",
 
 
 def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):
-    """The bytes of release.parquet and the certificate, by either engine."""
+    """Return the bytes of release.parquet and of the certificate, from memory and from disk."""
     arguments = {
         "strategy": strategy,
         "bounds": bounds,
@@ -182,7 +182,7 @@ def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):
 @given(st.data())
 @settings(max_examples=40)
 def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
-    """Batches of one row, buffers of one row, one user with most of the rows, columns that are not there."""
+    """Batches of one row, buffers of one row, one user with most of the rows, missing columns."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     frame = table(
         rng,

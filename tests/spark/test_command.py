@@ -1,4 +1,4 @@
-"""``pricdr publish --engine spark`` as its users run it: a process of its own, one release folder."""
+"""``pricdr publish --engine spark`` as its users run it: in its own process, with one release folder."""
 
 import os
 import subprocess

@@ -33,7 +33,7 @@ class BadRows:
         self._note(row, fault)
 
     def absorb(self, other: "BadRows", *, before: int, file: str | None = None) -> None:
-        """Add the bad rows of one of several files: ``before`` it so many rows were read, and ``file`` is its name."""
+        """Add the bad rows of one of several files, named ``file``; ``before`` is the number of rows read before it."""
         self.count += other.count
         for number, fault in other._first:
             self._note(before - number, fault if file is None else f"{file}: {fault}")

@@ -70,14 +70,13 @@ def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, case,
         assert not [word for word in (*IDS, "0x", "thing") if word in lines]
 
 
-def test_what_is_wrong_with_a_list_a_key_or_a_guide_as_a_whole_is_in_the_log(here, ratings, publish):
+def test_what_is_wrong_with_a_list_or_a_key_as_a_whole_is_in_the_log(here, ratings, publish):
     (here / "empty.txt").touch()
     for options, says in (
         (("--users", "nobody.txt"), "nobody.txt: no such file"),
         (("--users", "empty.txt"), "empty.txt: the file is empty"),
         (("--users", here), f"{here}: this is a folder, a file is needed"),
         (("--sign", "no.key"), "cannot read key no.key: No such file or directory"),
-        (("--strategy", "guided", "--guide", "gone"), "gone is not a release folder: no such folder"),
     ):
         outcome = publish(ratings, "--log-json", *options)
         assert last_event(outcome.err)["message"] == says

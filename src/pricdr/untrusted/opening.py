@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from pricdr.errors import InputError, InputFileError, PriCDRError, printable
+from pricdr.errors import InputError, PriCDRError, printable
 from pricdr.files import require_local
 
 LARGEST_EXPANSION: Final = 200
@@ -34,12 +34,11 @@ class Folder:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         except NotADirectoryError as refused:
-            raise InputFileError(f"{path} is not {what}", "it is not a folder") from refused
+            raise InputError(f"{path} is not {what}: it is not a folder") from refused
         except FileNotFoundError as refused:
-            raise InputFileError(f"{path} is not {what}", "no such folder") from refused
+            raise InputError(f"{path} is not {what}: no such folder") from refused
         except (OSError, ValueError) as refused:  # ValueError: a path with a NUL in it
-            reason = getattr(refused, "strerror", None) or str(refused)
-            raise InputFileError(f"{path} cannot be opened", reason) from refused
+            raise InputError(f"{path} cannot be opened: {getattr(refused, 'strerror', None) or refused}") from refused
         try:
             yield cls(path, descriptor, error)
         finally:

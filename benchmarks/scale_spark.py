@@ -1,4 +1,4 @@
-"""How long a release takes on Spark's local mode: ``python -m benchmarks.scale_spark FOLDER USERS`` prints JSON."""
+"""Time a release in Spark's local mode: ``python -m benchmarks.scale_spark FOLDER USERS`` prints JSON."""
 
 import json
 import sys
@@ -10,13 +10,13 @@ from pricdr.engines.spark import open_ratings
 
 
 def spark_seconds(parquet_folder: Path, users_file: Path | None, *, dim: int | None = None, cores: int = 2) -> float:
-    """Return the seconds from a folder of Parquet to a release in memory, without Spark's own start."""
+    """Return the seconds from a folder of Parquet to a release in memory, without the start of Spark."""
     users = None if users_file is None else read_ids(users_file)
     return timed(parquet_folder, users, dim=dim, cores=cores)["publish"]
 
 
 def timed(folder: Path, users: tuple[str, ...] | None, *, dim: int | None, cores: int) -> dict[str, float]:
-    """Return the seconds of each part: Spark's start, reading and sorting, the release, and the last two together."""
+    """Return the seconds of each part: starting Spark, reading and sorting, the release, and the last two together."""
     from pricdr.engines.spark.session import opened_session
     from pricdr.strategies import Spectral
 

@@ -86,7 +86,7 @@ def test_times_that_could_belong_to_other_rows_are_refused():
     with pytest.raises(InputError, match="then"):
         split(TIMED, times="then")
     late = TIMED.with_columns(when=pl.when(pl.col("when") > 3).then("when"))
-    with pytest.raises(InputError, match="the time None is no time"):
+    with pytest.raises(InputError, match="the time None is not a time"):
         split(late, times="when")
 
 

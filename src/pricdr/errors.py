@@ -2,6 +2,7 @@
 
 PriCDRError
 ├── InputError            a file, column, row or value that cannot be used      exit 2
+│   ├── InputFileError    a file that cannot be used as a whole                 exit 2
 │   ├── LedgerError       a ledger that is damaged or was changed               exit 2
 │   └── MissingDataError  a data set that is not in the folder of data sets     exit 2
 ├── ParameterError        an argument outside its rule                          exit 2
@@ -78,8 +79,37 @@ class InputError(PriCDRError, ValueError):
 
     @property
     def disclosed(self) -> str | None:
-        """Nothing: most name a row or a value."""
+        """Nothing: most messages name a row or a value."""
         return None
+
+
+class InputFileError(InputError):
+    """A file that cannot be used as a whole: missing, unreadable, empty, truncated, or without a column.
+
+    Logs show it, so ``logged`` must quote nothing from the rows, and no count of them.
+
+    Args:
+        subject: the file, or what could not be done with it.
+        fault: what is wrong, for the screen.
+        logged: what is wrong, for logs; the same as ``fault`` by default.
+
+    >>> error = InputFileError("r.csv", "no user column in ['alice', 'dune']", logged="no user column")
+    >>> print(error, error.disclosed, sep="; ")
+    r.csv: no user column in ['alice', 'dune']; r.csv: no user column
+    """
+
+    def __init__(self, subject: str, fault: str, *, logged: str | None = None) -> None:
+        super().__init__(f"{subject}: {fault}")
+        self._subject, self._logged = subject, fault if logged is None else logged
+
+    def log_as(self, subject: str) -> None:
+        """Let logs name another subject: the name of the file itself may be an id."""
+        self._subject = subject
+
+    @property
+    def disclosed(self) -> str | None:
+        """The subject and the fault, as far as they are for logs."""
+        return printable(f"{self._subject}: {self._logged}")
 
 
 class LedgerError(InputError):

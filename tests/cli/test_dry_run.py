@@ -228,7 +228,7 @@ def test_values_that_are_clamped_or_rounded_are_counted_on_screen_alone(here, pr
     outcome = pricdr(*fixed, *values)
     assert outcome.code == 0
     assert "--values: 3 of 6 ratings lie outside [0, 5] and count as 0 or 5" in outcome.err
-    assert "--values: 1 of 6 ratings are no multiple of 1 and are rounded to one" in outcome.err
+    assert "--values: 1 of 6 ratings are not multiples of 1 and are rounded to one" in outcome.err
     if (here / "release").exists():
         for path in (here / "release").iterdir():
             assert b"outside [0, 5]" not in path.read_bytes()
@@ -248,7 +248,7 @@ def test_values_that_are_clamped_or_rounded_are_counted_on_screen_alone(here, pr
     ids=" ".join,
 )
 def test_log_and_json_are_never_put_where_the_release_goes(ratings, refused_publish, options):
-    refused_publish(ratings, *options, says="must be three places")
+    refused_publish(ratings, *options, says="must be different, none inside another")
 
 
 def test_a_json_file_that_cannot_be_written_is_found_before_anything_is_spent(here, ratings, refused_publish):

@@ -47,8 +47,8 @@ def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, optio
     assert files_of(here / "memory") == files_of(here / "local")
     assert sorted(path.name for path in here.iterdir()) == ["local", "many.csv", "memory", "users.txt"]
     for line in ("listed users: ", "published Release("):  # what the screen counts is the same too
-        assert [one for one in memory.out.splitlines() if one.startswith(line)] == [
-            one for one in local.out.splitlines() if one.startswith(line)
+        assert [text for text in memory.out.splitlines() if text.startswith(line)] == [
+            text for text in local.out.splitlines() if text.startswith(line)
         ]
     assert memory.err == local.err
 
@@ -78,7 +78,7 @@ def test_large_files_are_sorted_on_disk_unasked_and_it_says_why(many, publish, m
     outcome = publish(many)
     assert outcome.code == 0
     assert "engine local: 0.0 MB of files may take" in outcome.out
-    assert "--engine memory insists" in outcome.out
+    assert "--engine memory overrides this" in outcome.out
     assert "engine local needs about" in outcome.out
     assert "in plaintext" in outcome.out
     assert "engine local" not in publish(many, "--engine", "memory", out="other").out
@@ -106,11 +106,11 @@ def test_the_parts_of_the_stated_memory_add_up():
 
 
 def test_a_smaller_limit_gives_a_smaller_sort_buffer_down_to_a_floor(monkeypatch):
-    found = {}
+    buffers = {}
     for limit in ("1MB", "400MB", "800MB", "8TB"):
         monkeypatch.setenv("PRICDR_MEMORY", limit)
-        found[limit] = sizes.sort_buffer()
-    assert found == {"1MB": 8 * 10**6, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 * 10**6}
+        buffers[limit] = sizes.sort_buffer()
+    assert buffers == {"1MB": 8 * 10**6, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 * 10**6}
 
 
 def test_a_full_disk_at_any_step_of_the_sort_is_one_line_and_nothing_is_spent(here, many, publish, ledger, monkeypatch):
@@ -191,7 +191,7 @@ def test_a_dry_run_counts_and_does_not_sort(here, many, publish):
 
 
 def test_refusals_name_the_option(here, many, publish):
-    assert "--temp-dir belongs to --engine local" in publish(many, "--temp-dir", here).err
+    assert "--temp-dir is for --engine local" in publish(many, "--temp-dir", here).err
     assert "--engine spark reads Parquet or a table" in publish(many, "--engine", "spark").err
     missing = publish(many, "--engine", "local", "--temp-dir", here / "nowhere")
     assert missing.code == 2

@@ -15,7 +15,7 @@ PROMISE = ("--epsilon", 4, "--delta", 1e-6)
 NO_LEDGER = (
     "warning: no --ledger: this release is not counted against a budget; others of the same ratings add to its cost\n"
 )
-STARS = "warning: ratings from 1 to 5 look like stars: without --threshold each row counts as a like, also one of 1\n"
+STARS = "warning: ratings from 1 to 5 look like stars: without --threshold each row counts as a like, even one of 1\n"
 SURE = ("--confidence", 0.999999)
 """A test must not fail one time in twenty because a bound was unlucky."""
 
@@ -145,7 +145,7 @@ def test_users_outside_the_list_are_learnt_from_and_pay(here, learn, pricdr, led
     outcome = learn("--learn-from", "all", "--ledger", ledger, *options)
     assert (outcome.code, outcome.err) == (0, STARS)
     assert "5 users of the ratings are not listed and get no row; directions are learnt from them first" in outcome.out
-    assert "one promise holds for them too" in outcome.out
+    assert "they are protected by the same promise" in outcome.out
     certificate = certificate_of(here / "release")
     assert certificate["users"] == 8
     assert certificate["input"]["item_universe"] == universe

@@ -55,7 +55,7 @@ def test_every_command_that_reads_ratings_takes_the_same_options(here, pricdr, o
             "--delimiter is for files of ratings: a split has its own",
         ),
         (("recommend", "m", "--out", "r.csv", "--encoding", "latin-1"), "--encoding is about --seen: give it too"),
-        (("split", "odd.csv", "--out", "s", "--most-bad-rows", 0.5), "--most-bad-rows belongs to --skip-bad-rows"),
+        (("split", "odd.csv", "--out", "s", "--most-bad-rows", 0.5), "--most-bad-rows needs --skip-bad-rows"),
         (("split", "odd.csv", "--out", "s", "--delimiter", '"'), "delimiter must be"),
         (("split", "odd.csv", "--out", "s", "--encoding", "zip"), "encoding must be"),
         (("split", "odd.csv", "--out", "s"), "line 1 is not text: byte 0xe4 is not UTF-8"),
@@ -98,7 +98,7 @@ def test_nothing_that_leaves_the_source_tells_of_skipped_rows_or_stars(here, pub
     [((), True), (("--threshold", 3), False), (("--values", "--rating-bound", 5, "--rating-step", 1), False)],
 )
 def test_stars_without_a_threshold_are_warned_of(ratings, publish, options, warned):
-    said = "ratings from 1 to 5 look like stars: without --threshold each row counts as a like, also one of 1"
+    said = "ratings from 1 to 5 look like stars: without --threshold each row counts as a like, even one of 1"
     assert (said in publish(ratings, *options).err) == warned
 
 

@@ -1,4 +1,4 @@
-"""``pricdr publish`` where nobody watches: JSON lines, one run at a time, and what a killed run leaves behind."""
+"""Unattended runs of ``pricdr publish``: JSON lines, one run at a time, and what a killed run leaves behind."""
 
 import fcntl
 import json
@@ -18,14 +18,14 @@ NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
 
 
 def events(text):
-    """The lines as JSON, each with the time, the process and what happened."""
-    found = [json.loads(line) for line in text.splitlines()]
-    assert all({"time", "process", "event"} <= set(one) for one in found)
-    return found
+    """Return the lines as JSON, each with its time, process and event."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert all({"time", "process", "event"} <= set(line) for line in lines)
+    return lines
 
 
 def named(text):
-    return [one["event"] for one in events(text)]
+    return [line["event"] for line in events(text)]
 
 
 # --log-json
@@ -48,15 +48,15 @@ def test_the_lines_say_nothing_that_was_read_off_the_ratings(here, publish):
         "user,item,rating\n" + "".join(f"{user},i{item},9\n" for user in ("alice", "zoe") for item in range(50))
     )
     options = ("--users", users, "--log-json", "--values", "--rating-bound", 5, "--rating-step", 1)
-    found = [publish(here / f"{name}.csv", *options, out=name) for name in ("few", "many")]
-    assert [outcome.code for outcome in found] == [0, 0]
+    outcomes = [publish(here / f"{name}.csv", *options, out=name) for name in ("few", "many")]
+    assert [outcome.code for outcome in outcomes] == [0, 0]
     varies = {"time", "process", "certificate_sha256", "ratings", "release"}
     few, many = (
-        [{key: value for key, value in one.items() if key not in varies} for one in events(outcome.err)]
-        for outcome in found
+        [{key: value for key, value in line.items() if key not in varies} for line in events(outcome.err)]
+        for outcome in outcomes
     )
     assert few == many
-    assert not [word for word in NOT_FOR_A_LOG if word in found[0].err]
+    assert not [word for word in NOT_FOR_A_LOG if word in outcomes[0].err]
 
 
 def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
@@ -71,7 +71,9 @@ def test_a_bad_row_is_not_quoted_and_the_line_says_how_to_see_it(here, publish):
 
 def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spend_open(ratings, publish, monkeypatch):
     def fail(*_, **__):
-        raise EngineError("Spark could not compute", "a task failed 4 times, the last time because 'dune' is no number")
+        raise EngineError(
+            "Spark could not compute", "a task failed 4 times, the last time because 'dune' is not a number"
+        )
 
     monkeypatch.setattr("pricdr._publish.publish", fail)
     outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
@@ -95,9 +97,9 @@ def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publis
 
 
 def test_what_spark_quotes_is_not_in_the_log():
-    said = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
-    assert "alice" in str(said)
-    assert failure(said) == {"error": "EngineError", "exit_code": 2, "message": "Spark could not read table:shop"}
+    error = EngineError("Spark could not read table:shop", "The value 'alice' of the type STRING cannot be cast")
+    assert "alice" in str(error)
+    assert failure(error) == {"error": "EngineError", "exit_code": 2, "message": "Spark could not read table:shop"}
 
 
 @pytest.mark.parametrize("error", [EngineError("Spark could not", "alice"), OutputError("No space left on device")])
@@ -148,15 +150,15 @@ def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
     assert named((here / "log.jsonl").read_text()) == named(outcome.err)
     assert publish(ratings, "--log-json", "--log", here / "log.jsonl").code == 2
     kept = events((here / "log.jsonl").read_text())
-    assert [one["event"] for one in kept[-2:]] == ["began", "failed"]
+    assert [line["event"] for line in kept[-2:]] == ["began", "failed"]
 
 
 def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
     monkeypatch.setattr(log_lines, "SECONDS", 0.001)
     outcome = publish(ratings, "--log-json")
-    reports = [one for one in events(outcome.err) if one["event"] == "progress"]
+    reports = [line for line in events(outcome.err) if line["event"] == "progress"]
     assert reports
-    assert all(set(one) == {"time", "process", "event", "what", "share", "seconds"} for one in reports)
+    assert all(set(line) == {"time", "process", "event", "what", "share", "seconds"} for line in reports)
 
 
 def test_without_the_option_everything_is_as_before(ratings, publish):
@@ -214,7 +216,7 @@ def test_a_lock_that_is_no_file_of_ours_is_not_followed(here, ledger):
 
 
 def test_a_lock_that_was_just_removed_is_not_taken_for_held(here, ledger, monkeypatch):
-    """Whoever opens the file right before its holder removes it gets the lock of a file that has no name any more."""
+    """A run that opens the file right before its holder removes it gets the lock of a file without a name."""
     real, seen, lock = fcntl.flock, [], here / ".budget.jsonl.lock"
 
     def remove_first(descriptor, operation):
@@ -243,7 +245,7 @@ def test_what_a_killed_run_was_staging_stops_nobody(here):
         os.close(descriptor)
 
 
-@pytest.mark.parametrize("number", ["the same", "one that is nobody's here"])
+@pytest.mark.parametrize("number", ["the same", "unknown here"])
 def test_a_run_in_another_container_is_not_swept_away(here, ratings, ledger, start, until, pricdr, monkeypatch, number):
     """Containers count processes for themselves: this one's number may be that of the run over there, or unknown."""
     os.mkfifo(here / "users.txt")

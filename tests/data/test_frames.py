@@ -125,7 +125,7 @@ def test_columns_may_be_named(taken):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"buyer": ["a"], "item": ["x"]}, "no user column in the header ['buyer', 'item']; say which with user=…"),
+        ({"buyer": ["a"], "item": ["x"]}, "no user column in the header ['buyer', 'item']; name them with user=…"),
         ({"user": ["a"], "item": ["x"], "score": [1], "stars": [2]}, "'score' and 'stars' could each be the rating"),
         ({"user": ["a", None], "item": ["x", "y"]}, "row 2: the user id is empty (null)"),
         ({"user": ["a", "b"], "item": ["x", ""]}, "row 2: the item id is empty"),

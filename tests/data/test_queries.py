@@ -85,7 +85,7 @@ def test_columns_thresholds_and_bad_rows_hold_for_queries_too(address, refused):
     for sql, fault in {
         "SELECT id AS user, item FROM ratings": "the user column holds Binary; ids must be text or whole numbers (cast",
         'SELECT "user", item, rated_at AS rating FROM ratings': "ratings must be numbers",
-        'SELECT "user", item FROM ratings WHERE false': "it gives no rows",
+        'SELECT "user", item FROM ratings WHERE false': "it returns no rows",
         'SELECT "user" FROM ratings': "it selects 1 column; a user and an item column are needed",
     }.items():
         for call in (read, lambda query: list(open_stream(query).batches())):
@@ -165,8 +165,8 @@ def test_the_command_line_keeps_the_address_to_itself(address, tmp_path, monkeyp
     ("arguments", "says"),
     [
         (("r.csv", "--from", "env:NOWHERE", "--query", "x"), "give RATINGS or --from, not both"),
-        (("--from", "postgresql://h/d"), "--from and --query belong together"),
-        (("--query", "SELECT"), "--from and --query belong together"),
+        (("--from", "postgresql://h/d"), "--from and --query go together"),
+        (("--query", "SELECT"), "--from and --query go together"),
         (("--from", "env:NOWHERE", "--query", "SELECT"), "the environment variable 'NOWHERE' is not set"),
         ((), "Missing argument 'RATINGS'"),
     ],

@@ -203,6 +203,10 @@ def test_a_file_as_a_folder_and_a_nul_in_the_path(write, refused):
     assert refused(lambda: read("a\nb.csv")) == "a\\u000ab.csv: no such file"
 
 
+def test_a_name_that_the_system_does_not_accept(refused):
+    assert refused(lambda: read("a" * 300 + ".csv")).endswith(".csv: cannot be read: File name too long")
+
+
 @pytest.mark.parametrize("spoil", ["cut", "checksum", "flipped", "not gzip", "trailing"])
 def test_corrupt_gzip(spoil, tmp_path, refused):
     raw = gzip.compress(b"user,item\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(5000)))

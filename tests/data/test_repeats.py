@@ -129,7 +129,7 @@ def test_times_that_cannot_be_read_count_as_the_earliest_unless_the_column_was_n
     assert cells(reading.ratings) == {("a", "x"): 2.0, ("b", "x"): 4.0}
     assert "3 without a readable time count as the earliest" in reading.summary()
     columns = Columns.parse("user=user,item=item,rating=rating,time=when")
-    assert "row 1 (line 2): the time 'soon' is no time" in refused(lambda: read(path, columns=columns))
+    assert "row 1 (line 2): the time 'soon' is not a time" in refused(lambda: read(path, columns=columns))
 
 
 def test_positions_presets_and_movielens_know_where_the_time_is(write):

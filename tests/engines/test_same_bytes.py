@@ -1,4 +1,4 @@
-"""Ratings on disk give the release that ratings in memory give, byte for byte."""
+"""Ratings on disk give the same release as ratings in memory, byte for byte."""
 
 import io
 import tempfile
@@ -63,7 +63,7 @@ class Stream:
 
 
 def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.DataFrame:
-    """Rows in no order, many of them repeated pairs; names that sort otherwise as numbers or by Unicode's order."""
+    """Return unordered rows with many repeated pairs, and names that sort differently as numbers or in UTF-16."""
     names = [f"{kind}{n}" for n in range(max(users, items)) for kind in ("u", "Z", "é", "𐍈", "\uff5e")]
     columns = {
         "user": rng.choice(names[:users], rows),
@@ -90,7 +90,7 @@ def bytes_of(release) -> bytes:
 
 
 def named(names, rng, share=0.7, strangers=3):
-    """A list in no order: some of the names, and some that no row holds."""
+    """Return an unordered list: some of the names, and some that occur in no row."""
     chosen = [name for name in names if rng.random() < share] + [f"stranger{n}" for n in range(strangers)]
     return tuple(rng.permutation(chosen).tolist())
 
@@ -115,8 +115,8 @@ STRATEGIES = ("jlt", "jlt auto", "sjlt", "features", "spectral", "spectral all",
 
 
 def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):
-    """The bytes of release.parquet and the certificate, by either engine."""
-    asked = {
+    """Return the bytes of release.parquet and of the certificate, from memory and from disk."""
+    arguments = {
         "strategy": strategy,
         "bounds": bounds,
         "users": users,
@@ -124,7 +124,7 @@ def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7,
         "insecure_seed": 3,
         "allow_not_private_guide": True,
     }
-    expected = publish(in_memory(frame, threshold), guarantee, **asked)
+    expected = publish(in_memory(frame, threshold), guarantee, **arguments)
     with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
         spilled = spill(
             Stream(frame, rows),
@@ -135,8 +135,8 @@ def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7,
             keep_values=bounds.rating_bound is not None,
             threshold=threshold,
         )
-        found = publish(spilled.ratings, guarantee, **asked)
-        return (bytes_of(expected), expected.certificate.to_bytes()), (bytes_of(found), found.certificate.to_bytes())
+        actual = publish(spilled.ratings, guarantee, **arguments)
+        return (bytes_of(expected), expected.certificate.to_bytes()), (bytes_of(actual), actual.certificate.to_bytes())
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -163,24 +163,26 @@ def test_every_strategy_gives_the_same_bytes(name, unit, kind, lists, rng):
     known = items or tuple(frame["item"].unique().sort())
     strategy = strategy_named(name, users or tuple(frame["user"].unique().sort()), known)
     threshold = 2.5 if kind == "threshold" else None
-    expected, found = both(frame, strategy, guarantee, bounds, threshold=threshold, users=users, items=items)
-    assert expected == found
+    expected, actual = both(frame, strategy, guarantee, bounds, threshold=threshold, users=users, items=items)
+    assert expected == actual
 
 
 def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):
     backed = []
     monkeypatch.setattr("pricdr.engines.local.matrix.LARGE", 0)
-    monkeypatch.setattr(Workspace, "array", lambda *asked, make=Workspace.array: backed.append(1) or make(*asked))
+    monkeypatch.setattr(
+        Workspace, "array", lambda *arguments, make=Workspace.array: backed.append(1) or make(*arguments)
+    )
     strategy, promise = JLT(dim=5), Guarantee(epsilon=4, delta=1e-6)
-    expected, found = both(table(rng), strategy, promise, Bounds(), threshold=None, users=None, items=None)
-    assert expected == found
+    expected, actual = both(table(rng), strategy, promise, Bounds(), threshold=None, users=None, items=None)
+    assert expected == actual
     assert backed
 
 
 @given(st.data())
 @settings(max_examples=40)
 def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
-    """Batches of one row, buffers of one row, one user with most of the rows, columns that are not there."""
+    """Batches of one row, buffers of one row, one user with most of the rows, missing columns."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     frame = table(
         rng,
@@ -216,8 +218,8 @@ def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
             assert_same(spilled.ratings.outside(users, expected.items), expected.outside(users, expected.items))
 
 
-def assert_same(found, expected):
-    assert (found.users, found.items, found.has_values) == (expected.users, expected.items, expected.has_values)
+def assert_same(actual, expected):
+    assert (actual.users, actual.items, actual.has_values) == (expected.users, expected.items, expected.has_values)
     rebuilt = np.zeros(expected.entries.shape)
     there = np.zeros(expected.entries.shape, dtype=bool)
 
@@ -226,9 +228,9 @@ def assert_same(found, expected):
         there[start : start + block.shape[0]][block.entry_rows, block.indices] = True
         return np.zeros((block.shape[0], 1))
 
-    found.units(lambda block: block).rows(fill, np.empty((len(found.users), 1)), block_rows=3)
+    actual.units(lambda block: block).rows(fill, np.empty((len(actual.users), 1)), block_rows=3)
     np.testing.assert_array_equal(rebuilt, expected.entries.toarray())
     stored = np.zeros(expected.entries.shape, dtype=bool)
     stored[expected.entries.entry_rows, expected.entries.indices] = True
     np.testing.assert_array_equal(there, stored)
-    assert len(found) == len(expected)
+    assert len(actual) == len(expected)

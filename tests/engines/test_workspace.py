@@ -1,4 +1,4 @@
-"""The private folder of a sort: for its owner alone, gone at the end, swept after a kill, and honest about space."""
+"""The private folder of a sort: readable by its owner alone, removed at the end or after a kill, checked for space."""
 
 import signal
 import stat

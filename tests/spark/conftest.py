@@ -1,4 +1,4 @@
-"""One Spark session per process: everything it writes (logs, events, web pages, local files) lies in one folder."""
+"""One Spark session per process: everything it writes (logs, events, web pages, local files) is in one folder."""
 
 import shutil
 from importlib.util import find_spec
@@ -33,7 +33,7 @@ appender.file.layout.pattern = %d %p %c: %m%n%ex
 
 
 def pytest_collection_modifyitems(items):
-    """Whatever needs Spark is slow, and is skipped with its reason where Spark cannot run."""
+    """Mark tests that need Spark as slow, and skip them, with a reason, where Spark cannot run."""
     for item in items:
         if Path(__file__).parent in item.path.parents and item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.slow)
@@ -49,7 +49,7 @@ def traces(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def settings(traces):
-    """Settings for a session whose traces are kept, in the manner of somebody's cluster."""
+    """Settings for a session that keeps its traces, as a cluster may do."""
     for name in ("events", "local"):
         (traces / name).mkdir()
     (traces / "log4j2.properties").write_text(LOGGING.format(file=traces / "spark.log"))
@@ -82,7 +82,7 @@ def spark(settings):
 
 @pytest.fixture(scope="session")
 def rows():
-    """Ratings with repeated pairs, times and ids that sort differently by bytes than by eye."""
+    """Ratings with repeated pairs, times, and ids whose order by bytes is not the obvious one."""
     rng = np.random.default_rng(16)
     n = 3000
     names = [f"{'uÜ𝒰'[k % 3]}{k}" for k in range(140)]
@@ -107,7 +107,7 @@ def table(rows, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def users(rows):
-    """A user list in an order of its own; some have no ratings, and others are left out."""
+    """A user list in its own order; some of its users have no ratings, and some users are not listed."""
     present = sorted(set(rows["user"].to_list()))[10:90]
     absent = [f"new {k}" for k in range(len(present))]
     return tuple(name for pair in zip(present[::-1], absent, strict=True) for name in pair)

@@ -1,4 +1,4 @@
-"""Finds pieces of keys in whatever a program wrote: bytes, hex, base64, lists of numbers, Python's notation."""
+"""Find pieces of keys in the output of a program: bytes, hex, base64, lists of numbers, Python's notation."""
 
 import ast
 import base64
@@ -8,11 +8,11 @@ from contextlib import suppress
 import numpy as np
 
 WINDOW = 8
-"""Bytes of a key in a row that must not occur anywhere."""
+"""The number of consecutive bytes of a key that must not occur anywhere."""
 
 
 class KeySearch:
-    """Remembers keys, and looks for any eight bytes in a row of any of them."""
+    """Remembers keys, and searches for any eight consecutive bytes of any of them."""
 
     def __init__(self):
         self.keys = set()

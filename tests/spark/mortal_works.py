@@ -1,4 +1,4 @@
-"""Works that end their process in the middle, once or always. Executors import this file."""
+"""Works that kill their own process, once or always. Executors import this file."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mortal:
-    """Dies instead of doing its work: the first time, in all processes together, or every time without a marker."""
+    """Dies instead of doing its work: only the first time over all processes, or every time without a marker."""
 
     work: Any
     marker: str | None

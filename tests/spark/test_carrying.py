@@ -1,4 +1,4 @@
-"""Works on their way to executors: nothing in the broadcast can be read, and everything comes back as it was."""
+"""Works that are sent to executors: a broadcast cannot be read, and a work arrives unchanged."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from tests.spark.key_search import KeySearch
 
 
 class Context:
-    """What is asked of Spark: to take a value along, and to forget it."""
+    """A stand-in for a Spark context: it broadcasts a value and destroys it."""
 
     def __init__(self):
         self.value, self.destroyed = None, False
@@ -42,8 +42,8 @@ def _another_process():
 def _contents(context):
     return b"".join(
         piece
-        for one in context.value
-        for piece in (one.keys.values() if hasattr(one, "keys") else [*one.chunks, one.dtype.encode()])
+        for content in context.value
+        for piece in (content.keys.values() if hasattr(content, "keys") else [*content.chunks, content.dtype.encode()])
     )
 
 
@@ -66,13 +66,13 @@ def test_a_broadcast_shows_neither_keys_nor_arrays_nor_the_key_that_seals_them(m
     search = KeySearch()
     make = carrying.secrets.token_bytes
 
-    def known(size):
-        made = make(size)
-        if size == 32:  # otherwise it is no key
-            search.add(made)
-        return made
+    def remember_key(size):
+        content = make(size)
+        if size == 32:  # other sizes are not keys
+            search.add(content)
+        return content
 
-    monkeypatch.setattr(carrying.secrets, "token_bytes", known)
+    monkeypatch.setattr(carrying.secrets, "token_bytes", remember_key)
     with Secret() as secret:
         noise = DiscreteGaussian(secret, "noise", refinement=8)
         for stream in (*noise._coarse.streams.values(), *noise._fine.streams.values()):
@@ -139,7 +139,10 @@ class Careless:
     ids=lambda notes: type(notes).__name__,
 )
 def test_what_might_hold_ratings_or_keys_does_not_travel_in_the_clear(notes):
-    with pytest.raises(TypeError, match="a work holds numbers, arrays, noise"), dispatched(Context(), Careless(notes)):
+    with (
+        pytest.raises(TypeError, match="a work may hold numbers, arrays, noise"),
+        dispatched(Context(), Careless(notes)),
+    ):
         pass
 
 

@@ -1,4 +1,4 @@
-"""``pricdr publish --engine spark`` as its users run it: a process of its own, one release folder."""
+"""``pricdr publish --engine spark`` as its users run it: in its own process, with one release folder."""
 
 import os
 import subprocess
@@ -33,11 +33,11 @@ def run(folder, *arguments):
 def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
     write_list(tmp_path / "users.txt", users)
     rows.write_parquet(tmp_path / "all.parquet")
-    asked = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
-    asked += ("--values", "--rating-bound", "4", "--rating-step", "1")
-    memory = run(tmp_path, "all.parquet", *asked, "--out", "memory", "--engine", "memory")
+    options = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
+    options += ("--values", "--rating-bound", "4", "--rating-step", "1")
+    memory = run(tmp_path, "all.parquet", *options, "--out", "memory", "--engine", "memory")
     assert memory.returncode == 0, memory.stderr
-    done = run(tmp_path, table, *asked, "--out", "spark", *SPARK, *QUICK)
+    done = run(tmp_path, table, *options, "--out", "spark", *SPARK, *QUICK)
     assert done.returncode == 0, done.stderr
     assert "3,000 rows" in done.stdout
     assert "lie outside [0, 4]" in done.stderr
@@ -64,7 +64,7 @@ def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
     [
         (
             ("r.csv", "--engine", "memory", "--spark-conf", "spark.master=local[2]"),
-            "--spark-conf belongs to --engine spark",
+            "--spark-conf is for --engine spark",
         ),
         (("s3://bucket/r.parquet",), "s3:// is not supported"),
         (("r", *SPARK, "--delimiter", ";"), "--delimiter is for files, and --engine spark reads Parquet or a table"),

@@ -117,7 +117,7 @@ def test_blocks_that_are_lost_after_the_spend_are_computed_from_the_same_rows_or
             release = publish(given, PROMISE, strategy="jlt", insecure_seed=5)
             assert release.matrix.tobytes() == expected.matrix.tobytes()
             return
-        with pytest.raises(EngineError, match=r"computed again from other rows.*stays spent"):
+        with pytest.raises(EngineError, match=r"recomputed from different rows.*stays spent"):
             publish(given, PROMISE, strategy="jlt", ledger=ledger)
 
 

@@ -6,7 +6,7 @@ import pytest
 import pricdr.engines.spark.session as sessions
 from pricdr.engines.spark import open_ratings
 from pricdr.engines.spark.session import parse_settings, require_spark
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import EngineError, InputError, MissingExtraError, ParameterError
 
 GOOD = {"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]}
 BAD = {
@@ -37,7 +37,7 @@ def test_a_time_that_was_asked_for_must_be_one(spark, tmp_path):
     pl.DataFrame({**GOOD, "when": ["2024-05-31", "soon"]}).write_parquet(tmp_path / "r.parquet")
     columns = "user=user,item=item,rating=rating,time=when"
     with (
-        pytest.raises(InputError, match="the time 'soon' is no time"),
+        pytest.raises(InputError, match="the time 'soon' is not a time"),
         open_ratings(str(tmp_path / "r.parquet"), session=spark, columns=columns),
     ):
         pass
@@ -95,7 +95,7 @@ def test_a_filter_that_files_disclose_is_disclosed(spark, tmp_path):
 def test_a_session_that_would_show_ratings_is_refused(spark, monkeypatch):
     conf = spark.sparkContext.getConf()
     others = {"spark.io.encryption.enabled": "false"}, {"spark.master": "spark://somewhere:7077"}
-    for other, says in zip(others, ("local disks in the clear", "over the network in the clear"), strict=True):
+    for other, says in zip(others, ("local disks unencrypted", "over the network unencrypted"), strict=True):
         changed = spark.sparkContext.getConf()
         for name, value in other.items():
             changed.set(name, value)
@@ -109,7 +109,9 @@ def test_a_session_that_would_show_ratings_is_refused(spark, monkeypatch):
 def test_without_a_package_the_extra_is_named(monkeypatch, missing):
     there = sessions.find_spec
     monkeypatch.setattr(sessions, "find_spec", lambda name: None if name == missing else there("numpy"))
-    with pytest.raises(InputError, match=rf"needs {missing}, which is not installed: pip install 'pricdr\[spark\]'"):
+    with pytest.raises(
+        MissingExtraError, match=rf"needs {missing}, which is not installed: pip install 'pricdr\[spark\]'"
+    ):
         require_spark()
 
 
@@ -117,7 +119,7 @@ def test_without_java_it_is_named(monkeypatch):
     monkeypatch.setattr(sessions, "find_spec", lambda name: object())
     monkeypatch.setattr(sessions.shutil, "which", lambda name: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(InputError, match="needs Java 17 or later, and there is none"):
+    with pytest.raises(EngineError, match="needs Java 17 or later, and there is none"):
         require_spark()
 
 

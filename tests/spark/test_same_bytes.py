@@ -28,11 +28,11 @@ def listed(table, spark, users, items):
         yield reading.ratings
 
 
-def same(here, there, **asked):
+def same(here, there, **arguments):
     """Publish both, and compare matrix, users and certificate."""
-    asked = {"insecure_seed": 11, **asked}
-    promise = asked.pop("promise", PROMISE)
-    a, b = publish(here, promise, **asked), publish(there, promise, **asked)
+    arguments = {"insecure_seed": 11, **arguments}
+    promise = arguments.pop("promise", PROMISE)
+    a, b = publish(here, promise, **arguments), publish(there, promise, **arguments)
     assert a.users == b.users
     assert a.matrix.tobytes() == b.matrix.tobytes()
     assert a.certificate == b.certificate
@@ -112,7 +112,7 @@ def test_the_choice_of_a_dimension(in_memory, listed, users, items):
 
 @pytest.mark.parametrize("lists", ["users", "users and items"])
 def test_nobody_is_outside_of_the_list(in_memory, everything, lists):
-    """A refusal would tell whoever waits for the release that nobody else rated anything."""
+    """A refusal would tell the recipient of the release that nobody else rated anything."""
     given = {"users": in_memory.users, **({} if lists == "users" else {"items": in_memory.items})}
     same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64), **given)
 

@@ -1,4 +1,4 @@
-"""What Spark writes and shows while a release is made: no key of it, and no wrapping key, anywhere."""
+"""What Spark writes and shows while a release is made: neither its keys nor a wrapping key, anywhere."""
 
 import io
 import json
@@ -23,33 +23,33 @@ REST = ("jobs", "executors", "environment", "storage/rdd")
 @pytest.fixture(scope="module")
 def release(spark, table, traces, users):
     """Make a private release with every log on, and look at Spark's local files while it is made."""
-    search, plans, seen = KeySearch(), [], {}
+    search, plans, files = KeySearch(), [], {}
     before = {file: file.stat().st_size for file in _written(traces)}
     patch = pytest.MonkeyPatch()
     make_key, collect = randomness._Key.__init__, spark_matrix._collected
 
-    def known_key(self, content):
+    def remember_key(self, content):
         search.add(content)
         make_key(self, content)
 
-    def explained(frame, size):
+    def record_plan(frame, size):
         plans.append(frame._jdf.queryExecution().toString())
         return collect(frame, size)
 
-    patch.setattr(randomness._Key, "__init__", known_key)
-    patch.setattr(spark_matrix, "_collected", explained)
+    patch.setattr(randomness._Key, "__init__", remember_key)
+    patch.setattr(spark_matrix, "_collected", record_plan)
     over = threading.Event()
 
     def watch():
         while not over.wait(0.1):
             for file in (traces / "local").rglob("*"):
-                with suppress(OSError):  # files come and go
+                with suppress(OSError):  # files may disappear
                     if file.is_file():
-                        seen[file.name] = file.read_bytes()
+                        files[file.name] = file.read_bytes()
 
-    said = io.StringIO()
-    listening, gateway = logging.StreamHandler(said), logging.getLogger("py4j")
-    gateway.addHandler(listening)
+    log = io.StringIO()
+    handler, gateway = logging.StreamHandler(log), logging.getLogger("py4j")
+    gateway.addHandler(handler)
     patch.setattr(gateway, "level", logging.DEBUG)
     logging.getLogger("py4j.clientserver").manager._clear_cache()
     watcher = threading.Thread(target=watch)
@@ -62,14 +62,14 @@ def release(spark, table, traces, users):
         spark.sparkContext.setLogLevel("INFO")
         over.set()
         watcher.join()
-        gateway.removeHandler(listening)
+        gateway.removeHandler(handler)
         patch.undo()
         gateway.manager._clear_cache()
-    seen["what Python logs of its talks with Java"] = said.getvalue().encode()
-    assert "Command to send" in said.getvalue()
+    files["Python's log of py4j"] = log.getvalue().encode()
+    assert "Command to send" in log.getvalue()
     assert len(search.keys) > 20, "the release key, those of its streams, one for every job"
     new = {file: file.read_bytes()[before.get(file, 0) :] for file in _written(traces)}
-    return search, plans, seen, new
+    return search, plans, files, new
 
 
 def _written(traces):
@@ -84,9 +84,9 @@ def test_plans(release):
 
 
 def test_files_of_spark_while_it_ran(release):
-    search, _, seen, _ = release
-    assert any(name.startswith(("broadcast", "shuffle", "rdd", "temp", "tmp")) for name in seen), sorted(seen)[:20]
-    assert not [name for name, content in seen.items() if search.found_in(content)]
+    search, _, files, _ = release
+    assert any(name.startswith(("broadcast", "shuffle", "rdd", "temp", "tmp")) for name in files), sorted(files)[:20]
+    assert not [name for name, content in files.items() if search.found_in(content)]
 
 
 def test_log_and_event_files(release):

@@ -1,4 +1,4 @@
-"""Where ratings are kept while they are published: in memory, on disk, or on a cluster. Chosen, and said why."""
+"""Choose where ratings are kept while they are published: in memory, on disk, or on a cluster."""
 
 import tempfile
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ from pricdr.cli.console import progress_bar, say, working
 from pricdr.cli.ratings_input import RatingsInput, as_written, shown
 from pricdr.cli.reading_options import ReadingOptions, warn_of_stars
 from pricdr.data.reading.text_files import STANDARD_INPUT
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputFileError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
@@ -37,7 +37,7 @@ EngineOption: TypeAlias = Annotated[
     EngineName | None,
     typer.Option(
         help="Where ratings are kept meanwhile: in memory, sorted on disk (local), or on a Spark cluster (extra "
-        "spark). The release is the same.  [default: memory, or local where the files are large]"
+        "spark). The release is the same.  [default: memory, or local if the files are large]"
     ),
 ]
 TempDirOption: TypeAlias = Annotated[
@@ -46,8 +46,6 @@ TempDirOption: TypeAlias = Annotated[
         help="engine local: sort in this folder, which holds ratings in plaintext meanwhile.  [default: beside --out]"
     ),
 ]
-
-
 SparkConfOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(help="engine spark: a setting, spark.NAME=VALUE; repeatable.  [default: this machine's cores]"),
@@ -56,7 +54,7 @@ SparkConfOption: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class EngineInput:
-    """The ratings that are to be published, and where they are kept meanwhile."""
+    """The ratings to publish, and where they are kept meanwhile."""
 
     given: RatingsInput
     reading: ReadingOptions
@@ -64,7 +62,7 @@ class EngineInput:
     temp_dir: Path | None
     spark_conf: list[str] | None
     out: Path
-    """Where the release will be: rows are kept beside it, unless ``temp_dir`` names another place."""
+    """The release folder: rows are kept beside it, unless ``temp_dir`` names another folder."""
     threshold: float | None
     values: bool
 
@@ -77,40 +75,40 @@ class EngineInput:
         *,
         count_only: bool = False,
     ) -> "RatingsFile | DiskReading | SparkReading":
-        """Return the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
+        """Read the ratings; those on disk stay there until ``lifetime`` ends, and are not sorted yet.
 
         Args:
-            listed: the users who get a row, where there is a list.
-            universe: the items that count, where there is a list.
-            strategy: says whether rows of other users are needed too.
-            lifetime: how long files are kept.
-            count_only: whether rows need only be counted.
+            listed: the users who get a row, if there is a list.
+            universe: the items that count, if there is a list.
+            strategy: decides whether rows of other users are needed too.
+            lifetime: closes files and sessions when it ends.
+            count_only: whether rows are only counted.
         """
         from pricdr.engines.local.workspace import sweep
 
         engine = self._chosen()
         if self.spark_conf and engine is not EngineName.SPARK:
-            raise ParameterError(f"--spark-conf belongs to --engine spark, and the engine is {engine.value}")
+            raise ParameterError(f"--spark-conf is for --engine spark, and the engine is {engine.value}")
         if self.temp_dir is not None and engine is not EngineName.LOCAL:
-            raise ParameterError(f"--temp-dir belongs to --engine local, and the engine is {engine.value}")
-        found: RatingsFile | DiskReading | SparkReading
+            raise ParameterError(f"--temp-dir is for --engine local, and the engine is {engine.value}")
+        reading: RatingsFile | DiskReading | SparkReading
         if engine is EngineName.MEMORY:
             if not count_only:
                 sweep(self.out.absolute().parent)  # a killed run of --engine local leaves ratings in plaintext
-            found = self.reading.read(self.given, self.threshold)
+            reading = self.reading.read(self.given, self.threshold)
         elif engine is EngineName.SPARK:
-            found = self._on_spark(listed, universe, lifetime)
+            reading = self._on_spark(listed, universe, lifetime)
         else:
             keep_others = strategy.learns_from_unlisted
-            found = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
-        if self.values and not found.has_values:
-            raise InputError(f"{shown(self.given)}: --values needs a rating column, and there is none")
+            reading = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
+        if self.values and not reading.has_values:
+            raise InputFileError(shown(self.given), "--values needs a rating column, and there is none")
         if not self.values:
-            warn_of_stars(found)
-        return found
+            warn_of_stars(reading)
+        return reading
 
     def _chosen(self) -> EngineName:
-        """Return the engine that was asked for, or the one that suits the size of the files, and say why."""
+        """Return the engine that was asked for, or the one that suits the size of the files, and explain the choice."""
         from pricdr.data.reading.inputs import find_inputs
         from pricdr.engines.local.sizes import EXPANSION
         from pricdr.memory import VARIABLE, in_words, memory_limit
@@ -123,7 +121,7 @@ class EngineInput:
             return EngineName.MEMORY
         say(
             f"engine local: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit "
-            f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory insists"
+            f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory overrides this"
         )
         return EngineName.LOCAL
 
@@ -163,13 +161,13 @@ class EngineInput:
         from pricdr.memory import in_words
 
         stream = self.reading.stream(self.given, need_rating=self.threshold is not None)
-        beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # which may not exist yet
+        beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # a dry run makes no folder
         folder = beside if self.temp_dir is None else self.temp_dir
         workspace = lifetime.enter_context(Workspace.opened(folder))
         if not count_only:
-            workspace.require_space(stream.size or 0, "sorting")  # more exactly once the rows are counted
+            workspace.require_space(stream.size or 0, "sorting")  # checked more exactly once the rows are counted
             say(
-                f"engine local: ratings are kept in {workspace.folder} (in plaintext, for its owner alone, removed at "
+                f"engine local: ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at "
                 f"the end) and sorted with {in_words(sort_buffer())} of memory"
             )
         with progress_bar(f"reading {shown(self.given)}") as progress:
@@ -206,18 +204,18 @@ def needed_memory(reading: "DiskReading", work: "Estimate") -> "Need":
     from pricdr.engines.local.sizes import Need
 
     codes = reading.ratings.user_codes, reading.ratings.item_codes
-    return Need.of(work, ids=sum(map(len, codes)), letters=sum(one.letters() for one in codes))
+    return Need.of(work, ids=sum(map(len, codes)), letters=sum(part.letters() for part in codes))
 
 
 def require_memory(reading: "DiskReading", work: "Estimate") -> None:
-    """Say what memory publishing takes, and refuse it where that is more than the limit."""
+    """Show the memory that publishing takes, and refuse it above the limit."""
     need = needed_memory(reading, work)
     say(f"engine local {need.sentence()}")
     need.require()
 
 
 def sort(reading: "DiskReading") -> "DiskReading":
-    """Return the same ratings, sorted: whatever can fail on the disk fails here, before anything is spent."""
+    """Return the same ratings, sorted: a disk that fails does so here, before anything is spent."""
     with progress_bar("sorting") as progress:
         entries = reading.selected.sorted(progress)
     return replace(reading, counts=entries.counts)

@@ -1,7 +1,7 @@
-"""``--log FILE``: what a command did and when, one JSON line for each event, for whoever keeps the records.
+"""``--log FILE``: record what a command did and when, one JSON line for each event.
 
 A log may be collected and kept for years. So it holds what was asked for and what a certificate discloses, and nothing
-else that was read off the ratings: no counts, and no message about a bad row, which would quote it.
+else that was read off the ratings: no counts, and no message that may quote a row.
 """
 
 import os
@@ -16,7 +16,7 @@ from pricdr.errors import OutputError, ParameterError
 from pricdr.files import PRIVATE
 
 _BEGINNING: Final = b'{"time": '
-"""How every line begins."""
+"""The start of every line."""
 
 
 class EventLog:
@@ -29,7 +29,7 @@ class EventLog:
     @classmethod
     @contextmanager
     def opened(cls, path: Path | None) -> Iterator["EventLog"]:
-        """Yield a log that ``path`` is extended by, readable by its owner alone; how the block ends is recorded."""
+        """Yield a log that appends to ``path``, readable by its owner alone; it records how the block ends."""
         from pricdr.release.folder import require_outside_releases
 
         if path is None:
@@ -48,20 +48,19 @@ class EventLog:
             yield log
             log.record("finished")
         except BaseException as error:
-            log._keep(
-                event_line("failed", **failure(error))
-            )  # standard error hears of it from whoever ends the command
+            # Only to the file: ``cli.run`` reports the failure on standard error.
+            log._append(event_line("failed", **failure(error)))
             raise
         finally:
             os.close(descriptor)
 
     def record(self, event: str, **facts: object) -> None:
-        """Write one event, to the file and to standard error, wherever either was asked for."""
-        self._keep(event_line(event, **facts))
+        """Write one event to the file and to standard error, as far as they were asked for."""
+        self._append(event_line(event, **facts))
         log_event(event, **facts)
 
-    def _keep(self, line: str) -> None:
-        """Append a line; a disk that is full by now is a warning, since what was done must not be lost with it."""
+    def _append(self, line: str) -> None:
+        """Append a line; a full disk only causes a warning, so that the work already done is not lost."""
         if self._descriptor is None:
             return
         try:
@@ -71,9 +70,9 @@ class EventLog:
 
 
 def _require_log(path: Path) -> None:
-    """Refuse a file that holds something else: a line at the end of a ledger or of ratings would spoil them."""
+    """Refuse a file that is not a log: a line appended to a ledger or to ratings would damage them."""
     if path == Path("-"):
-        raise ParameterError("--log takes a file: - stands for standard output with --json alone")
+        raise ParameterError("--log takes a file: only --json accepts - for standard output")
     if not path.is_file():
         return
     try:
@@ -82,4 +81,4 @@ def _require_log(path: Path) -> None:
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
     if begins and begins != _BEGINNING:
-        raise OutputError(f"{path} is not a log: it holds something else, and --log would append to it")
+        raise OutputError(f"{path} is not a log, and --log would append to it: choose another file")

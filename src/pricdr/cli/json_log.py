@@ -1,8 +1,8 @@
-"""``--log-json``: standard error as JSON lines alone, one for each event, for runs that nobody watches.
+"""``--log-json``: standard error holds only JSON lines, one for each event, for unattended runs.
 
-Whoever runs a service collects its standard error. So these lines follow the rule of ``--log``: what was asked for and
-what a certificate discloses, and nothing else that was read off the ratings. Text for people holds counts of ratings
-and quotes bad rows: it is not written at all.
+The standard error of a service is collected. So these lines follow the rule of ``--log``: they hold what was asked for
+and what a certificate discloses, and nothing else that was read off the ratings. Text for people counts ratings and
+quotes bad rows, so it is not written at all.
 """
 
 import json
@@ -21,13 +21,13 @@ _ON: Final[ContextVar[bool]] = ContextVar("_ON", default=False)
 
 
 def is_on() -> bool:
-    """Return whether the command that runs writes JSON lines in place of text for people."""
+    """Return whether the current command writes JSON lines instead of text for people."""
     return _ON.get()
 
 
 @contextmanager
 def json_log(*, on: bool) -> Iterator[None]:
-    """Write JSON lines in place of text for people until the block ends, if ``on``."""
+    """Write JSON lines instead of text for people until the block ends, if ``on``."""
     before = _ON.set(on)
     try:
         yield
@@ -42,7 +42,7 @@ def event_line(event: str, **facts: object) -> str:
 
 
 def failure(error: BaseException) -> dict[str, object]:
-    """Return what a log says of an error: its kind, its code, and its message unless that may quote the ratings."""
+    """Return what a log says about an error: type, exit code, and the message unless it may quote the ratings."""
     facts: dict[str, object] = {"error": type(error).__name__}
     if isinstance(error, PriCDRError):
         facts["exit_code"] = error.exit_code
@@ -50,4 +50,6 @@ def failure(error: BaseException) -> dict[str, object]:
             facts["message"] = error.disclosed
         if error.spent:
             facts["spent"] = True
+    elif isinstance(error, OSError) and error.errno is not None:
+        facts["message"] = os.strerror(error.errno)  # not its own text, which may be anything
     return facts

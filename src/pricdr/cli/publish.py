@@ -83,8 +83,8 @@ if TYPE_CHECKING:
 
 EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 refused by the ledger; 2 bad input or usage, a disk or a cluster that failed; 75 another "
-    "run has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2, 128 and "
-    "above, ledger show says what was spent."
+    "run has the ledger or the output, nothing was spent; 130 interrupted, 128 + N ended by signal N. After 2 and 128 "
+    "or above, ledger show says what was spent."
 )
 
 
@@ -158,7 +158,7 @@ def publish(
             buckets=buckets,
             items=items,
         ).complete(parsed)
-        asked = {
+        arguments = {
             "strategy": plan,
             "bounds": bounds,
             "calibration": Calibration(calibration.value),
@@ -170,16 +170,16 @@ def publish(
             "insecure_no_noise": insecure_no_noise,
         }
         source = EngineInput(ratings, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
-        task = _Task(guarantee, asked, out, None if sign is None else _read_key(sign), events, json_output)
+        task = _Task(guarantee, arguments, out, None if sign is None else _read_key(sign), events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 
 
 @dataclass(frozen=True)
 class _Task:
-    """A release as it was asked for, and where to report it."""
+    """A release to make, and where to report it."""
 
     guarantee: "Guarantee"
-    asked: dict[str, Any]
+    arguments: dict[str, Any]
     """The other arguments of the library's ``publish``."""
     out: Path
     key: "Ed25519PrivateKey | None"
@@ -187,7 +187,7 @@ class _Task:
     json_output: JsonOutput | None
 
     def rehearse(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
-        """Say what the release would be. Rows on disk are counted for it, not written."""
+        """Show what the release would be. With ``--engine local``, rows are counted and not written."""
         require_absent(self.out)
         started = monotonic()
         with ExitStack() as lifetime:
@@ -198,21 +198,21 @@ class _Task:
             need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
             if need is not None:
                 need.require()
-        ledger = self.asked["ledger"]
+        ledger = self.arguments["ledger"]
         say_rehearsal(rehearsal, self.guarantee, None if ledger is None else ledger.path, seconds, need)
         self.events.record("rehearsed", sigma=rehearsal.sigma, mu=rehearsal.mu)
         if self.json_output is not None:
             self.json_output.write(rehearsed(rehearsal, self.out, seconds, need))
 
     def publish(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
-        """Make the release, write it and say so."""
-        ledger = self.asked["ledger"]
-        # The folder first: an unwritable output must be known before the budget is spent.
+        """Make the release, write it and report it."""
+        ledger = self.arguments["ledger"]
+        # The folder first: an output that cannot be written must be noticed before the budget is spent.
         with new_folder(self.out) as staging:
             require_only_writer(staging, self.out)
             with nullcontext() if ledger is None else only_spender(ledger.path):
                 release, certificate = self._make(staging, given, users, items)
-        say_result(release, self.out, learnt=self.asked["strategy"].learns)
+        say_result(release, self.out, learnt=self.arguments["strategy"].learns)
         self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
         if self.json_output is not None:
             content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
@@ -221,24 +221,24 @@ class _Task:
     def _make(
         self, staging: Path, given: EngineInput, users: Path | None, items: Path | None
     ) -> tuple["Release", bytes]:
-        """Write the release into ``staging`` and return it with its certificate's file."""
+        """Write the release into ``staging``, and return it with the bytes of its certificate."""
         from pricdr._publish import publish as publish_ratings
         from pricdr.release.folder import CERTIFICATE
 
         with ExitStack() as lifetime:
             reading, listed, universe = self._read(given, users, items, lifetime)
             if is_on_disk(reading):
-                # Sorting may take hours: what would be refused afterwards is refused before.
+                # Sorting may take hours: refuse now what would be refused afterwards.
                 require_memory(reading, self._rehearsed(reading, listed, universe).work)
                 reading = sort(reading)
-                reading.selected.require_space(self.asked["strategy"].dim)
+                reading.selected.require_space(self.arguments["strategy"].dim)
             self._say_input(reading, listed, universe)
-            _require_space(staging, len(listed or reading.ratings.users), self.asked["strategy"].dim)
+            _require_space(staging, len(listed or reading.ratings.users), self.arguments["strategy"].dim)
             with progress_bar() as progress:
                 release = publish_ratings(
-                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.asked
+                    reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.arguments
                 )
-            # Before the folder is in its place: what was spent is spent, whatever happens to the disk.
+            # Before the folder is in place: the budget is spent, whatever happens to the disk.
             self.events.record("made", **_disclosed(release.certificate))
             release.write_into(staging, signing_key=self.key)
         return release, (staging / CERTIFICATE).read_bytes()
@@ -255,15 +255,15 @@ class _Task:
         """Read the lists and the ratings."""
         listed, universe = _read_lists(users, items)
         self._require_aligned(users, listed)
-        strategy = self.asked["strategy"]
-        counting = strategy.catalogue if universe is None else universe
-        return given.read(listed, counting, strategy, lifetime, count_only=count_only), listed, universe
+        strategy = self.arguments["strategy"]
+        counted_items = strategy.catalogue if universe is None else universe
+        return given.read(listed, counted_items, strategy, lifetime, count_only=count_only), listed, universe
 
     def _require_aligned(self, users: Path | None, listed: "Ids | None") -> None:
-        """Refuse a list that is not the one of the record beside it, before hours of reading."""
+        """Refuse a list that differs from the record beside it, before hours of reading."""
         from pricdr.alignment.user_lists import require_list
 
-        record = self.asked["alignment"]
+        record = self.arguments["alignment"]
         if record is None or users is None or listed is None:
             return
         require_list(record, listed, name=str(users))
@@ -274,24 +274,24 @@ class _Task:
     ) -> "Rehearsal":
         from pricdr._publish import rehearse
 
-        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.asked)
+        return rehearse(reading.ratings, self.guarantee, users=listed, items=universe, **self.arguments)
 
     def _say_input(
         self, reading: "RatingsFile | DiskReading | SparkReading", listed: "Ids | None", universe: "Ids | None"
     ) -> None:
         if is_on_spark(reading):
-            say_counts(reading, self.asked["strategy"])
-            warn_of_clamping(reading.ratings, self.asked["bounds"])
+            say_counts(reading, self.arguments["strategy"])
+            warn_of_clamping(reading.ratings, self.arguments["bounds"])
             return
-        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.asked["strategy"])
+        say_input(cast("RatingsFile | DiskReading", reading), listed, universe, self.arguments["strategy"])
         if not is_on_disk(reading):
-            warn_of_clamping(reading.ratings, self.asked["bounds"])
-        elif reading.counts is not None:  # sorted, so that there are values to look at
-            warn_of_clamping(reading.selected, self.asked["bounds"])
+            warn_of_clamping(reading.ratings, self.arguments["bounds"])
+        elif reading.counts is not None:  # sorted, so their values can be checked
+            warn_of_clamping(reading.selected, self.arguments["bounds"])
 
 
 def _disclosed(certificate: "Certificate") -> dict[str, Any]:
-    """Return what a log says of a release: nothing that its certificate does not tell everybody."""
+    """Return what a log says about a release: only what its certificate discloses."""
     line = certificate.ledger
     return {
         "software": certificate.software,
@@ -310,15 +310,15 @@ def _disclosed(certificate: "Certificate") -> dict[str, Any]:
 
 
 def _require_places(out: Path, *beside: Path | None) -> None:
-    """Refuse a log or JSON in the place of the release or inside it, before anything is spent."""
+    """Refuse a log or JSON file that is the release folder or inside it, before anything is spent."""
     from pricdr.release.folder import require_outside_releases
 
     require_outside_releases(out.parent)
-    taken = [out.resolve()]
+    outputs = [out.resolve()]
     for file in (file.resolve() for file in beside if file is not None):
-        if any(file == other or other in file.parents or file in other.parents for other in taken):
-            raise OutputError(f"--out, --log and --json must be three places, none inside another: {file} is taken")
-        taken.append(file)
+        if any(file == other or other in file.parents or file in other.parents for other in outputs):
+            raise OutputError(f"--out, --log and --json must be different, none inside another: {file} is used twice")
+        outputs.append(file)
 
 
 def _read_key(file: Path) -> "Ed25519PrivateKey":
@@ -335,7 +335,7 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
 
 
 def _open_ledger(file: Path, unit: "Unit") -> "Ledger":
-    """Return the ledger, once it is clear that it counts this unit: a mismatch is found before anything is read."""
+    """Return the ledger, after checking that it counts this unit: a mismatch is found before anything is read."""
     from pricdr.privacy.ledger import Ledger
 
     ledger = Ledger(file)
@@ -350,14 +350,14 @@ def _read_alignment(users: Path) -> "AlignmentRecord | None":
 
 
 def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "Ids | None"]:
-    """Return the listed users and the item universe, each None where no file was given."""
+    """Return the listed users and the item universe, each None if no file was given."""
     from pricdr.data.reading.readers import read_ids
 
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
 
 
 def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
-    """Find a full disk before the budget is spent, where that can be known."""
+    """Refuse a disk without enough room before the budget is spent, as far as that can be known."""
     import shutil
 
     needed = n_users * (dim or 0) * 4  # single precision; the rest of the folder is small

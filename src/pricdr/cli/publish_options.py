@@ -51,29 +51,29 @@ RefineOption: TypeAlias = Annotated[
     ),
 ]
 FillGuideOption: TypeAlias = Annotated[
-    bool, typer.Option("--fill-guide", help="guided: listed users whom the guide lacks get a row of zeros in it.")
+    bool, typer.Option("--fill-guide", help="guided: listed users who are not in the guide get a row of zeros in it.")
 ]
 AllowNotPrivateGuideOption: TypeAlias = Annotated[
     bool,
-    typer.Option("--allow-not-private-guide", help="guided: take a guide that is NOT PRIVATE; it is disclosed."),
+    typer.Option("--allow-not-private-guide", help="guided: accept a guide that is NOT PRIVATE; it is disclosed."),
 ]
 ItemFeaturesOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
         help="features: a public table of items (csv, tsv, parquet) with a column item, and numeric columns or one "
-        "called tags (war|history)."
+        "named tags (war|history)."
     ),
 ]
 LearnFromOption: TypeAlias = Annotated[
     LearnFromName | None,
     typer.Option(
-        help="spectral: learn directions from listed users alone, or first from all others; these are protected "
-        "alike, and get no rows.  [default: listed]"
+        help="spectral: learn directions from listed users alone, or first from all others, who are equally "
+        "protected and get no rows.  [default: listed]"
     ),
 ]
 BucketsOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(help="learn-from all without --items: hash items into so many buckets.  [default: 65536]"),
+    typer.Option(help="learn-from all without --items: hash items into this many buckets.  [default: 65536]"),
 ]
 DensityOption: TypeAlias = Annotated[float | None, typer.Option(help="sjlt: share of non-zeros in P.  [default: 0.5]")]
 ClipOption: TypeAlias = Annotated[
@@ -93,9 +93,9 @@ RatingBoundOption: TypeAlias = Annotated[
 RatingStepOption: TypeAlias = Annotated[float | None, typer.Option(help="values: ratings are multiples of this.")]
 UsersOption: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="The agreed user list, one id a line; each gets a row. A record of align beside it is heeded."),
+    typer.Option(help="The agreed user list, one id per line; each gets a row. A record of align beside it is used."),
 ]
-ItemsOption: TypeAlias = Annotated[Path | None, typer.Option(help="The public item universe, one id a line.")]
+ItemsOption: TypeAlias = Annotated[Path | None, typer.Option(help="The public item universe, one id per line.")]
 CalibrationOption: TypeAlias = Annotated[
     CalibrationName, typer.Option(help="paper: Algorithm 1's noise, for reproduction only.")
 ]
@@ -121,8 +121,8 @@ LogJsonOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         OPTION,
-        help="For runs that nobody watches: standard error has one JSON line per event, what --log may hold; there is "
-        "no text for people.",
+        help="For unattended runs: standard error has one JSON line per event, under the same rule as --log, and no "
+        "text for people.",
     ),
 ]
 InsecureSeedOption: TypeAlias = Annotated[int | None, typer.Option(help="TESTS ONLY: repeatable noise, not private.")]
@@ -139,12 +139,12 @@ def parse_bounds(
     rating_step: float | None,
     clip: float | None,
 ) -> "Bounds":
-    """Return what is declared about the ratings; :class:`ParameterError` where the options do not fit together."""
+    """Return the declared bounds of the ratings; :class:`ParameterError` where the options contradict each other."""
     from pricdr.privacy.bounds import Bounds
 
     if not values:
         if rating_bound is not None or rating_step is not None:
-            raise ParameterError("--rating-bound and --rating-step belong to --values")
+            raise ParameterError("--rating-bound and --rating-step need --values")
         bounds = Bounds(clip=clip)
     elif threshold is not None:
         raise ParameterError("--threshold and --values exclude each other: rows count as 1, or as their value")
@@ -152,5 +152,5 @@ def parse_bounds(
         raise ParameterError("--values needs --rating-bound and --rating-step: nothing is guessed from the data")
     else:
         bounds = Bounds(rating_bound=rating_bound, rating_step=rating_step, clip=clip)
-    bounds.sensitivity(unit)  # refuses a clip that the unit lacks or has no use for, before any file is read
+    bounds.sensitivity(unit)  # refuses a clip that is missing or has no use, before any file is read
     return bounds

@@ -1,4 +1,4 @@
-"""Where ratings come from: the files that an argument names, or a query (``--from``, ``--query``)."""
+"""The input of commands that read ratings: files named by an argument, or a query (``--from``, ``--query``)."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ from pricdr.errors import ParameterError
 Result = TypeVar("Result")
 RatingsInput: TypeAlias = Path | Query
 FILES: Final = "a file, a folder, a quoted pattern, or -"
-"""What --help says that ratings may be."""
+"""What ratings may be, for --help."""
 _FIRST_READING_OPTION: Final = "columns"
 _FROM = typer.Option(
     "--from",
@@ -26,7 +26,7 @@ _QUERY = typer.Option(help='from: what to read, such as "SELECT user_id, item_id
 
 
 class _Written(PosixPath):
-    """A path that remembers how it was written: for Spark it may be an address, s3a://bucket/ratings, or a table."""
+    """A path that keeps its original text: for Spark it may be an address, s3a://bucket/ratings, or a table."""
 
     def __init__(self, text: str) -> None:
         self.text = str(text)
@@ -35,12 +35,12 @@ class _Written(PosixPath):
 def takes_query(
     parameter: str, help_text: str, *, required: bool = True
 ) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Return a decorator: the ``parameter`` of a command becomes an argument, or the query of --from and --query.
+    """Return a decorator that fills the ``parameter`` of a command from an argument, or from --from and --query.
 
     Args:
         parameter: A parameter of the command, of type :data:`RatingsInput`.
         help_text: What --help says about the argument.
-        required: Whether one of the two must be given; the command gets None where none was.
+        required: Whether one of the two must be given; otherwise the command may get None.
     """
 
     def decorate(command: Callable[..., Result]) -> Callable[..., Result]:
@@ -58,10 +58,10 @@ def takes_query(
         options = [_parameter("source_address", Annotated[str | None, _FROM])]
         options.append(_parameter("query", Annotated[str | None, _QUERY]))
         parameters: list[inspect.Parameter] = []
-        for one in signature.parameters.values():
-            # In --help they stand with the options that say how ratings are read.
-            parameters += options if one.name == _FIRST_READING_OPTION else []
-            parameters.append(argument if one.name == parameter else one)
+        for own in signature.parameters.values():
+            # --help lists them with the options that say how ratings are read.
+            parameters += options if own.name == _FIRST_READING_OPTION else []
+            parameters.append(argument if own.name == parameter else own)
         give_parameters(with_input, parameters)
         return with_input
 
@@ -69,12 +69,12 @@ def takes_query(
 
 
 def give_parameters(command: Callable[..., object], parameters: Sequence[inspect.Parameter]) -> None:
-    """Give a command these parameters, by keyword alone, for typer to make its options of."""
-    keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    """Give a command these parameters, as keyword-only, from which typer makes its options."""
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
     # typer reads both: the signature for the parameters, the annotations for their types.
     vars(command).update(
         __signature__=inspect.signature(command).replace(parameters=keyword_only),
-        __annotations__={one.name: one.annotation for one in keyword_only},
+        __annotations__={parameter.name: parameter.annotation for parameter in keyword_only},
     )
 
 
@@ -84,9 +84,11 @@ def _parameter(name: str, hint: object) -> inspect.Parameter:
 
 def _chosen(path: Path | None, source: str | None, query: str | None, what: str) -> RatingsInput | None:
     if path is not None and re.match(r"\w*(sql|postgres)\w*:/", str(path)):
-        raise ParameterError(f"{what} is the address of a database (not shown, for its password): give it with --from")
+        raise ParameterError(
+            f"{what} is the address of a database (not shown because of its password): give it with --from"
+        )
     if (source is None) != (query is None):
-        raise ParameterError("--from and --query belong together: a database, and what to read from it")
+        raise ParameterError("--from and --query go together: a database, and what to read from it")
     if source is None or query is None:
         return path
     if path is not None:
@@ -95,12 +97,12 @@ def _chosen(path: Path | None, source: str | None, query: str | None, what: str)
 
 
 def as_written(path: Path) -> str:
-    """Return a path as the command line has it: an address keeps both of its slashes."""
+    """Return a path as it was written on the command line: an address keeps both of its slashes."""
     return path.text if isinstance(path, _Written) else str(path)
 
 
 def shown(ratings: RatingsInput) -> str:
-    """Return what messages call ratings; a query is never shown with its address."""
+    """Return the name of ratings for messages; a query is never shown with its address."""
     return named(ratings if isinstance(ratings, Path) else str(ratings))
 
 

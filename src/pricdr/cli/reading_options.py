@@ -1,4 +1,4 @@
-"""How a file of ratings is read: one group of options, the same for every command that reads one."""
+"""The options that say how ratings are read: one group, the same for every command that reads them."""
 
 import inspect
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _PARAMETER = "reading"
 
 
 class FormatName(StrEnum):
-    """How a file is written, where its name does not say it."""
+    """The format of a file, where its name does not show it."""
 
     CSV = "csv"
     TSV = "tsv"
@@ -35,7 +35,7 @@ class FormatName(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingOptions:
-    """What the user says about how files of ratings are written. A field becomes an option of the command."""
+    """What the user says about the format of the ratings. Each field becomes an option of the command."""
 
     columns: Annotated[
         str | None,
@@ -43,14 +43,14 @@ class ReadingOptions:
     ] = None
     delimiter: Annotated[
         str | None,
-        typer.Option(help="What separates the fields of a text file, such as ; or | or tab.  [default: by its name]"),
+        typer.Option(help="The separator of fields in a text file, such as ; or | or tab.  [default: by its name]"),
     ] = None
     encoding: Annotated[
-        str | None, typer.Option(help="How a text file writes its characters, such as latin-1.  [default: utf-8]")
+        str | None, typer.Option(help="The character encoding of a text file, such as latin-1.  [default: utf-8]")
     ] = None
     format: Annotated[
         FormatName | None,
-        typer.Option(help="What the files are.  [default: by their names; csv for standard input]"),
+        typer.Option(help="The format of the files.  [default: by their names; csv for standard input]"),
     ] = None
     skip_bad_rows: Annotated[
         bool,
@@ -63,19 +63,19 @@ class ReadingOptions:
 
     def __post_init__(self) -> None:
         if self.most_bad_rows is not None and not self.skip_bad_rows:
-            raise ParameterError("--most-bad-rows belongs to --skip-bad-rows")
+            raise ParameterError("--most-bad-rows needs --skip-bad-rows")
 
     def given(self) -> list[str]:
-        """Return the options that were given, as the command line writes them."""
+        """Return the names of the options that were given, such as ``--columns``."""
         return [f"--{name.replace('_', '-')}" for name in self._arguments()]
 
     def _arguments(self) -> dict[str, Any]:
-        """Return what was given, as arguments of the readers: they have the same names there."""
-        values = {one.name: (getattr(self, one.name), one.default) for one in fields(self)}
+        """Return the options that were given, as arguments of the readers, which have the same names."""
+        values = {option.name: (getattr(self, option.name), option.default) for option in fields(self)}
         return {name: value for name, (value, default) in values.items() if value != default}
 
     def read(self, path: RatingsInput, threshold: float | None = None, *, with_times: bool = False) -> "RatingsFile":
-        """Read files of ratings, or what a query selects, with a sign of life while that takes."""
+        """Read files of ratings, or the rows of a query, and show that it is working meanwhile."""
         from pricdr.cli.console import working
         from pricdr.data.reading import readers
 
@@ -89,9 +89,9 @@ class ReadingOptions:
         return open_stream(path, need_rating=need_rating, **self._arguments())
 
     def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
-        """Read ratings that will count as likes, and refuse the file if none is left; say what was read.
+        """Read ratings that will count as likes, show a summary, and refuse the file if no rating is left.
 
-        Not for publishing: a refusal gives away what was rated.
+        Not for publishing: the refusal would reveal something about the ratings.
         """
         reading = self.read(path, threshold, with_times=with_times)
         if threshold is not None and not len(reading.ratings):
@@ -102,7 +102,7 @@ class ReadingOptions:
 
 
 DEFAULT_READING = ReadingOptions()
-"""Files that their names describe: the default of the parameter that :func:`reads_ratings` fills in."""
+"""No option given: the default of the parameter that :func:`reads_ratings` fills in."""
 
 
 class Rated(Protocol):
@@ -115,23 +115,23 @@ class Rated(Protocol):
 
     @property
     def stars(self) -> tuple[float, float] | None:
-        """The fewest and the most stars; None where they look like none."""
+        """The fewest and the most stars; None where ratings do not look like stars."""
         ...
 
 
 def warn_of_stars(reading: Rated) -> None:
-    """Warn where ratings look like stars and all of them count as likes, since no threshold was given.
+    """Warn where ratings look like stars and, without a threshold, all of them count as likes.
 
-    Not where ``prepare`` filtered them: their threshold was chosen there.
+    Not where ``prepare`` filtered them: the threshold was chosen there.
     """
     if reading.ratings.threshold is None and reading.ratings.filtered_by is None and reading.stars is not None:
         fewest, most = reading.stars
         rule = "without --threshold each row counts as a like"
-        warn(f"ratings from {fewest:g} to {most:g} look like stars: {rule}, also one of {fewest:g}")
+        warn(f"ratings from {fewest:g} to {most:g} look like stars: {rule}, even one of {fewest:g}")
 
 
 def reads_ratings(command: Callable[..., Result]) -> Callable[..., Result]:
-    """Return a command whose parameter ``reading`` is made of the options of :class:`ReadingOptions`."""
+    """Return a command whose parameter ``reading`` is filled from the options of :class:`ReadingOptions`."""
     signature = inspect.signature(command, eval_str=True)
     options = inspect.signature(ReadingOptions, eval_str=True).parameters.values()
 

@@ -1,4 +1,4 @@
-"""``pricdr publish --dry-run``: what a release would be and take, on the screen of its source."""
+"""``pricdr publish --dry-run``: show the source what a release would be, and what it would take."""
 
 import json
 import resource
@@ -26,14 +26,14 @@ def say_rehearsal(
     reading_seconds: float,
     on_disk: "Need | None" = None,
 ) -> None:
-    """Say noise, cost, what is left, memory and time, and then what the certificate will say.
+    """Show noise, cost, remaining budget, memory and time, and then the text of the certificate.
 
     Args:
-        rehearsal: what the release would be.
-        guarantee: what was asked for.
-        ledger: where it would be counted.
-        reading_seconds: what reading took.
-        on_disk: the memory it takes, where ratings are kept on disk.
+        rehearsal: the release as it would be.
+        guarantee: the guarantee that was asked for.
+        ledger: the ledger that would count it.
+        reading_seconds: the time that reading took.
+        on_disk: the memory it takes, if ratings are kept on disk.
     """
     noise = f"sigma {rehearsal.sigma:.6g} in the published numbers" if rehearsal.mu is not None else "none"
     say(f"noise: {noise}" + ("" if rehearsal.mu is None else f"; mu {rehearsal.mu:.6g} in all"))
@@ -47,10 +47,10 @@ def say_rehearsal(
     seconds = rehearsal.work.seconds + reading_seconds
     say(
         f"memory: about {in_words(need)}; time: about {_time(seconds)}, reading included "
-        "(guesses by the size of your data, for this screen alone)"
+        "(estimates from the size of your data, for this screen alone)"
     )
     if need > limit:
-        warn(f"that is more than the {in_words(limit)} which one computation should take on this machine")
+        warn(f"that is more than {in_words(limit)}, the limit for one computation on this machine")
     if rehearsal.certificate is None:
         say("the certificate: depends on the dimension, which a noisy mean will choose; its cost is counted above")
     else:
@@ -62,7 +62,7 @@ def say_rehearsal(
 def rehearsed(
     rehearsal: "Rehearsal", out: Path, reading_seconds: float, on_disk: "Need | None" = None
 ) -> dict[str, Any]:
-    """Return the same for programs. What goes by the size of the data stands apart: it is for the source alone."""
+    """Return the same for programs. What depends on the size of the data is kept apart: it is for the source alone."""
     balance = rehearsal.balance
     return {
         "dry_run": True,
@@ -86,7 +86,7 @@ def rehearsed(
 
 
 def _foreseen(certificate: "Certificate") -> dict[str, Any]:
-    """Return the certificate as its file will have it, without what depends on the files or the signing key."""
+    """Return the content of the certificate, without what depends on the files or the signing key."""
     content: dict[str, Any] = json.loads(certificate.to_bytes())
     return {name: value for name, value in content.items() if name not in {"files", "digest", "signed_by"}}
 
@@ -102,7 +102,7 @@ def _say_balance(balance: "Balance", ledger: Path | None) -> None:
 def _say_certificate(certificate: "Certificate") -> None:
     from pricdr.release.statement import statement
 
-    say("the certificate will say, beside the hashes of files and of the ledger's line:", "")
+    say("the certificate will say, besides the hashes of files and of the ledger's line:", "")
     for section in statement(certificate):
         say(f"  {section.title}")
         for line in section.lines:
@@ -111,11 +111,11 @@ def _say_certificate(certificate: "Certificate") -> None:
 
 
 def _memory(rehearsal: "Rehearsal", on_disk: "Need | None") -> int:
-    """Return bytes: the most that this process has held, the ratings among it, and what the release takes on top."""
+    """Return bytes: the peak of this process so far, with the ratings, and what the release takes on top."""
     if on_disk is not None:
         return on_disk.total
-    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return held * (1 if sys.platform == "darwin" else 1024) + rehearsal.work.memory
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak * (1 if sys.platform == "darwin" else 1024) + rehearsal.work.memory
 
 
 def _time(seconds: float) -> str:

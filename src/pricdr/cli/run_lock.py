@@ -1,8 +1,8 @@
-"""One run at a time over the same ledger or the same output: a second one ends at once, before it reads or spends.
+"""Allow one run at a time per ledger and per output: a second run ends at once, before it reads or spends.
 
-The ledger's own lock keeps every line whole; it is held for the moment of a spend. These are held for a whole run, so
-that a run which a timer starts while the last one still works does not spend on the same week twice. The system
-releases the locks of a process that dies, however it dies, so nothing has to be cleaned up by hand.
+The ledger's own lock keeps every line whole; it is held only while a spend is written. These locks are held for a whole
+run, so that a run which a timer starts while the last one is still working does not spend on the same week twice. The
+system releases the locks of a process that dies, however it dies, so nothing has to be cleaned up by hand.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ from pricdr.files import PRIVATE, discard, is_held
 def require_only_writer(staging: Path, out: Path) -> None:
     """Refuse, with :class:`BusyError`, an output that another run is staging; ``staging`` is our own, and locked.
 
-    Of two runs that begin in the same instant both may be refused.
+    If two runs start at the same instant, both may be refused.
     """
     for other in staging.parent.glob(f".{_literal(out.name)}.partial-*"):
         if other != staging and is_held(other):
@@ -41,20 +41,20 @@ def only_step(state: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(file: Path, outcome: str) -> Iterator[None]:
-    """Hold a hidden file beside ``file``; ``outcome`` is what a refusal says of this run.
+    """Hold the lock of a hidden file beside ``file``; ``outcome`` is what a refusal says about this run.
 
-    Not the file itself: every change replaces that, and with it whatever lock it had.
+    Not of the file itself: every change replaces it, and its lock with it.
     """
-    file = file.resolve()  # whatever it is called, there is one lock for it
+    file = file.resolve()  # one lock, by whatever name the file is given
     lock = file.with_name(f".{file.name}.lock")
     descriptor = _acquired(lock, file, outcome)
     try:
         yield
     finally:
         try:
-            discard(lock)  # while it is held: afterwards it may be another run's
+            discard(lock)  # while the lock is held: afterwards the file may be another run's
         finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # said, not left to closing: a forked child has the descriptor too
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked child has the descriptor too
             os.close(descriptor)
 
 
@@ -67,7 +67,7 @@ def _acquired(lock: Path, file: Path, outcome: str) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(descriptor), lock.stat()):
-                with suppress(OSError):  # a full disk: the lock holds without a name in it
+                with suppress(OSError):  # a full disk: the lock holds without our process number in it
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"{os.getpid()}\n".encode())
                 return descriptor
@@ -89,5 +89,5 @@ def _refusal(path: Path, holder: str, outcome: str = "nothing was spent") -> str
 
 
 def _literal(name: str) -> str:
-    """Return a name with nothing in it that a pattern of file names gives a meaning to."""
+    """Return a name with the special characters of file patterns escaped."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)

@@ -1,6 +1,6 @@
-"""What ``pricdr publish`` tells the source on its own screen: its input, its warnings, its release.
+"""What ``pricdr publish`` shows on the source's own screen: its input, its warnings, its release.
 
-Some of it is read off the ratings. It goes to the screen alone: not into the release, not into JSON, not into a log.
+Some of it is read off the ratings. It goes only to the screen: not into the release, not into JSON, not into a log.
 """
 
 import shlex
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Reading(Protocol):
-    """Ratings that were read into memory or onto a disk, and what their owner is told of them."""
+    """Ratings that were read into memory or onto a disk, and what their owner is shown about them."""
 
     @property
     def ratings(self) -> "RatingsSource":
@@ -29,16 +29,16 @@ class Reading(Protocol):
 
     @property
     def raters(self) -> "Ids":
-        """Everybody who occurs in them."""
+        """All users who occur in them."""
         ...
 
     @property
     def all_below(self) -> bool:
-        """Whether there were ratings, and the threshold leaves none."""
+        """Whether there are ratings, and all of them are below the threshold."""
         ...
 
     def counted(self, listed: "Ids | None", universe: "Ids | None") -> int | None:
-        """Return how many ratings of these users and items there are; None where that is not known."""
+        """Return the number of ratings of these users and items; None where it is not known."""
         ...
 
     def summary(self) -> str:
@@ -47,13 +47,13 @@ class Reading(Protocol):
 
 
 def say_input(reading: Reading, listed: "Ids | None", universe: "Ids | None", strategy: "Strategy") -> None:
-    """Say what was read, and who and what of it counts."""
+    """Show what was read, and which users and items of it count."""
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
     raters, items = set(reading.raters), set(reading.ratings.items)
     others = 0 if listed is None else len(raters.difference(listed))
     if not others and strategy.learns_from_unlisted:
-        warn("--learn-from all: every user is listed, so there is nobody else to learn from")
+        warn("--learn-from all: every user is listed, so there is no other user to learn from")
     if listed is not None:
         absent = len(listed) - len(raters.intersection(listed))
         say(
@@ -71,7 +71,7 @@ def say_input(reading: Reading, listed: "Ids | None", universe: "Ids | None", st
 
 
 def say_counts(reading: "SparkReading", strategy: "Strategy") -> None:
-    """Say what Spark counted. Who else is in the table stays there: nobody's id is fetched for the screen alone."""
+    """Show what Spark counted. Ids of unlisted users stay on the cluster: none is fetched just for the screen."""
     say(*reading.summary().split("\n"))
     say("ids are kept as text, byte for byte")
     if not len(reading.ratings):
@@ -83,7 +83,7 @@ def say_counts(reading: "SparkReading", strategy: "Strategy") -> None:
 def _warn_of_noise_alone(
     reading: Reading, listed: "Ids | None", universe: "Ids | None", raters: set[str], items: set[str]
 ) -> None:
-    """Tell the source alone that no rating counts: a refusal would also tell whoever waits for the release."""
+    """Warn the source alone that no rating counts: a refusal would reveal it to everyone who expects the release."""
     if listed is not None and raters.isdisjoint(listed):
         why = (
             f"none of the {len(listed):,} listed users occurs in the ratings (are the user and item columns swapped, "
@@ -101,28 +101,28 @@ def _warn_of_noise_alone(
 
 
 def warn_of_clamping(ratings: "RatingsSource", bounds: "Bounds") -> None:
-    """Tell the source alone how many ratings are not what was declared of them."""
+    """Warn the source alone how many ratings are outside the declared bounds."""
     import numpy as np
 
     if bounds.rating_bound is None:
         return
-    as_they_are = ratings.units(lambda block: block)
-    clamped, rounded = as_they_are.total(lambda block, start: np.array(bounds.forced(block))).tolist()
+    unchanged = ratings.units(lambda block: block)
+    clamped, rounded = unchanged.total(lambda block, start: np.array(bounds.forced(block))).tolist()
     bound, step, of_all = bounds.largest, bounds.rating_step, f"of {len(ratings):,} ratings"
     if clamped:
         warn(f"--values: {clamped:,} {of_all} lie outside [0, {bound:g}] and count as 0 or {bound:g}")
     if rounded:
-        warn(f"--values: {rounded:,} {of_all} are no multiple of {step:g} and are rounded to one")
+        warn(f"--values: {rounded:,} {of_all} are not multiples of {step:g} and are rounded to one")
 
 
 def _others(strategy: "Strategy") -> str:
     if not strategy.learns_from_unlisted:
         return "left out"
-    return "get no row; directions are learnt from them first, and one promise holds for them too"
+    return "get no row; directions are learnt from them first, and they are protected by the same promise"
 
 
 def say_result(release: "Release", out: Path, *, learnt: bool) -> None:
-    """Say what was published, and what to be warned of."""
+    """Show what was published, with all warnings."""
     certificate = release.certificate
     warn_of(certificate)
     say_nominal(certificate)
@@ -135,13 +135,13 @@ def say_result(release: "Release", out: Path, *, learnt: bool) -> None:
 
 
 def say_nominal(certificate: "Certificate | None") -> None:
-    """Say that what was asked for is not what is promised, where the paper's calibration makes them differ."""
+    """Show the nominal and the exact epsilon, where the paper's calibration makes them differ."""
     if certificate is not None and certificate.nominal_epsilon is not None:
         say(f"paper calibration: nominal epsilon {certificate.nominal_epsilon:g}, exact {certificate.epsilon:.4g}")
 
 
 def warn_of(certificate: "Certificate") -> None:
-    """Warn of everything that makes a promise smaller than it could be."""
+    """Warn of everything that makes a promise weaker than it could be."""
     from pricdr.release.statement import weakness
 
     if certificate.input.user_list != "declared":

@@ -1,9 +1,9 @@
-"""Ratings wherever they are kept: in memory, on disk, on a cluster. What publishing asks of them, and nothing more.
+"""The interface of ratings for publishing, wherever they are kept: in memory, on disk, or on a cluster.
 
-A computation on ratings is a *work*: a pure function of a block of users and of the position of its first user. Whoever
-keeps the ratings cuts them into blocks and runs works on them. A user's rows depend on that user's ratings and position
-alone, and sums are whole numbers, so the result is the same, bit for bit, however the users are cut and whoever runs
-the work, once or again.
+A computation on ratings is a *work*: a pure function of a block of users and of the position of its first user. An
+engine keeps the ratings, cuts them into blocks and runs works on them. A user's rows depend only on that user's ratings
+and position, and sums are whole numbers. So the result is the same, bit for bit, however the users are cut, and however
+often and by whichever process a work is run.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from pricdr.progress import Progress, silent
 Numbers: TypeAlias = npt.NDArray[Any]
 Whole: TypeAlias = npt.NDArray[np.int64]
 Convert: TypeAlias = Callable[[SparseMatrix], SparseMatrix]
-"""Turns the ratings of a block of users into others, user by user."""
+"""Converts the ratings of a block of users, each user on its own."""
 
 
 class RowWork(Protocol):
@@ -34,16 +34,16 @@ class RowWork(Protocol):
 
 
 class SumWork(Protocol):
-    """Computes whole numbers from a block; those of all blocks are added up."""
+    """Computes whole numbers from a block; the results of all blocks are added up."""
 
     def __call__(self, block: SparseMatrix, start: int) -> Whole:
-        """Return what the users ``start``, ``start`` + 1 and so on add, whose ratings ``block`` holds."""
+        """Return what the users ``start``, ``start`` + 1 and so on add to the sum; ``block`` holds their ratings."""
         ...
 
 
 @runtime_checkable
 class Matrix(Protocol):
-    """Users x items in whole units, wherever it is kept."""
+    """A matrix of users x items in whole units, wherever it is kept."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,11 +53,11 @@ class Matrix(Protocol):
     def rows(
         self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
-        """Fill ``out`` with what ``work`` gives for every user; blocks have at most ``block_rows`` users."""
+        """Fill ``out`` with the results of ``work`` for every user; blocks have at most ``block_rows`` users."""
         ...
 
     def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
-        """Return the sum of what ``work`` gives for every block."""
+        """Return the sum of the results of ``work`` over all blocks."""
         ...
 
     def converted(self, convert: Convert, n_columns: int) -> "Matrix":
@@ -65,13 +65,13 @@ class Matrix(Protocol):
         ...
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
-        """Return an array of a row per user, to be filled: in memory, or wherever there is room for it."""
+        """Return an empty array with one row per user: in memory, or in a file where it is large."""
         ...
 
 
 @runtime_checkable
 class RatingsSource(Protocol):
-    """Ratings as publishing needs them; ``Ratings`` in memory are one."""
+    """Ratings as publishing needs them; ``Ratings`` implements it in memory."""
 
     @property
     def users(self) -> Ids:
@@ -95,11 +95,11 @@ class RatingsSource(Protocol):
 
     @property
     def threshold(self) -> float | None:
-        """Only pairs rated at least this were kept, where one was declared."""
+        """The declared threshold: only pairs rated at least this were kept; None without one."""
         ...
 
     def __len__(self) -> int:
-        """Return how many (user, item) pairs were rated."""
+        """Return the number of rated (user, item) pairs."""
         ...
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
@@ -107,23 +107,23 @@ class RatingsSource(Protocol):
         ...
 
     def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of everybody but these users, over these items."""
+        """Return the ratings of all other users than these, over these items."""
         ...
 
     def units(self, convert: Convert) -> Matrix:
-        """Return the values as whole units, which ``convert`` makes of them."""
+        """Return the values as whole units, as ``convert`` computes them."""
         ...
 
 
 class InMemory:
-    """A matrix in one piece."""
+    """A matrix in memory, in one piece."""
 
     def __init__(self, matrix: SparseMatrix) -> None:
         self.matrix = matrix
 
     @cached_property
     def _parts(self) -> list[tuple[SparseMatrix, int]]:
-        """One part for each core, and where it begins: kept, because what is added up by item transposes it once."""
+        """One part for each core, and its first row; kept, so that sums by item transpose each part only once."""
         size = max(1, -(-self.shape[0] // cores()))
         return [(self.matrix.rows(slice(start, start + size)), start) for start in range(0, self.shape[0], size)]
 
@@ -135,7 +135,7 @@ class InMemory:
     def rows(
         self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
-        """Fill ``out`` with what ``work`` gives for every user."""
+        """Fill ``out`` with the results of ``work`` for every user."""
 
         def fill(part: slice) -> None:
             out[part] = work(self.matrix.rows(part), part.start)
@@ -143,8 +143,8 @@ class InMemory:
         each_block(self.shape[0], block_rows, fill, what=what, progress=progress)
 
     def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
-        """Return the sum of what ``work`` gives for every block: one for each core, since each makes a whole sum."""
-        if not self.shape[0]:  # nobody adds anything, of the same shape
+        """Return the sum of the results of ``work``: one block for each core, since every block makes a whole sum."""
+        if not self.shape[0]:  # an empty block gives zeros of the right shape
             return work(self.matrix, 0)
         total = Total()
 
@@ -160,16 +160,16 @@ class InMemory:
         return InMemory(convert(self.matrix))
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> Numbers:
-        """Return an array of a row per user, in memory."""
+        """Return an empty array with one row per user, in memory."""
         return np.empty((self.shape[0], columns), dtype=dtype)
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         return f"InMemory({self.shape[0]} users x {self.shape[1]} items)"
 
 
 class Transposed:
-    """The same matrix with users and items exchanged: what is summed over users may also be summed over items."""
+    """The same matrix with users and items exchanged: what is summed over users can also be summed over items."""
 
     def __init__(self, of: Matrix) -> None:
         self.of = of
@@ -181,7 +181,7 @@ class Transposed:
 
 
 class Total:
-    """A running sum of whole numbers. What was added is overwritten: partial sums are as secret as the ratings."""
+    """A running sum of whole numbers. Its addends are overwritten: partial sums are as secret as the ratings."""
 
     def __init__(self) -> None:
         self._sum: Whole | None = None
@@ -198,13 +198,13 @@ class Total:
 
     @property
     def sum(self) -> Whole:
-        """What was added up."""
+        """The sum of all parts."""
         assert self._sum is not None, "there are users"
         return self._sum
 
 
 def as_matrix(given: "Matrix | Transposed | SparseMatrix | Compressed") -> "Matrix | Transposed":
-    """Return a matrix that works can be run on; one of scipy's by columns is one by rows, transposed."""
+    """Return a matrix that works can run on; scipy's CSC format becomes rows of the transposed matrix."""
     if isinstance(given, Matrix | Transposed):
         return given
     if is_compressed(given) and given.format == "csc":

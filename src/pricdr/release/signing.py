@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from pricdr.errors import InputError, VerificationError
+from pricdr.errors import InputError, InputFileError, VerificationError
 from pricdr.files import PRIVATE, require_absent, write_new
 from pricdr.untrusted.opening import read_bounded
 
@@ -103,4 +103,4 @@ def _read(path: str | os.PathLike[str]) -> bytes:
     try:
         return read_bounded(Path(path), limit=_LARGEST_KEY)
     except OSError as error:
-        raise InputError(f"cannot read key {path}: {error.strerror}") from error
+        raise InputFileError(f"cannot read key {path}", error.strerror or "unknown error") from error

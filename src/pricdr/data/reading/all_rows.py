@@ -1,10 +1,10 @@
-"""All rows of one or many files in memory, each checked."""
+"""Read all rows of one or many files into memory, each checked."""
 
 from dataclasses import dataclass
 
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.formats import Form, Format
-from pricdr.data.reading.inputs import Inputs, without_rows
+from pricdr.data.reading.inputs import Inputs, naming_in_logs, without_rows
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
 from pricdr.data.reading.queries import stream_query
 from pricdr.data.reading.query import Query
@@ -29,7 +29,7 @@ class AllRows:
 def read_query(query: Query, form: Form, bad_rows: BadRows | None) -> AllRows:
     """Read all rows of a query."""
     form.require_no_file_options(query)
-    # Whether too many rows are bad is known when all of them were read.
+    # Whether too many rows are bad is known only when all of them have been read.
     bad = None if bad_rows is None else BadRows(1.0)
     parts, rows = [], 0
     for part in stream_query(query, form.columns, need_rating=form.need_rating, bad_rows=bad):
@@ -44,15 +44,17 @@ def read_query(query: Query, form: Form, bad_rows: BadRows | None) -> AllRows:
 def read_all(inputs: Inputs, form: Form, bad_rows: BadRows | None) -> AllRows:
     """Read files of one schema; bad rows of all of them are counted together."""
     several = len(inputs.files) > 1
-    require_one_kind([(file.path, form.kind(file.path)) for file in inputs.files])
     schema, filtered, parts = OneSchema(), OneFilter(), []
     rows = blank_lines = empty_files = 0
+    with naming_in_logs(inputs.path, several=inputs.several):
+        require_one_kind([(file.path, form.kind(file.path)) for file in inputs.files])
     for file in inputs.files:
-        # Whether too many rows are bad is known when all files were read.
+        # Whether too many rows are bad is known only when all files have been read.
         bad = bad_rows if bad_rows is None or not several else BadRows(1.0)
-        raw = form.read(file, bad)
-        schema.require(file.path, raw.schema)
-        filtered.add(file.path, raw.filtered_by)
+        with naming_in_logs(inputs.path, several=inputs.several):
+            raw = form.read(file, bad)
+            schema.require(file.path, raw.schema)
+            filtered.add(file.path, raw.filtered_by)
         blank_lines += raw.blank_lines
         before = rows
         rows += raw.rows + (0 if bad is None else bad.count)

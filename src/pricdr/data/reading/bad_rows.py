@@ -1,4 +1,4 @@
-"""Rows that cannot be used, where the caller lets them be skipped: counted, capped, and the first ones shown."""
+"""Skip rows that cannot be used, where the caller allows it: count them, limit them, and show the first ones."""
 
 import heapq
 from dataclasses import dataclass, field
@@ -9,31 +9,31 @@ from pricdr.data.reading.text_files import refusal
 from pricdr.errors import ParameterError
 
 MOST_BAD_ROWS: Final = 0.01
-"""The share of a file's rows that may be bad unless the caller says otherwise."""
+"""The default for the share of rows that may be bad."""
 _SHOWN: Final = 5
 
 
 @dataclass
 class BadRows:
-    """The rows of one file that were skipped. Whether a row is bad depends on that row alone."""
+    """The skipped rows of one file. Whether a row is bad depends on that row alone."""
 
     most: float = MOST_BAD_ROWS
-    """The share of the rows that may be bad; with more the file is refused."""
+    """The largest share of rows that may be bad; with more the file is refused."""
     count: int = 0
     _first: list[tuple[int, str]] = field(default_factory=list)
-    """The first ones by their number, negated: a heap whose smallest entry is the last row in it."""
+    """The first ones: a heap by negated row number, so that its smallest entry is the last of them."""
 
     def __post_init__(self) -> None:
         if not 0 < self.most <= 1:
             raise ParameterError(f"most_bad_rows must be a share above 0 and at most 1, got {self.most!r}")
 
     def add(self, row: int, fault: str) -> None:
-        """Skip a row, counted from 0; ``fault`` names its place and says what is wrong with it."""
+        """Count a bad row, numbered from 0; ``fault`` names its place and says what is wrong with it."""
         self.count += 1
         self._note(row, fault)
 
     def absorb(self, other: "BadRows", *, before: int, file: str | None = None) -> None:
-        """Add the rows of one of several files, ``before`` which so many rows were read; ``file`` then names it."""
+        """Add the bad rows of one of several files, named ``file``; ``before`` is the number of rows read before it."""
         self.count += other.count
         for number, fault in other._first:
             self._note(before - number, fault if file is None else f"{file}: {fault}")
@@ -47,16 +47,16 @@ class BadRows:
 
     @property
     def first(self) -> tuple[str, ...]:
-        """Return what is wrong with the first few, in the order of the file."""
+        """Return the faults of the first few bad rows, in the order of the file."""
         return tuple(fault for _, fault in sorted(self._first, reverse=True))
 
     def require_few(self, file: Path | str, rows: int, *, so_far: bool = False) -> None:
-        """Refuse a file of so many rows if too many of them are bad.
+        """Refuse a file if too many of its rows are bad.
 
         Args:
-            file: What the error names.
-            rows: How many rows the file has; at most so many where it was not read to its end.
-            so_far: Whether it was not, and more rows may be bad than were counted.
+            file: The file that the error names.
+            rows: The number of rows in the file; an upper bound where it was not read to its end.
+            so_far: Whether the file was not read to its end, so that more rows may be bad than were counted.
 
         >>> bad = BadRows(most=0.1)
         >>> bad.add(7, "row 8 (line 9): the user id is empty")
@@ -66,7 +66,7 @@ class BadRows:
         ...
         pricdr.errors.InputError: r.csv: 1 of 9 rows is bad, more than 10% (--most-bad-rows); the first: row 8 ...
         """
-        # Where all may be bad, the rows may also be those of a part alone, and the count that of the parts before it.
+        # With a limit of 1 nothing is refused: the count may then include parts that ``rows`` does not.
         if self.most < 1 and self.count > self.most * rows:
             are = "is" if self.count == 1 else "are"
             count = f"at least {self.count:,} of about {rows:,}" if so_far else f"{self.count:,} of {rows:,}"

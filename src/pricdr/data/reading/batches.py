@@ -1,4 +1,4 @@
-"""A stream of ratings: checked rows of many files, some at a time, so that memory does not grow with their number."""
+"""Stream ratings: checked rows of many files, some at a time, in memory that does not grow with their number."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import polars as pl
 from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import Columns
 from pricdr.data.reading.formats import BATCH_ROWS, Form, OpenFile
-from pricdr.data.reading.inputs import AnyPath, find_inputs, without_rows
+from pricdr.data.reading.inputs import AnyPath, Inputs, find_inputs, naming_in_logs, without_rows
 from pricdr.data.reading.one_schema import OneFilter, OneSchema, require_one_kind
 from pricdr.data.reading.queries import stream_query
 from pricdr.data.reading.query import Query
@@ -23,14 +23,14 @@ from pricdr.progress import Progress, silent
 
 
 class Batch(NamedTuple):
-    """Some rows whose ids and values were checked one by one; a (user, item) pair may repeat, here or in another."""
+    """Some rows, each checked; a (user, item) pair may repeat, in this batch or in another."""
 
     users: pl.Series
     items: pl.Series
     values: Floats | None
     """None without a rating column."""
     seconds: Floats | None
-    """When each row was written, minus infinity where that cannot be read; None without a time column."""
+    """The time of each row, minus infinity where it cannot be read; None without a time column."""
 
 
 @dataclass
@@ -38,35 +38,35 @@ class RatingsStream:
     """Ratings of one schema that can be read once, batch by batch."""
 
     name: Path | str
-    """What messages call them."""
+    """How messages name them."""
     parts: Iterator[RawRatings]
     has_values: bool
     """Whether there is a rating column."""
     has_times: bool
     filtered_by: str | None = None
-    """What the files disclose about a filter on counts."""
+    """The filter on counts that the files disclose."""
     size: int | None = None
-    """The bytes of all files; None where that is not known, as of standard input."""
+    """The size of all files in bytes; None where that is not known, as for standard input."""
     bad_rows: BadRows | None = None
     """The rows that were skipped so far, where that was allowed."""
     rows: int = 0
     """Good rows that were read so far."""
     blank_lines: int = 0
     files: int = 1
-    """How many files are read together."""
+    """The number of files that are read together."""
     empty_files: int = 0
     """Parquet files with a schema and no rows."""
 
     def batches(self, progress: Progress = silent) -> Iterator[Batch]:
         """Yield every row once, in bounded memory.
 
-        Faults name the file and the row. That too many rows are bad, or that none is left, shows only at the end.
+        Refusals name the file and the row. Too many bad rows, or no usable row, are noticed only at the end.
         """
         for part in self.parts:
             batch = _batch(part)
             self.rows += len(batch.users)
             self.blank_lines += part.blank_lines
-            # Of all files together: a terminal shows a bar for each name, and a log keeps the names of partitions.
+            # One name for all files: a terminal shows a bar for each, and a log must not show the names of partitions.
             progress(f"reading {named(self.name)}", part.done, self.size or 0, f"{self.rows:,} rows")
             if len(batch.users):
                 yield batch
@@ -90,12 +90,12 @@ def open_stream(
 ) -> RatingsStream:
     """Open ratings to be read in bounded memory.
 
-    The first rows are read at once, to know which columns there are, and so is what Parquet files state of themselves.
+    The first rows are read at once, to find the columns, and so are the footers of Parquet files.
 
     Args:
         path: A file, a folder, a pattern, ``-`` or a query.
-        columns: As for ``read_ratings``, like the arguments that are not named here.
-        need_rating: Whether a rating column must be there.
+        columns: See ``read_ratings``.
+        need_rating: Whether there must be a rating column.
         delimiter: See ``read_ratings``.
         encoding: See ``read_ratings``.
         format: See ``read_ratings``.
@@ -113,17 +113,18 @@ def open_stream(
         rows = stream_query(path, form.columns, need_rating=need_rating, bad_rows=bad_rows)
         return _stream(str(path), _uncoded(rows), bad_rows=bad_rows)
     inputs = find_inputs(Path(path))
-    require_one_kind([(file.path, form.kind(file.path)) for file in inputs.files])
-    files = tuple(form.opened(file) for file in inputs.files)
     schema, filtered = OneSchema(), OneFilter()
-    for file in files:
-        if file.layout is not None:
-            schema.require(file.layout.file, file.layout.schema)
-            filtered.add(file.layout.file, file.layout.filtered_by)
+    with naming_in_logs(inputs.path, several=inputs.several):
+        require_one_kind([(file.path, form.kind(file.path)) for file in inputs.files])
+        files = tuple(form.opened(file) for file in inputs.files)
+        for file in files:
+            if file.layout is not None:
+                schema.require(file.layout.file, file.layout.schema)
+                filtered.add(file.layout.file, file.layout.filtered_by)
     empty = sum(file.layout is not None and not file.layout.rows for file in files)
     if empty == len(files):
         raise without_rows(inputs)
-    parts = _parts(files, schema, bad_rows, batch_rows)
+    parts = _parts(inputs, files, schema, bad_rows, batch_rows)
     return _stream(inputs.path, parts, filtered.text, inputs.size, bad_rows, len(files), empty)
 
 
@@ -136,7 +137,7 @@ def _stream(
     files: int = 1,
     empty_files: int = 0,
 ) -> RatingsStream:
-    """Return a stream whose columns are known from its first rows."""
+    """Return a stream; its first rows show which columns it has."""
     first = next(parts)
     return RatingsStream(
         name,
@@ -158,7 +159,7 @@ def _uncoded(parts: Iterator[RawRatings]) -> Iterator[RawRatings]:
 
 
 def _parts(
-    files: tuple[OpenFile, ...], schema: OneSchema, bad_rows: BadRows | None, batch_rows: int
+    inputs: Inputs, files: tuple[OpenFile, ...], schema: OneSchema, bad_rows: BadRows | None, batch_rows: int
 ) -> Iterator[RawRatings]:
     """Yield the rows of one file after another; bad rows of all files are counted together."""
     rows = done = 0
@@ -166,12 +167,13 @@ def _parts(
         bad = None if bad_rows is None else BadRows(1.0)
         path, before, size = file.file.path, rows, file.file.size or 0
         in_file = 0 if file.layout is None else file.layout.rows
-        for part in file.parts(bad, rows=batch_rows):
-            schema.require(path, part.schema)
-            rows += part.rows
-            # Text does not say how many rows it has: of such a file it is known only that it is being read.
-            part.done = done + (size * (rows - before) // in_file if in_file else 0)
-            yield part
+        with naming_in_logs(inputs.path, several=inputs.several):
+            for part in file.parts(bad, rows=batch_rows):
+                schema.require(path, part.schema)
+                rows += part.rows
+                # A text file does not state its number of rows, so its progress is known only at its end.
+                part.done = done + (size * (rows - before) // in_file if in_file else 0)
+                yield part
         if bad is not None and bad_rows is not None:
             bad_rows.absorb(bad, before=before, file=named(path) if len(files) > 1 else None)
         done += size

@@ -1,4 +1,4 @@
-"""Which column holds the user, the item, the rating and the time: found by name, or said by the caller."""
+"""Find the user, item, rating and time columns: by their names, or where the caller says."""
 
 import re
 from collections import Counter
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.reading.text_files import file_refusal, shorten
 from pricdr.errors import ParameterError
 
 _ALIASES = {
@@ -18,12 +18,12 @@ _ALIASES = {
     ),
     "rating": ("rating", "ratings", "rate", "score", "stars", "starrating", "overall", "bookrating"),
 }
-"""Header names as :func:`_plain` leaves them."""
+"""Known header names, as :func:`_plain` normalises them."""
 _TIME_ALIASES = ("timestamp", "unixreviewtime", "unixtime", "datetime", "time", "date", "ratedat", "createdat")
-"""Names of the time column, the best first: of several the first is taken, since none of them has to be there."""
+"""Known names of the time column, the best first. A file may have several of them, or none."""
 _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas", "::": "double colons"}
-_HINT = "say which with --columns user=…,item=…[,rating=…][,time=…]"
-_FRAME_HINT = "say which with user=…, item=…, rating=…, time=…"
+_HINT = "name them with --columns user=…,item=…[,rating=…][,time=…]"
+_FRAME_HINT = "name them with user=…, item=…, rating=…, time=…"
 _HEADERLESS = (
     "for a file without a header give positions (--columns user=1,item=2,rating=3), "
     "or amazon-2014 (user, item, rating, time) or amazon-2018 (item, user, rating, time)"
@@ -32,10 +32,10 @@ _HEADERLESS = (
 
 @dataclass(frozen=True)
 class Columns:
-    """Where user, item, rating and time stand: header names, or 1-based positions in a file without a header.
+    """The columns of user, item, rating and time: header names, or 1-based positions in a file without a header.
 
     Without ``rating`` no rating column is read, unless a threshold needs one (then it is found by name). Without
-    ``time`` a time column is found by name where there is one; it settles which row of a repeated pair counts.
+    ``time`` a time column is found by name where there is one; it decides which row of a repeated pair counts.
     """
 
     user: str | int
@@ -91,7 +91,7 @@ AMAZON_2018 = Columns(user=2, item=1, rating=3, time=4)
 
 
 class ColumnPositions(NamedTuple):
-    """Where user, item, rating and time stand in one file or data frame, counted from 0."""
+    """The positions of user, item, rating and time in one file or data frame, counted from 0."""
 
     user: int
     item: int
@@ -102,13 +102,14 @@ class ColumnPositions(NamedTuple):
 def find_named(
     file: Path | str, header: Sequence[str], wanted: Columns | None, *, need_rating: bool
 ) -> ColumnPositions:
-    """Return where the columns stand in ``header``, or raise a refusal that shows it.
+    """Return the positions of the columns in ``header``, or raise a refusal that shows it.
 
     >>> find_named(Path("r.csv"), ["userId", "movieId", "rating", "timestamp"], None, need_rating=True)
     ColumnPositions(user=0, item=1, rating=2, time=3)
     """
     if wanted is not None and wanted.by_position:
-        raise refusal(file, f"positions are for files without a header, this one has names: {_shown(header)}")
+        fault = "positions are for files without a header, this one has names"
+        raise file_refusal(file, f"{fault}: {_shown(header)}", logged=fault)
     _require_several(file, header)
     _require_distinct(file, header)
     if wanted is not None:
@@ -118,39 +119,40 @@ def find_named(
         else:
             rating = _alias(file, header, "rating", needed=True) if need_rating else None
         return _with_time(file, header, ColumnPositions(user, item, rating), wanted.time)
-    # Without a single known name this may be data: say that, not that a column is missing.
+    # Without a single known name the first line may be data: then say so, and not that a column is missing.
     if not any(_plain(name) in names for name in header for names in _ALIASES.values()):
         _require_header(file, header)
-    users, items = (_alias(file, header, role, needed=True) for role in ("user", "item"))
-    assert users is not None
-    assert items is not None
-    found = ColumnPositions(users, items, _alias(file, header, "rating", needed=need_rating))
-    return _with_time(file, header, found, None)
+    user_at, item_at = (_alias(file, header, role, needed=True) for role in ("user", "item"))
+    assert user_at is not None
+    assert item_at is not None
+    positions = ColumnPositions(user_at, item_at, _alias(file, header, "rating", needed=need_rating))
+    return _with_time(file, header, positions, None)
 
 
 def find_in_frame(frame: str, header: Sequence[str], named: Mapping[str, str | None]) -> ColumnPositions:
-    """Return where the columns stand in a data frame: those that are named, the others by the rules for files.
+    """Return the positions of the columns in a data frame: as named, or by the rules for files.
 
     >>> find_in_frame("the data frame", ["buyer", "movieId", "stars"], {"user": "buyer"})
     ColumnPositions(user=0, item=1, rating=2, time=None)
     """
     _require_distinct(frame, header)
-    places: list[int | None] = []
+    positions: list[int | None] = []
     for role in ("user", "item", "rating"):
         name = named.get(role)
-        needed = role != "rating"
-        found = _alias(frame, header, role, needed=needed, hint=_FRAME_HINT) if name is None else None
-        places.append(found if name is None else _position(frame, header, name))
-    users, items, ratings = places
-    assert users is not None
-    assert items is not None
-    if len({users, items, ratings}) < 3:
+        if name is None:
+            positions.append(_alias(frame, header, role, needed=role != "rating", hint=_FRAME_HINT))
+        else:
+            positions.append(_position(frame, header, name))
+    user_at, item_at, rating_at = positions
+    assert user_at is not None
+    assert item_at is not None
+    if len({user_at, item_at, rating_at}) < 3:
         raise ParameterError(f"user, item and rating must be different columns, got {_shown(header)}")
-    return _with_time(frame, header, ColumnPositions(users, items, ratings), named.get("time"))
+    return _with_time(frame, header, ColumnPositions(user_at, item_at, rating_at), named.get("time"))
 
 
 def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> ColumnPositions:
-    """Return where the columns stand in a file without a header, whose first line is ``first``.
+    """Return the positions of the columns in a file without a header, whose first line is ``first``.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
     ColumnPositions(user=1, item=0, rating=2, time=3)
@@ -159,14 +161,16 @@ def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_ratin
     roles = (wanted.user, wanted.item, wanted.rating, wanted.time)
     given = [p for p in roles if isinstance(p, int)]
     if max(given) > len(first):
-        raise refusal(file, f"line 1 has {len(first)} fields, column {max(given)} is asked for: {_shown(first)}")
+        fault = f"line 1 has {len(first)} fields, column {max(given)} is asked for"
+        raise file_refusal(file, f"{fault}: {_shown(first)}", logged=fault)
     if need_rating and wanted.rating is None:
-        raise refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
+        raise file_refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
     # Positions skip nothing: a header would become a user called "userId".
     named = [p for p in roles[:3] if isinstance(p, int)]
     if all(_plain(first[place - 1]) in sum(_ALIASES.values(), ()) for place in named):
         rule = f"positions are for files without one; {_HINT}"
-        raise refusal(file, f"line 1 looks like a header: {_shown(first)}; {rule}")
+        fault = "line 1 looks like a header"
+        raise file_refusal(file, f"{fault}: {_shown(first)}; {rule}", logged=f"{fault}; {rule}")
     user, item, rating, time = (position - 1 if isinstance(position, int) else None for position in roles)
     assert user is not None
     assert item is not None
@@ -174,16 +178,16 @@ def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_ratin
 
 
 def _with_time(
-    file: Path | str, header: Sequence[str], found: ColumnPositions, wanted: str | int | None
+    file: Path | str, header: Sequence[str], positions: ColumnPositions, wanted: str | int | None
 ) -> ColumnPositions:
     """Add the time column: the one that is named, or the first that has a known name, or none."""
     if wanted is not None:
         time = _position(file, header, wanted)
-        if time in found:
-            raise ParameterError(f"the time must be another column than user, item and rating, got {_shown(header)}")
-        return found._replace(time=time)
-    names = [None if at in found else _plain(name) for at, name in enumerate(header)]
-    return found._replace(time=next((names.index(alias) for alias in _TIME_ALIASES if alias in names), None))
+        if time in positions:
+            raise ParameterError(f"the time must be another column than user, item and rating, got {shorten(wanted)}")
+        return positions._replace(time=time)
+    names = [None if at in positions else _plain(name) for at, name in enumerate(header)]
+    return positions._replace(time=next((names.index(alias) for alias in _TIME_ALIASES if alias in names), None))
 
 
 def _require_several(file: Path | str, first: Sequence[str]) -> None:
@@ -193,47 +197,53 @@ def _require_several(file: Path | str, first: Sequence[str]) -> None:
     for mark, name in _DELIMITERS.items():
         if mark in only:
             rule = ".csv is read with commas, .tsv and .inter with tabs, .dat with ::"
-            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; say --delimiter)"
-            raise refusal(file, f"line 1 is one column, {shorten(only)}: {fault}")
-    raise refusal(file, f"line 1 has one column, {shorten(only)}; a user and an item column are needed")
+            fault = f"the delimiter looks wrong, this file seems to use {name} ({rule}; set it with --delimiter)"
+            raise file_refusal(file, f"line 1 is one column, {shorten(only)}: {fault}", logged=fault)
+    rule = "a user and an item column are needed"
+    raise file_refusal(file, f"line 1 has one column, {shorten(only)}; {rule}", logged=f"line 1 has one column; {rule}")
 
 
 def _require_distinct(file: Path | str, header: Sequence[str]) -> None:
     repeated = [name for name, times in Counter(header).items() if times > 1]
     if repeated:
-        raise refusal(file, f"the header names {shorten(repeated[0])} more than once")
+        logged = "the header names a column more than once"
+        raise file_refusal(file, f"the header names {shorten(repeated[0])} more than once", logged=logged)
 
 
 def _require_header(file: Path | str, header: Sequence[str]) -> None:
     if any(re.fullmatch(r"\s*[-+]?[\d.]+([eE][-+]?\d+)?\s*", name) for name in header):
-        raise refusal(file, f"line 1 looks like data, not like a header: {_shown(header)}; {_HEADERLESS}")
-    raise refusal(file, f"no user or item column in the header {_shown(header)}; {_HINT}; {_HEADERLESS}")
+        fault = "line 1 looks like data, not like a header"
+        raise file_refusal(file, f"{fault}: {_shown(header)}; {_HEADERLESS}", logged=f"{fault}; {_HEADERLESS}")
+    fault, hint = "no user or item column in the header", f"{_HINT}; {_HEADERLESS}"
+    raise file_refusal(file, f"{fault} {_shown(header)}; {hint}", logged=f"{fault}; {hint}")
 
 
 def _alias(file: Path | str, header: Sequence[str], role: str, *, needed: bool, hint: str = _HINT) -> int | None:
     hits = [at for at, name in enumerate(header) if _plain(name) in _ALIASES[role]]
     if len(hits) > 1:
         names = " and ".join(shorten(header[at]) for at in hits[:3])
-        raise refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {hint}")
+        logged = f"several columns could be the {role} column; {hint}"
+        raise file_refusal(file, f"{names} could each be the {role} column in {_shown(header)}; {hint}", logged=logged)
     if not hits and needed:
-        asked = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
-        raise refusal(file, f"{asked} in the header {_shown(header)}; {hint}")
+        missing = "a rating column is asked for and there is none" if role == "rating" else f"no {role} column"
+        fault = f"{missing} in the header"
+        raise file_refusal(file, f"{fault} {_shown(header)}; {hint}", logged=f"{fault}; {hint}")
     return hits[0] if hits else None
 
 
 def _position(file: Path | str, header: Sequence[str], name: str | int) -> int:
     # Exact names first: a file may have both ``User`` and ``user``.
-    exact = [at for at, there in enumerate(header) if there == name]
-    loose = [at for at, there in enumerate(header) if there.strip().casefold() == str(name).casefold()]
+    exact = [at for at, column in enumerate(header) if column == name]
+    loose = [at for at, column in enumerate(header) if column.strip().casefold() == str(name).casefold()]
     for hits in (exact, loose):
         if len(hits) == 1:
             return hits[0]
-    fault = "more than one column" if loose else "no column"
-    raise refusal(file, f"{fault} {shorten(name)} in the header {_shown(header)}")
+    fault = f"{'more than one column' if loose else 'no column'} {shorten(name)} in the header"
+    raise file_refusal(file, f"{fault} {_shown(header)}", logged=fault)
 
 
 def _plain(name: str) -> str:
-    """Return a header name without case, blanks and punctuation, so that ``User-ID`` and ``user_id`` are one."""
+    """Return a header name without case, blanks and punctuation, so that ``User-ID`` equals ``user_id``."""
     return re.sub(r"[\s_.-]", "", name).casefold()
 
 

@@ -1,4 +1,4 @@
-"""CSV, TSV, RecBole ``.inter`` and MovieLens ``::`` files: all at once, or some rows at a time."""
+"""Read CSV, TSV, RecBole ``.inter`` and MovieLens ``::`` files: all at once, or some rows at a time."""
 
 import csv
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from pricdr.data.reading.dialects import CSV, Dialect  # noqa: F401
 from pricdr.data.reading.field_counts import last_record_end
 from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside, RawRatings, Schema, constant
 from pricdr.data.reading.records import ReturnableLines, at_end, decoded_lines, reason_of, records_of
-from pricdr.data.reading.text_files import refusal
+from pricdr.data.reading.text_files import file_refusal, refusal
 from pricdr.errors import InputError
 
 _UNIT_SEPARATOR: Final = b"\x1f"
 _LONGEST_RECORD: Final = 32 << 20
-"""Bytes of a row in a stream; rows of text that is no review have a hundred."""
+"""The most bytes of one row in a stream; a row without review text has about a hundred."""
 
 
 def read_delimited(
@@ -36,7 +36,7 @@ def read_delimited(
 ) -> RawRatings:
     r"""Read the user, item, rating and time columns of a delimited text file, all as text, byte for byte.
 
-    ``beside`` the file's columns stand those that its folders name, each with one value for all rows.
+    ``beside`` holds the columns that partition folders name, each with one value for all rows.
 
     >>> raw = read_delimited(Path("r.csv"), b'user,item\n007,"a,b"\n', CSV, None, need_rating=False)
     >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
@@ -60,12 +60,12 @@ def stream_delimited(
     beside: Beside = NOTHING_BESIDE,
 ) -> Iterator[RawRatings]:
     """Yield what :func:`read_delimited` returns, some rows at a time; ``blocks`` are the text of the file."""
-    begun, layout, place, rows = b"", None, START, 0
+    unfinished, layout, place, rows = b"", None, START, 0
     for block in chain(blocks, [None]):  # the last record may lack its line feed
-        content = begun + (block or b"")
+        content = unfinished + (block or b"")
         if layout is None:
             if block is not None and not _has_first_line(content):
-                begun = content
+                unfinished = content
                 continue
             layout = DelimitedLayout.of(file, content, dialect, columns, need_rating=need_rating, beside=beside)
         end = len(content) if block is None else layout.whole_records(content, lenient=bad_rows is not None)
@@ -76,7 +76,7 @@ def stream_delimited(
             place = Place(place.rows + raw.rows + bad, place.lines + content.count(b"\n", 0, end))
             rows += raw.rows + bad
             yield raw
-        begun = content[end:]
+        unfinished = content[end:]
     assert layout is not None
     if not rows:
         raise layout.without_rows()
@@ -88,17 +88,17 @@ def _has_first_line(content: bytes) -> bool:
 
 @dataclass(frozen=True)
 class DelimitedLayout:
-    """How one file is laid out, once its first line is known."""
+    """The layout of one file, as its first line shows it."""
 
     file: Path
     dialect: Dialect
     separator: str
-    """One character, which stands for the dialect's."""
+    """One character that replaces the dialect's separator where that is longer."""
     positions: ColumnPositions
     header: tuple[str, ...]
     """The fields of the first line, header or not."""
     headers: int
-    """How many lines are a header: one or none."""
+    """The number of header lines: one or none."""
     time_asked: bool
     beside: Beside
 
@@ -113,7 +113,7 @@ class DelimitedLayout:
         need_rating: bool,
         beside: Beside = NOTHING_BESIDE,
     ) -> "DelimitedLayout":
-        """Find the columns in the first line of ``content``, which begins with it."""
+        """Find the columns in the first line of ``content``."""
         separator = dialect.separator
         if len(separator.encode()) > 1:
             separator = _UNIT_SEPARATOR.decode()
@@ -125,7 +125,7 @@ class DelimitedLayout:
         if columns is not None and columns.by_position:
             positions, headers = find_placed(file, first, columns, need_rating=need_rating), 0
         elif dialect.headerless:
-            raise refusal(file, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
+            raise file_refusal(file, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
         else:
             names = _untyped(first, columns) if dialect.typed_header else first
             positions, headers = find_named(file, [*names, *beside], columns, need_rating=need_rating), 1
@@ -133,12 +133,12 @@ class DelimitedLayout:
 
     @property
     def schema(self) -> Schema:
-        """Return what must be alike in files that are read together."""
+        """Return the schema, which must be the same in files that are read together."""
         names = self.header if self.headers else tuple(f"{at}" for at in range(1, len(self.header) + 1))
         return tuple((name, "text") for name in names)
 
     def raw_ratings(self, content: bytes, bad_rows: BadRows | None, before: Place = START) -> RawRatings:
-        """Return the rows in ``content``: all of the file, or those after the rows and lines ``before`` it."""
+        """Return the rows in ``content``: the whole file, or a part of it with ``before`` it in the file."""
         headers = self.headers if before == START else 0
         content = self._single_byte_separated(content, before.lines)
         start = content.lstrip(b"\r\n") if before == START else content
@@ -161,7 +161,7 @@ class DelimitedLayout:
     def whole_records(self, content: bytes, *, lenient: bool) -> int:
         """Return how many bytes of ``content``, which begins with a record, hold whole records.
 
-        All of it where one record alone is longer than any that is read, so that it is refused.
+        All of it if a single record is longer than the limit, so that the parser refuses it.
         """
         end = content.rfind(b"\n") + 1
         if not self.dialect.quoting or b'"' not in content[:end]:
@@ -172,7 +172,7 @@ class DelimitedLayout:
             last = self._last_end(plain, lenient=lenient)
         if last == 0 and end > _LONGEST_RECORD:
             return end
-        # As many bytes before separators were replaced: each took the place of a longer one.
+        # Count bytes as they were before single bytes replaced longer separators.
         wider = len(self.dialect.separator.encode()) - 1
         return last + wider * plain.count(_UNIT_SEPARATOR, 0, last) if wider else last
 
@@ -200,11 +200,11 @@ class DelimitedLayout:
         return int(ends[lines.first - 2]) + 1 if lines.first > 1 else 0
 
     def without_rows(self) -> InputError:
-        """Return the refusal of a file that has none."""
-        return refusal(self.file, f"the file {'has a header and no rows' if self.headers else 'has no rows'}")
+        """Return the refusal of a file without rows."""
+        return file_refusal(self.file, f"the file {'has a header and no rows' if self.headers else 'has no rows'}")
 
     def _single_byte_separated(self, content: bytes, lines_before: int) -> bytes:
-        """Replace a longer separator by one byte that text does not use, since parsers know single bytes only."""
+        """Replace a longer separator by one byte that text does not use, since parsers only know single bytes."""
         if self.separator == self.dialect.separator:
             return content
         if _UNIT_SEPARATOR in content:
@@ -224,6 +224,6 @@ def _first_record(file: Path, content: bytes, dialect: Dialect, separator: str, 
 
 
 def _untyped(header: list[str], columns: Columns | None) -> list[str]:
-    """Return the names of ``name:type``, but leave alone those that the caller wrote with their type."""
-    asked = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
-    return [name if name in asked else name.rpartition(":")[0] or name for name in header]
+    """Return the names in ``name:type``, except where the caller gave a column with its type."""
+    names = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
+    return [name if name in names else name.rpartition(":")[0] or name for name in header]

@@ -1,8 +1,8 @@
-"""Rows of delimited text, parsed fast where every parser reads them alike, and otherwise one by one.
+"""Parse rows of delimited text: fast where all parsers agree, and otherwise one by one.
 
-The polars parser is fast and lenient: a row that is too short is filled up, a stray quote shifts rows. So the
-fields are counted first, and polars only sees text that every parser reads alike. The rest goes, row by row,
-through Python's ``csv``, which either reads it or knows the row to blame.
+The polars parser is fast and lenient: it fills up a row that is too short, and a stray quote shifts rows. So the
+fields are counted first, and polars only gets text that all parsers read in the same way. The rest goes, row by row,
+through Python's ``csv``, which either reads it or names the faulty row.
 """
 
 import csv
@@ -24,7 +24,7 @@ from pricdr.data.reading.text_files import refusal
 
 
 class Place(NamedTuple):
-    """How much of a file comes before a part of it."""
+    """How many rows and lines of a file come before a part of it."""
 
     rows: int = 0
     lines: int = 0
@@ -43,12 +43,12 @@ class Parser:
     before: Place
     """What comes before ``content``."""
     model: str
-    """What rows are as wide as: the header, or line 1."""
+    """What sets the number of fields, for messages: the header, or line 1."""
     bad_rows: BadRows | None
-    """Where rows of another width are skipped to; without it they are refused."""
+    """Collects rows with another number of fields, which are skipped; without it they are refused."""
 
     def raw_ratings(self, positions: Mapping[str, int], width: int, headers: int) -> RawRatings:
-        """Return every row after the header as text: the columns at these positions by their roles."""
+        """Return every row after the header, as text: the columns at ``positions``, by role."""
         places = sorted(set(positions.values()))
         counts = count_fields(
             self.content,
@@ -76,7 +76,7 @@ class Parser:
     def _line_of(self, counts: FieldCounts | None, headers: int) -> Callable[[int], int | None]:
         if counts is None or not counts.one_line_each:
             return lambda row: None
-        # Rows before each blank line, so that a search tells how many blank lines come before a row.
+        # The number of rows before each blank line: a search in it counts the blank lines before a row.
         rows_before = counts.blanks - headers - np.arange(len(counts.blanks))
         first = self.before.lines + headers + 1
         return lambda row: first + row + int(np.searchsorted(rows_before, row, side="right"))
@@ -91,13 +91,13 @@ class Parser:
     def _without_uneven(
         self, counts: FieldCounts, positions: Mapping[str, int], width: int, headers: int, bad_rows: BadRows
     ) -> RawRatings:
-        """Cut out the rows of another width, which are whole lines here, and parse the rest as if they never were."""
+        """Cut out the rows with another number of fields, which are whole lines here, and parse the rest."""
         records, fields, starts, stops = counts.all_uneven.T
         rows = records - headers - np.searchsorted(counts.blanks, records)
         rows += self.before.rows
         lines = records + 1 + self.before.lines
-        for row, line, found in zip(rows.tolist(), lines.tolist(), fields.tolist(), strict=True):
-            bad_rows.add(row, f"{place(row, line)} {wrong_width(found, width, self.model)}")
+        for row, line, n_fields in zip(rows.tolist(), lines.tolist(), fields.tolist(), strict=True):
+            bad_rows.add(row, f"{place(row, line)} {wrong_width(n_fields, width, self.model)}")
             bad_rows.require_few(self.file, counts.records, so_far=True)
         pieces = zip([0, *stops.tolist()], [*starts.tolist(), len(self.content)], strict=True)
         content = b"".join(self.content[start:stop] for start, stop in pieces)
@@ -111,7 +111,7 @@ class Parser:
         try:
             frame = pl.read_csv(
                 self.content,
-                # Not even the header's names: polars would take ^user$ for a pattern.
+                # Not by the names in the header: polars would take ^user$ for a pattern.
                 has_header=False,
                 skip_rows=headers,
                 columns=places,
@@ -123,7 +123,7 @@ class Parser:
             return None
         if frame.height != counts.records - headers:
             return None
-        # Every row has every field (they were counted), hence a null is an empty field.
+        # Every row has every field (they were counted), so a null is an empty field.
         frame = frame.fill_null("")
         if len(counts.blanks):
             keep = np.ones(frame.height, dtype=bool)
@@ -151,10 +151,10 @@ class Parser:
         return kept.frame, kept.blank_lines
 
     def _parse_leniently(self, places: list[int], width: int, headers: int, bad_rows: BadRows) -> KeptRows:
-        """Parse row by row, and skip what is no row of this width.
+        """Parse row by row, and skip rows with another number of fields.
 
-        A quote that is never closed would swallow the rows after it. So of a bad row that runs over several lines only
-        the first line is given up, and the next one is read as the start of a row. That takes two passes at most: an
+        A quote that is never closed would swallow the rows after it. So only the first line of a bad row that spans
+        several lines is skipped, and the next line is read as the start of a row. That takes at most two passes: an
         open quote reaches no further than the next line with an odd number of quotes.
         """
         lines = ReturnableLines(decoded_lines(self.content), self.before.lines)
@@ -188,5 +188,5 @@ class Parser:
 
 
 def _before_cuts(number: int, cut: IntArray) -> int:
-    """Return the number that a row or line had before those with the numbers in ``cut`` were taken out."""
+    """Return the number of a row or line before those numbered in ``cut`` were removed."""
     return number + int(np.searchsorted(cut - np.arange(len(cut)), number, side="right"))

@@ -1,4 +1,4 @@
-"""How kinds of delimited text separate their fields."""
+"""Dialects of delimited text: how fields are separated."""
 
 from dataclasses import dataclass
 from typing import Final

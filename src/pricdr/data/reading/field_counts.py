@@ -1,4 +1,4 @@
-"""How many fields every record of a delimited file has, counted before a parser sees it."""
+"""Count the fields of every record in a delimited file, before a parser reads it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,21 +15,21 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass
 class FieldCounts:
-    """How many records a file has, and which differ. They are counted from 0, with the header and blank lines."""
+    """The number of records, and which are irregular. Records are counted from 0, with header and blank lines."""
 
     records: int
     blanks: IntArray
     """The records that are blank lines."""
     uneven: tuple[int, int] | None
-    """The first record of another width, and its width."""
+    """The first record with another number of fields, and that number."""
     one_line_each: bool
-    """Whether no field holds a line break, so that records and lines are the same."""
+    """Whether no field contains a line break, so that records and lines are the same."""
     all_uneven: IntArray
-    """Every record of another width: its number, its width, and where it begins and ends in the file."""
+    """Every record with another number of fields: its number, its fields, its start and its end in the file."""
 
 
 def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -> FieldCounts | None:
-    r"""Count the fields of every record; ``None`` where quotes or carriage returns stand where RFC 4180 has none.
+    r"""Count the fields of every record; ``None`` where quotes or carriage returns do not follow RFC 4180.
 
     Args:
         content: The whole file.
@@ -53,7 +53,7 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
         # A record may have begun in an earlier block: its marks so far are pending.
         fields = np.diff(ends, prepend=-1 - pending)
         pending = pending + len(marks) if len(ends) == 0 else len(marks) - 1 - int(ends[-1])
-        # A blank line counts as one field, so only records of another width need a look.
+        # A blank line counts as one field, so it is among the records with another number of fields.
         odd = np.flatnonzero(fields != width)
         blank = _blank(data, marks[ends[odd]])
         blanks.append(odd[blank] + counts.records)
@@ -78,7 +78,7 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
 
 
 def last_record_end(content: bytes, separator: int) -> int | None:
-    r"""Return where the last whole record of a quoting dialect ends; ``None`` where quotes do not tell.
+    r"""Return the end of the last whole record in a quoting dialect; ``None`` where quotes are irregular.
 
     >>> last_record_end(b'a,"x,\ny"\nb,"z\n', ord(","))
     9
@@ -100,17 +100,17 @@ class _MarkReader:
     separator: int
     quoting: bool
     returns: bool
-    """Whether there is any carriage return."""
+    """Whether the data contain a carriage return."""
     inside: int = 0
-    """1 where the next block starts inside quotes."""
+    """1 if the next block starts inside quotes."""
     one_line_each: bool = True
 
     def marks(self, start: int, stop: int) -> IntArray | None:
         block = self.data[start:stop]
-        wanted = (block == self.separator) | (block == _NEWLINE)
+        is_mark = (block == self.separator) | (block == _NEWLINE)
         if self.returns:
-            wanted |= block == _RETURN
-        marks = np.flatnonzero(wanted) + start
+            is_mark |= block == _RETURN
+        marks = np.flatnonzero(is_mark) + start
         if self.quoting:
             quotes = np.flatnonzero(block == _QUOTE) + start
             if not _well_placed(self.data, quotes, self.inside, self.separator):
@@ -124,7 +124,7 @@ class _MarkReader:
         return self._without_returns(marks) if self.returns else marks
 
     def _without_returns(self, marks: IntArray) -> IntArray | None:
-        """Leave out carriage returns before line ends; any other is a place where parsers differ."""
+        """Leave out carriage returns before line feeds; None if there is any other, which parsers read differently."""
         returns = self.data[marks] == _RETURN
         after = marks[returns] + 1
         if (after == len(self.data)).any() or (self.data[after] != _NEWLINE).any():
@@ -133,7 +133,7 @@ class _MarkReader:
 
 
 def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which of these line ends follow another one at once, or after a carriage return only."""
+    """Return which of these line feeds end a blank line, with or without a carriage return."""
     before, twice = np.maximum(newlines - 1, 0), np.maximum(newlines - 2, 0)
     starts = (newlines == 0) | (data[before] == _NEWLINE)
     returns = (data[before] == _RETURN) & ((newlines == 1) | (data[twice] == _NEWLINE))
@@ -141,9 +141,9 @@ def _blank(data: Bytes, newlines: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _well_placed(data: Bytes, quotes: npt.NDArray[Any], inside: int, separator: int) -> bool:
-    """Return whether quotes only enclose whole fields, or come doubled inside such a field.
+    """Return whether quotes only enclose whole fields, or are doubled inside such a field.
 
-    Where that holds, counting quotes is enough to know what is inside a field: a doubled quote counts twice.
+    Then counting quotes is enough to know what is inside a field: a doubled quote counts twice.
     """
     if len(quotes) == 0:
         return True

@@ -1,4 +1,4 @@
-"""Which format a file of ratings has: its name says so, or the caller does."""
+"""The format of a file of ratings, by its name or as the caller says."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Beside, RawRatings
 from pricdr.data.reading.text_files import (
     STANDARD_INPUT,
+    file_refusal,
     read_blocks,
     read_lines,
     read_text,
-    refusal,
     require_encoding,
     shorten,
 )
 from pricdr.errors import ParameterError
 
 BATCH_ROWS: Final = 1 << 20
-"""The most rows of a batch."""
+"""The most rows in a batch."""
 _TEXT_BLOCK: Final = 1 << 24
 """Bytes of delimited text that are parsed at a time."""
 
@@ -53,7 +53,7 @@ _NAMES: Final = {
 
 @dataclass(frozen=True)
 class Form:
-    """What the caller says about how files are written."""
+    """What the caller says about the format of the files."""
 
     columns: Columns | None
     delimiter: str | None
@@ -73,7 +73,7 @@ class Form:
         skip_bad_rows: bool,
         need_rating: bool,
     ) -> "Form":
-        """Return the form that these arguments describe, each checked."""
+        """Check the arguments and return the form that they describe."""
         return cls(
             Columns.parse(columns) if isinstance(columns, str) else columns,
             None if delimiter is None else parse_delimiter(delimiter),
@@ -84,31 +84,31 @@ class Form:
         )
 
     def kind(self, file: Path) -> Format:
-        """Return the format of a file, as the caller or its name says; standard input is CSV."""
+        """Return the format of a file, from the caller or its name; standard input is CSV by default."""
         suffixes = [suffix.lower() for suffix in file.suffixes[-2:]]
         packed = suffixes[-1:] == [".gz"]
-        named = _NAMES.get("".join(suffixes[-2:-1] if packed else suffixes[-1:]))
-        if packed and named is Format.PARQUET:
-            named = None
-        kind = self.format or named or (Format.CSV if file == STANDARD_INPUT or self.delimiter is not None else None)
+        by_name = _NAMES.get("".join(suffixes[-2:-1] if packed else suffixes[-1:]))
+        if packed and by_name is Format.PARQUET:
+            by_name = None
+        kind = self.format or by_name or (Format.CSV if file == STANDARD_INPUT or self.delimiter is not None else None)
         if kind is None:
             accepted = ", ".join(name for name in _NAMES if name != ".parquet")
-            rule = f"accepted are {accepted} (each also with .gz) and .parquet, or say --format or --delimiter"
-            raise refusal(file, f"unknown kind of file; {rule}")
+            rule = f"accepted are {accepted} (each also with .gz) and .parquet, or set --format or --delimiter"
+            raise file_refusal(file, f"unknown kind of file; {rule}")
         if kind is Format.PARQUET:
-            self._require_text_file(file, "Parquet")
+            self._require_no_text_options()
         if kind is Format.JSONL and self.delimiter is not None:
-            raise ParameterError(f"--delimiter is for delimited text, and {file.name!r} is JSON lines")
+            raise ParameterError("--delimiter is for delimited text, and these files are JSON lines")
         return kind
 
     def beside(self, file: InputFile) -> Beside:
-        """Return the partitions of a file that the caller asks for as columns; the others are ignored."""
-        given = self.columns
-        asked = () if given is None else (given.user, given.item, given.rating, given.time)
-        return {name: value for name, value in file.partitions.items() if name in asked}
+        """Return the partitions of a file that the caller names as columns; the others are ignored."""
+        columns = self.columns
+        names = () if columns is None else (columns.user, columns.item, columns.rating, columns.time)
+        return {name: value for name, value in file.partitions.items() if name in names}
 
     def read(self, file: InputFile, bad_rows: BadRows | None) -> RawRatings:
-        """Return all rows of a file; a Parquet file may have none, any other is then refused."""
+        """Return all rows of a file; only a Parquet file may have none, any other is then refused."""
         kind, path, beside = self.kind(file.path), file.path, self.beside(file)
         need, skip = self.need_rating, self.skip_bad_rows
         with file.unchanged():
@@ -122,7 +122,7 @@ class Form:
             return read_delimited(path, text, dialect, self.columns, need_rating=need, bad_rows=bad_rows, beside=beside)
 
     def opened(self, file: InputFile) -> "OpenFile":
-        """Return a file that can be read some rows at a time; what a Parquet file states about itself is read now."""
+        """Return a file that can be read some rows at a time; the footer of a Parquet file is read now."""
         kind = self.kind(file.path)
         if kind is not Format.PARQUET:
             return OpenFile(file, self, kind, None)
@@ -131,7 +131,7 @@ class Form:
         return OpenFile(file, self, kind, layout)
 
     def require_no_file_options(self, query: Query) -> None:
-        """Refuse what says how a file is written where there is none."""
+        """Refuse options about files where the ratings come from a query."""
         given = {
             "--delimiter": self.delimiter is not None,
             "--encoding": self.encoding != "utf-8",
@@ -146,10 +146,11 @@ class Form:
             return _DIALECTS[kind]
         return replace(CSV if kind is Format.DAT else _DIALECTS[kind], separator=self.delimiter)
 
-    def _require_text_file(self, file: Path, kind: str) -> None:
+    def _require_no_text_options(self) -> None:
+        # Without the name of a file, which may be an id: logs show these messages.
         for option, given in (("--delimiter", self.delimiter is not None), ("--encoding", self.encoding != "utf-8")):
             if given:
-                raise ParameterError(f"{option} is for text files, and {file.name!r} is {kind}")
+                raise ParameterError(f"{option} is for text files, and these files are Parquet")
 
 
 @dataclass(frozen=True)
@@ -160,14 +161,14 @@ class OpenFile:
     form: Form
     kind: Format
     layout: ParquetLayout | None
-    """What a Parquet file states about itself; text says nothing before it is read."""
+    """From the footer of a Parquet file; None for text, whose layout is known only when it is read."""
 
     def parts(self, bad_rows: BadRows | None, *, rows: int = BATCH_ROWS) -> Iterator[RawRatings]:
         """Yield the rows of the file in order, some at a time, with ids as text.
 
         Args:
-            bad_rows: Where bad rows of this file are skipped to.
-            rows: The most rows of a part of a Parquet file; text is cut by its bytes.
+            bad_rows: Collects the bad rows of this file; without it they are refused.
+            rows: The most rows of a part of a Parquet file; text is cut by bytes.
         """
         with self.file.unchanged():
             for part in self._parts(bad_rows, rows):

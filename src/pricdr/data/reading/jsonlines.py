@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, ids text or integers."""
+"""Read JSON lines: one object per line; ids are text or integers."""
 
 import json
 from array import array
@@ -14,7 +14,7 @@ import polars as pl
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside, RawRatings, constant, in_memory, place
-from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.reading.text_files import file_refusal, refusal, shorten
 
 _CHUNK = 1 << 16
 _ABSENT = object()
@@ -82,12 +82,13 @@ def stream_json_lines(
     beside: Beside = NOTHING_BESIDE,
 ) -> Iterator[RawRatings]:
     """Yield what :func:`read_json_lines` returns, some thousand rows at a time."""
-    seen = _Seen()
-    objects = _objects(file, text, seen, bad_rows)
+    origins = _Origins()
+    objects = _objects(file, text, origins, bad_rows)
     first = next(objects, None)
     if first is None:
-        nothing = bad_rows is None or not bad_rows.count
-        raise refusal(file, "the file is empty" if nothing else "no line of it holds a JSON object")
+        if bad_rows is None or not bad_rows.count:
+            raise file_refusal(file, "the file is empty")
+        raise refusal(file, "no line of it holds a JSON object")
     header = list(first)
     positions = find_named(file, [*header, *beside], columns, need_rating=need_rating)
     at = {role: position for role, position in positions._asdict().items() if position is not None}
@@ -96,11 +97,11 @@ def stream_json_lines(
     constants = {role: values[position - len(header)] for role, position in at.items() if position >= len(header)}
     objects = chain([first], objects)
     if bad_rows is not None:
-        objects = _sound_objects(objects, names, seen, bad_rows)
+        objects = _sound_objects(objects, names, origins, bad_rows)
     kinds: dict[str, type] = {}
     any_rows = False
     for chunk, rows in _chunks(objects, names):
-        lines, numbers, blank_lines = seen.take()
+        lines, numbers, blank_lines = origins.take()
         raw = RawRatings(file, rows, {}, lines.__getitem__, numbers.__getitem__, blank_lines, bad_rows=bad_rows)
         raw.time_asked = columns is not None and columns.time is not None
         for role, objects_of in chunk.items():
@@ -115,26 +116,26 @@ def stream_json_lines(
 
 
 @dataclass
-class _Seen:
-    """Where the objects came from that are not yet in a chunk."""
+class _Origins:
+    """The origins of the objects that are not in a chunk yet."""
 
     lines: "array[int]" = field(default_factory=lambda: array("q"))
     numbers: "array[int]" = field(default_factory=lambda: array("q"))
     blank_lines: int = 0
 
     def take(self) -> "tuple[array[int], array[int], int]":
-        """Return the lines and numbers of the objects, and the blank lines so far, and begin anew."""
-        taken = self.lines, self.numbers, self.blank_lines
+        """Return the lines and numbers of the objects and the count of blank lines, and reset them."""
+        origins = self.lines, self.numbers, self.blank_lines
         self.lines, self.numbers, self.blank_lines = array("q"), array("q"), 0
-        return taken
+        return origins
 
 
-def _objects(file: Path, text: Iterable[str], seen: _Seen, bad_rows: BadRows | None) -> _Objects:
-    """Yield every object; where it came from is noted in ``seen``."""
+def _objects(file: Path, text: Iterable[str], origins: _Origins, bad_rows: BadRows | None) -> _Objects:
+    """Yield every object, and note its origin in ``origins``."""
     row = -1
     for number, line in enumerate(text, start=1):
         if not line.strip(" \t\r\n"):
-            seen.blank_lines += 1
+            origins.blank_lines += 1
             continue
         row += 1
         try:
@@ -142,8 +143,8 @@ def _objects(file: Path, text: Iterable[str], seen: _Seen, bad_rows: BadRows | N
         except (ValueError, RecursionError):
             value = None
         if isinstance(value, dict):
-            seen.lines.append(number)
-            seen.numbers.append(row)
+            origins.lines.append(number)
+            origins.numbers.append(row)
             yield value
             continue
         fault = f"{place(row, number)} is not a JSON object: {shorten(line.strip())}"
@@ -152,14 +153,14 @@ def _objects(file: Path, text: Iterable[str], seen: _Seen, bad_rows: BadRows | N
         bad_rows.add(row, fault)
 
 
-def _sound_objects(objects: _Objects, names: dict[str, str], seen: _Seen, bad_rows: BadRows) -> _Objects:
+def _sound_objects(objects: _Objects, names: dict[str, str], origins: _Origins, bad_rows: BadRows) -> _Objects:
     """Yield the objects whose values have the right types, and skip the others; ids have the type of the first."""
     kinds: dict[str, type] = {}
-    for one in objects:
-        number, line = seen.numbers[-1], seen.lines[-1]  # of this object
+    for record in objects:
+        number, line = origins.numbers[-1], origins.lines[-1]  # of this object
         fault = None
         for role in (role for role in names if role != "time"):
-            value = one.get(names[role], _ABSENT)
+            value = record.get(names[role], _ABSENT)
             allowed = {int, float} if role == "rating" else {kinds.get(role, type(value))} & _ID_TYPES.keys()
             if type(value) not in allowed or not _storable(role, value):
                 fault = _fault(place(number, line), role, value, kinds.get(role, str))
@@ -167,16 +168,16 @@ def _sound_objects(objects: _Objects, names: dict[str, str], seen: _Seen, bad_ro
         if fault is None:
             for role in _IDS:
                 if role in names:
-                    kinds.setdefault(role, type(one[names[role]]))
-            yield one
+                    kinds.setdefault(role, type(record[names[role]]))
+            yield record
             continue
         bad_rows.add(number, fault)
-        seen.lines.pop()
-        seen.numbers.pop()
+        origins.lines.pop()
+        origins.numbers.pop()
 
 
 def _storable(role: str, value: Any) -> bool:  # noqa: ANN401
-    """Return whether a value of the right type fits into a column: no rating beyond floats, no half of a character."""
+    """Return whether a value of the right type fits into a column: a rating a float can hold, an id that is UTF-8."""
     try:
         _ = float(value) if role == "rating" else str(value).encode()
     except (OverflowError, UnicodeEncodeError):
@@ -185,14 +186,14 @@ def _storable(role: str, value: Any) -> bool:  # noqa: ANN401
 
 
 def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[tuple[dict[str, list[Any]], int]]:
-    """Yield the values of some thousand objects at a time, and how many: Python values are large."""
-    while some := list(islice(objects, _CHUNK)):
-        yield {role: [one.get(name, _ABSENT) for one in some] for role, name in names.items()}, len(some)
+    """Yield the values of some thousand objects at a time, and their number: Python values are large."""
+    while chunk := list(islice(objects, _CHUNK)):
+        yield {role: [record.get(name, _ABSENT) for record in chunk] for role, name in names.items()}, len(chunk)
 
 
 def _column(raw: RawRatings, role: str, values: list[Any], kind: type) -> pl.Series:
     """Return one chunk as a column; ``kind`` is the type of the first id in the file."""
-    if role == "time":  # whether it has to be one is checked later
+    if role == "time":  # whether it must be readable is checked later
         texts = (str(value) if type(value) in (str, int, float) else None for value in values)
         return pl.Series([text if text and _storable(role, text) else None for text in texts], dtype=pl.String)
     allowed = {int, float} if role == "rating" else {kind} & _ID_TYPES.keys()
@@ -212,7 +213,7 @@ def _column(raw: RawRatings, role: str, values: list[Any], kind: type) -> pl.Ser
 
 
 def _fault(place: str, role: str, value: object, kind: type) -> str:
-    """Return what is wrong with a value that does not fit into its column."""
+    """Return what is wrong with a value that cannot be in its column."""
     if value is _ABSENT:
         return f"{place} has no {role}; every line must have the fields of the first"
     if role == "rating":

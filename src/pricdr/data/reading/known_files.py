@@ -1,7 +1,7 @@
-"""The paper's data under the names it is distributed by: which file holds a domain, and which column is which.
+"""Find the paper's data by the file names of its distributors: which file holds a domain, and which column is which.
 
 Amazon's ratings come without a header, in one order in 2014 and in another in 2018. Nothing in a row says which column
-is the user, so the order is never guessed: the name of the file declares it, and ids that contradict it are refused.
+is the user, so the order is never guessed: the file name declares it, and ids that contradict it are refused.
 """
 
 import re
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 _REVIEWS: Final = Columns(user="reviewerID", item="asin", rating="overall", time="unixReviewTime")
 _ASIN: Final = re.compile(r"[0-9A-Z]{10}")
-"""Amazon's number of a product; of a book it is the ISBN. User ids have 10 to 28 characters, few of them 10."""
+"""Amazon's product number, which for a book is the ISBN. User ids have 10 to 28 characters, few of them 10."""
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """One public release of a data set: how it names the file of a domain, and how it writes it."""
+    """One public release of a data set: the file name and the layout of a domain."""
 
     release: str
-    """What it is called in messages."""
+    """Its name in messages."""
     file_name: str
     """With ``{}`` for the domain; each file may also be compressed, with ``.gz`` at the end."""
     columns: Columns
@@ -51,19 +51,19 @@ DOMAINS: Final[Mapping[str, tuple[Distribution, ...]]] = {
     **dict.fromkeys(("Books", "CDs_and_Vinyl", "Movies_and_TV"), _AMAZON),
     **dict.fromkeys(("book", "movie", "music"), _DOUBAN),
 }
-"""What a spec may name in place of a file: a domain of the paper, by the name that its distributors use."""
+"""What a spec may name instead of a file: a domain of the paper, by its distributors' name."""
 
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file of ratings that was found, and what its name says about it."""
+    """A file of ratings that was found, and what its name declares."""
 
     path: Path
     distribution: Distribution | None
-    """None for a file that was named itself: it says by its header which columns are which."""
+    """None for a file that was named directly: its header says which column is which."""
 
     def read(self) -> "RatingsFile":
-        """Read it, with its columns in the order that its name declares.
+        """Read the file, with its columns in the order that its name declares.
 
         Raises:
             InputError: the file cannot be used, or its ids contradict the declared order.
@@ -80,31 +80,31 @@ class KnownFile:
 
 
 def find_files(root: Path, folder: str, *names: str) -> tuple[KnownFile, ...]:
-    """Return where the named files, or the named domains of the paper, lie in a folder of the data sets.
+    """Return the named files, or the files of the named domains of the paper, in one folder of the data sets.
 
     Args:
         root: the folder of data sets (PRICDR_DATA).
-        folder: the folder of one of them.
+        folder: the folder of one data set.
         names: each a file in it, or one of :data:`DOMAINS`.
 
     Raises:
         MissingDataError: one of them is not there; its ``expected`` says which files would do.
         InputError: there are several files of a domain, or domains of different releases.
     """
-    found, missing = [], []
+    files, missing = [], []
     for name in names:
         file = _find(root / folder, name)
         if file is None:
             missing.append(expected(folder, name))
         else:
-            found.append(file)
+            files.append(file)
     if missing:
         raise MissingDataError(*missing)
-    releases = {file.distribution.release: file.path for file in found if file.distribution is not None}
+    releases = {file.distribution.release: file.path for file in files if file.distribution is not None}
     if len(releases) > 1:
         parts = " and ".join(f"{path.name} ({release})" for release, path in releases.items())
         raise InputError(f"{root / folder}: {parts} are of different releases; both domains must come from one")
-    return tuple(found)
+    return tuple(files)
 
 
 def read_pair(root: Path, folder: str, source: str, target: str) -> "tuple[RatingsFile, RatingsFile]":
@@ -114,14 +114,14 @@ def read_pair(root: Path, folder: str, source: str, target: str) -> "tuple[Ratin
 
 
 def expected(folder: str, name: str) -> str:
-    """Return, for people, which files would do for a file or a domain.
+    """Return, for messages, which files are accepted for a file or a domain.
 
     >>> expected("douban_raw", "movie")
     'one of douban_raw/douban_movie/ratings.dat, douban_raw/movie.csv (each also .gz)'
     """
     if name not in DOMAINS:
         return f"{folder}/{name}"
-    files = ", ".join(f"{folder}/{one.file_name.format(name)}" for one in DOMAINS[name])
+    files = ", ".join(f"{folder}/{distribution.file_name.format(name)}" for distribution in DOMAINS[name])
     return f"one of {files} (each also .gz)"
 
 
@@ -129,19 +129,19 @@ def _find(folder: Path, name: str) -> KnownFile | None:
     if name not in DOMAINS:
         return KnownFile(folder / name, None) if (folder / name).is_file() else None
     candidates = [
-        KnownFile(folder / f"{one.file_name.format(name)}{packed}", one)
-        for one in DOMAINS[name]
-        for packed in ("", ".gz")
+        KnownFile(folder / f"{distribution.file_name.format(name)}{suffix}", distribution)
+        for distribution in DOMAINS[name]
+        for suffix in ("", ".gz")
     ]
-    there = [file for file in candidates if file.path.is_file()]
-    if len(there) > 1:
-        names = " and ".join(str(file.path.relative_to(folder)) for file in there)
+    existing = [file for file in candidates if file.path.is_file()]
+    if len(existing) > 1:
+        names = " and ".join(str(file.path.relative_to(folder)) for file in existing)
         raise InputError(f"{folder}: {names} are all files of {name}; keep the one to be read")
-    return there[0] if there else None
+    return existing[0] if existing else None
 
 
 def _require_asins(file: Path, items: tuple[str, ...], declared: Distribution) -> None:
-    """Refuse a file whose items are no products: in the other order, users stand where items should."""
+    """Refuse a file whose item ids are not product numbers: its user and item columns are probably swapped."""
     others = [item for item in items if not _ASIN.fullmatch(item)]
     if 2 * len(others) > len(items):
         count = f"{len(others):,} of {len(items):,} item ids are not Amazon's (10 digits or capital letters)"

@@ -1,4 +1,4 @@
-"""Files that are read together have one schema: the same columns, of the same types."""
+"""Check that files which are read together have one schema: the same columns, of the same types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pricdr.data.reading.formats import Format
 from pricdr.data.reading.raw_ratings import Schema
-from pricdr.data.reading.text_files import named, refusal, shorten
+from pricdr.data.reading.text_files import file_refusal, named, shorten
+from pricdr.errors import InputError
 
 _RULE = "files that are read together need one schema"
 
@@ -27,30 +28,37 @@ class OneSchema:
         expected, actual, first = dict(self.columns), dict(schema), named(self.file)
         for name, kind in expected.items():
             if name not in actual:
-                raise refusal(file, f"it has no column {shorten(name)}, and {first} has one; {_RULE}")
+                raise _mismatch(file, f"it has no column {shorten(name)}, and {first} has one")
             if actual[name] != kind:
-                raise refusal(file, f"column {shorten(name)} holds {actual[name]}, in {first} {kind}; {_RULE}")
+                raise _mismatch(file, f"column {shorten(name)} holds {actual[name]}, in {first} {kind}")
         for name in actual:
             if name not in expected:
-                raise refusal(file, f"it has a column {shorten(name)}, and {first} has none; {_RULE}")
+                raise _mismatch(file, f"it has a column {shorten(name)}, and {first} has none")
+
+
+def _mismatch(file: Path | str, fault: str) -> InputError:
+    # Without the names: where a header is missing they are a row.
+    return file_refusal(file, f"{fault}; {_RULE}", logged=f"its columns are not those of the first file; {_RULE}")
 
 
 @dataclass
 class OneFilter:
-    """What files disclose about a filter on counts: those that do must say the same."""
+    """The filter on counts that files disclose: all files that disclose one must disclose the same."""
 
     file: Path | None = None
     text: str | None = None
 
     def add(self, file: Path, text: str | None) -> None:
-        """Take what a file discloses, or refuse it."""
+        """Remember the filter of a file, or refuse it."""
         if text is None or text == self.text:
             return
         if self.text is not None and self.file is not None:
             both = (
                 f"it says that it was filtered by {shorten(text, 60)}, {named(self.file)} by {shorten(self.text, 60)}"
             )
-            raise refusal(file, f"{both}; they cannot be read together")
+            rule = "they cannot be read together"
+            logged = f"it was filtered in another way than the first file; {rule}"
+            raise file_refusal(file, f"{both}; {rule}", logged=logged)
         self.file, self.text = file, text
 
 
@@ -58,4 +66,5 @@ def require_one_kind(files: Sequence[tuple[Path, Format]]) -> None:
     """Refuse files of different formats."""
     for path, kind in files:
         if kind is not files[0][1]:
-            raise refusal(path, f"it is {kind}, and {named(files[0][0])} is {files[0][1]}; {_RULE}")
+            logged = f"it is {kind}, and the first file is {files[0][1]}; {_RULE}"
+            raise file_refusal(path, f"it is {kind}, and {named(files[0][0])} is {files[0][1]}; {_RULE}", logged=logged)

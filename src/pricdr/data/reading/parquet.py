@@ -1,4 +1,4 @@
-"""Parquet: what ``prepare`` writes and what any other tool wrote."""
+"""Read Parquet, written by ``prepare`` or any other tool; write ratings as Parquet."""
 
 import io
 import shutil
@@ -27,7 +27,7 @@ from pricdr.data.reading.raw_ratings import (
     constant,
     in_memory,
 )
-from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, refusal, shorten
+from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, file_refusal, refusal, shorten
 from pricdr.errors import InputError
 from pricdr.files import write_new
 from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Read, Text, TextRows
@@ -35,51 +35,53 @@ from pricdr.untrusted.parquet import As, Column, Decoded, Numbers, Parquet, Read
 FILTERED = "pricdr.filtered"
 """The metadata key that carries ``Ratings.filtered_by`` from file to file."""
 _TIME_KINDS = ("integers", "numbers", "times", "text")
+_UNREADABLE = "cannot be read as Parquet"
+"""How the decoder's refusals begin."""
 
 
 @dataclass(frozen=True)
 class ParquetLayout:
-    """What one file states about itself, and which of its columns are read as what."""
+    """What a file's footer says, and which of its columns are read as what."""
 
     file: Path
     rows: int
     schema: Schema
     filtered_by: str | None
     wanted: Mapping[str, tuple[int, As]]
-    """The columns to read by their roles."""
+    """The position and purpose of each column to read, by its role."""
     constants: Mapping[str, str | None]
-    """The roles that the file's folders fill."""
+    """The values of roles that partition folders fill."""
     time_asked: bool
     spooled: BinaryIO | None
-    """Standard input, written to a file without a name: Parquet begins at its end."""
+    """Standard input, copied to an unnamed file: reading Parquet starts at its end."""
 
     @classmethod
     def of(cls, file: Path, columns: Columns | None, *, need_rating: bool, beside: Beside) -> "ParquetLayout":
-        """Find the columns in the file's own description, before anything is decoded."""
+        """Find the columns in the footer of the file, before any row is decoded."""
         spooled = _spool() if file == STANDARD_INPUT else None
         try:
-            about = _stated(file, spooled)
+            footer = _read_footer(file, spooled)
         except InputError:
             if spooled is not None:
                 spooled.close()
             raise
-        header = [column.name for column in about.columns]
+        header = [column.name for column in footer.columns]
         positions = find_named(file, [*header, *beside], columns, need_rating=need_rating)
-        found = {role: at for role, at in positions._asdict().items() if at is not None}
-        places = {role: at for role, at in found.items() if at < len(header)}
+        by_role = {role: at for role, at in positions._asdict().items() if at is not None}
+        in_file = {role: at for role, at in by_role.items() if at < len(header)}
         values = list(beside.values())
-        constants = {role: values[at - len(header)] for role, at in found.items() if at >= len(header)}
-        asked = columns is not None and columns.time is not None
-        if "time" in places and about.columns[places["time"]].kind not in _TIME_KINDS and not asked:
-            del places["time"]
-        for role, at in places.items():
-            _require_kind(file, role, about.columns[at])
-        wanted = {role: (at, _purpose(role, about.columns[at])) for role, at in places.items()}
-        schema = tuple((column.name, column.dtype) for column in about.columns)
-        return cls(file, about.rows, schema, about.metadata.get(FILTERED), wanted, constants, asked, spooled)
+        constants = {role: values[at - len(header)] for role, at in by_role.items() if at >= len(header)}
+        time_asked = columns is not None and columns.time is not None
+        if "time" in in_file and footer.columns[in_file["time"]].kind not in _TIME_KINDS and not time_asked:
+            del in_file["time"]
+        for role, at in in_file.items():
+            _require_kind(file, role, footer.columns[at])
+        wanted = {role: (at, _purpose(role, footer.columns[at])) for role, at in in_file.items()}
+        schema = tuple((column.name, column.dtype) for column in footer.columns)
+        return cls(file, footer.rows, schema, footer.metadata.get(FILTERED), wanted, constants, time_asked, spooled)
 
     def raw_ratings(self, rows: int, loaders: dict[str, ColumnLoader], bad_rows: BadRows | None) -> RawRatings:
-        """Return rows of the file whose columns are loaded so."""
+        """Return ``rows`` rows of the file, whose columns ``loaders`` load."""
         loaders |= {role: constant(value, rows) for role, value in self.constants.items()}
         return RawRatings(
             self.file,
@@ -102,19 +104,19 @@ def read_parquet(
 ) -> RawRatings:
     """Read the user, item, rating and time columns of a Parquet file; ids that are whole numbers become text.
 
-    A file without rows gives none; it is for the caller to refuse.
+    A file may have no rows: the caller has to refuse it.
     """
     layout = ParquetLayout.of(file, columns, need_rating=need_rating, beside=beside)
-    read: tuple[Decoded, ...] = ()
+    decoded: tuple[Decoded, ...] = ()
     with layout.spooled or nullcontext(), opened(file, layout.spooled) as parquet:
         if layout.rows:
-            read = parquet.read(*layout.wanted.values(), rows=layout.rows).decoded
-    loaders = {role: _loader(role, column) for role, column in zip(layout.wanted, read, strict=bool(layout.rows))}
+            decoded = parquet.read(*layout.wanted.values(), rows=layout.rows).decoded
+    loaders = {role: _loader(role, column) for role, column in zip(layout.wanted, decoded, strict=bool(layout.rows))}
     return layout.raw_ratings(layout.rows, loaders, bad_rows)
 
 
 def stream_parquet(layout: ParquetLayout, rows: int, bad_rows: BadRows | None = None) -> Iterator[RawRatings]:
-    """Yield what :func:`read_parquet` returns, at most so many rows at a time."""
+    """Yield what :func:`read_parquet` returns, at most ``rows`` rows at a time."""
     before = 0
     with layout.spooled or nullcontext(), opened(layout.file, layout.spooled) as parquet:
         for part in parquet.slices(*layout.wanted.values(), rows=rows):
@@ -131,7 +133,7 @@ def stream_parquet(layout: ParquetLayout, rows: int, bad_rows: BadRows | None = 
 
 
 def _rows_as_series(file: Path, column: TextRows | Numbers) -> pl.Series:
-    """Return some rows of a column; nothing is believed of what the other process sent."""
+    """Return some rows of a column; the process that decoded them is not trusted, so they are checked."""
     if isinstance(column, Numbers):
         return to_series(column)
     try:
@@ -139,7 +141,7 @@ def _rows_as_series(file: Path, column: TextRows | Numbers) -> pl.Series:
     except UnicodeDecodeError as error:
         raise refusal(file, "cannot be read as Parquet: its text is not UTF-8") from error
     values = pl.Series([text]).str.split("\n").explode()
-    if len(values) != len(column.lengths):  # some value holds a line feed itself: cut by their lengths
+    if len(values) != len(column.lengths):  # some value contains a line feed: cut by their lengths
         ends = (np.cumsum(column.lengths) + np.arange(len(column.lengths))).tolist()
         pieces = (column.joined[end - size : end] for end, size in zip(ends, column.lengths.tolist(), strict=True))
         values = pl.Series([piece.decode("utf-8", "replace") for piece in pieces], dtype=pl.String)
@@ -161,16 +163,16 @@ def to_series(column: Decoded) -> pl.Series:
     return pl.Series(column.values).set(pl.Series(column.missing), None)
 
 
-def _stated(file: Path, spooled: BinaryIO | None) -> Read:
-    """Return what a file states about itself."""
+def _read_footer(file: Path, spooled: BinaryIO | None) -> Read:
+    """Return the number of rows, the columns and the metadata of a file."""
     with opened(file, spooled) as parquet:
         if not parquet.size:
-            raise refusal(file, "the file is empty")
+            raise file_refusal(file, "the file is empty")
         return parquet.read()
 
 
 def _spool() -> BinaryIO:
-    """Return standard input as a file without a name, which is gone when it is closed."""
+    """Return a copy of standard input in an unnamed file, which is gone when it is closed."""
     spooled = tempfile.TemporaryFile()  # noqa: SIM115 - read later, part by part
     with explaining_os_errors(STANDARD_INPUT):
         shutil.copyfileobj(io.FileIO(0, closefd=False), spooled)
@@ -182,20 +184,27 @@ def _spool() -> BinaryIO:
 def opened(file: Path, spooled: BinaryIO | None = None) -> Iterator[Parquet]:
     """Open a file that the user named, to be decoded in a child process; refusals name the file."""
     if spooled is not None:
-        yield Parquet(spooled.fileno(), partial(refusal, file))
+        yield Parquet(spooled.fileno(), partial(_parquet_refusal, file))
         return
-    with explaining_os_errors(file), Parquet.opened(file, partial(refusal, file)) as parquet:
+    with explaining_os_errors(file), Parquet.opened(file, partial(_parquet_refusal, file)) as parquet:
         yield parquet
 
 
+def _parquet_refusal(file: Path, fault: str) -> InputError:
+    """Return an error about a file that cannot be decoded; a log gets no details, which may count rows."""
+    if fault.startswith(_UNREADABLE):
+        return file_refusal(file, fault, logged=f"{_UNREADABLE}: truncated, damaged, too large, or of another format")
+    return file_refusal(file, fault)
+
+
 def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] | None = None) -> None:
-    """Write ``ratings`` as Parquet: ``user``, ``item`` and, where they mean something, ``rating``.
+    """Write ``ratings`` as Parquet: ``user``, ``item`` and, where there are values, ``rating``.
 
     The same ratings give the same bytes. Users and items without a rating have no row in it.
 
     Args:
         path: A file that does not exist yet.
-        ratings: What to write, in the order of its users and items.
+        ratings: The ratings to write, in the order of their users and items.
         metadata: Further key-value metadata; ``filtered_by`` is added under ``pricdr.filtered``.
 
     >>> import tempfile
@@ -212,7 +221,7 @@ def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] |
 
 def write_frame(path: Path, frame: pl.DataFrame) -> None:
     """Write a table into a folder that is being staged."""
-    with path.open("wb") as file:  # not a name: polars wants names in UTF-8
+    with path.open("wb") as file:  # not by its name: polars requires names in UTF-8
         frame.write_parquet(file)
 
 
@@ -220,14 +229,14 @@ def _require_kind(file: Path, role: str, column: Column) -> None:
     if role == "rating":
         if column.kind not in ("integers", "numbers"):
             shown = shorten(column.name)
-            raise refusal(file, f"the rating column {shown} holds {column.dtype}; ratings must be numbers")
+            raise file_refusal(file, f"the rating column {shown} holds {column.dtype}; ratings must be numbers")
     elif role == "time":
         if column.kind not in _TIME_KINDS:
             rule = "times must be dates, numbers or text"
-            raise refusal(file, f"the time column {shorten(column.name)} holds {column.dtype}; {rule}")
+            raise file_refusal(file, f"the time column {shorten(column.name)} holds {column.dtype}; {rule}")
     elif column.kind not in ("integers", "text"):
         rule = "ids must be text or whole numbers"
-        raise refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
+        raise file_refusal(file, f"the {role} column {shorten(column.name)} holds {column.dtype}; {rule}")
 
 
 def _purpose(role: str, column: Column) -> As:

@@ -1,4 +1,4 @@
-"""Ratings from a database: the rows of one query, read through ADBC as they come, without writing anything."""
+"""Read ratings from a database: the rows of one query, through ADBC, in a transaction that only reads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from pricdr.data.reading.columns import ColumnPositions, Columns, find_named
 from pricdr.data.reading.kinds import may_be_times, require_kind
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import ColumnLoader, RawRatings, in_memory
-from pricdr.data.reading.text_files import refusal
+from pricdr.data.reading.text_files import file_refusal, refusal
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -23,24 +23,26 @@ if TYPE_CHECKING:
 def stream_query(
     query: Query, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
 ) -> Iterator[RawRatings]:
-    """Yield the rows of a query as they come, some at a time: the driver holds about 16 MB of them."""
+    """Yield the rows of a query as they arrive, some at a time: the driver holds about 16 MB of them."""
     rows, any_batch = 0, False
     with _results(query) as results:
         header = [name for name, _ in _typed(results.schema)]
         if len(header) < 2:
-            raise refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
+            raise file_refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
         positions = find_named(str(query), header, columns, need_rating=need_rating)
-        asked = columns is not None and columns.time is not None
+        time_asked = columns is not None and columns.time is not None
         for batch in results:
             if not batch.num_rows:
                 continue
-            loaders = _loaders(query, batch, positions, time_asked=asked)
+            loaders = _loaders(query, batch, positions, time_asked=time_asked)
             number = partial(add, rows)
             rows += batch.num_rows
             any_batch = True
-            yield RawRatings(str(query), batch.num_rows, loaders, number=number, time_asked=asked, bad_rows=bad_rows)
+            yield RawRatings(
+                str(query), batch.num_rows, loaders, number=number, time_asked=time_asked, bad_rows=bad_rows
+            )
     if not any_batch:
-        raise refusal(str(query), "it gives no rows")
+        raise file_refusal(str(query), "it returns no rows")
 
 
 def _typed(schema: "pa.Schema") -> Iterator[tuple[str, Any]]:
@@ -64,7 +66,7 @@ def _loaders(
 
 
 def _series(column: "pa.Array") -> pl.Series:
-    """Return a column; numbers of any precision come as text of a type of their own, and are read as numbers."""
+    """Return a column; PostgreSQL's ``numeric`` arrives as text in an extension type, and is read as numbers."""
     import pyarrow as pa
 
     if not isinstance(column.type, pa.BaseExtensionType):
@@ -79,14 +81,14 @@ def _series(column: "pa.Array") -> pl.Series:
 
 @contextmanager
 def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
-    """Yield the result of a query, in a transaction that can only read."""
+    """Yield the result of a query, from a read-only transaction."""
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError:
         missing = "--from needs adbc-driver-postgresql and pyarrow, which are not installed"
         raise ParameterError(f"{missing}: install them with pip install 'pricdr[sql]'") from None
     try:
-        # A line feed, so that a comment at the end does not swallow what the driver puts after it.
+        # A line feed, so that a comment at the end does not swallow what the driver appends.
         statement = query.sql.strip().rstrip("; \t\r\n") + "\n"
         with dbapi.connect(query.address, autocommit=False) as connection, connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION READ ONLY")
@@ -96,5 +98,5 @@ def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
     except InputError:
         raise
     except (dbapi.Error, OSError, ValueError) as error:
-        # Without its cause: a traceback would show what the driver said.
+        # Without its cause: a traceback would show the message of the driver.
         raise refusal(str(query), query.cleaned(str(error))) from None

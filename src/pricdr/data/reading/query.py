@@ -1,4 +1,4 @@
-"""A query and the database that it is put to: what may be shown of them, and what never is."""
+"""A query and the database that answers it: what may be shown of them, and what never is."""
 
 import os
 import re
@@ -15,14 +15,14 @@ _ADDRESS: Final = re.compile(
     r"(?P<scheme>[a-z]+)://((?P<user>[^:@/?#\s]*)(:(?P<password>[^@/?#\s]*))?@)?[^@/?#\s]*(/[^@/?#\s]*)?"
     r"(\?(?P<options>[^#\s]*))?"
 )
-"""Stricter than drivers are: they would take part of a password that is not escaped for a port, and quote it."""
+"""Stricter than drivers are: they would take part of an unescaped password for a port, and quote it."""
 _SECRET_OPTIONS: Final = ("password", "sslpassword")
 _LONGEST_REASON: Final = 300
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query and the database that it is put to. The address may hold a password, and is never shown."""
+    """A query and the database that answers it. The address may hold a password, and is never shown."""
 
     address: str = field(repr=False)
     sql: str = field(repr=False)
@@ -47,7 +47,7 @@ class Query:
         if parts is None or parts["scheme"] not in _SCHEMES:
             form = "postgresql://user:password@host:port/database"
             rule = "with / ? # @ and blanks in a name or password written as %2F, %3F, %23, %40, %20"
-            raise ParameterError(f"{origin} must read {form}, {rule}; what it holds is not shown, for its password")
+            raise ParameterError(f"{origin} must read {form}, {rule}; its value is not shown because of the password")
         if not sql.strip(" \t\r\n;"):
             raise ParameterError("--query is empty; it must select a user, an item and perhaps a rating and a time")
         return cls(address, sql)
@@ -56,12 +56,12 @@ class Query:
         return "the postgresql query"
 
     def cleaned(self, text: str) -> str:
-        """Return what a driver says in one line, without the address, passwords, and the query itself."""
+        """Return the message of a driver in one line, without the address, passwords, and the query itself."""
         parts = _ADDRESS.fullmatch(self.address)
         assert parts is not None
         options = [option.partition("=") for option in (parts["options"] or "").split("&")]
         secrets = [parts["password"] or "", *(value for key, _, value in options if key in _SECRET_OPTIONS)]
-        # Before anything is cut: half of a password is one half too much.
+        # Before anything is cut: half of a password would no longer match.
         for secret in sorted({self.address, *secrets, *map(unquote, secrets)}, key=len, reverse=True):
             text = text.replace(secret, "…") if secret else text
         reason = re.sub(r"^[A-Z_]+: ", "", text.partition("Query was:")[0])

@@ -1,4 +1,4 @@
-"""Columns of text and numbers on their way to being ``Ratings``: checked, encoded, merged."""
+"""Turn columns of text and numbers into ``Ratings``: check, encode and merge them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,10 +25,10 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 @dataclass
 class RawRatings:
-    """The rows of one file or data frame, before anything is known about their values."""
+    """The rows of one file or data frame, not checked yet."""
 
     file: Path | str
-    """Where the rows come from; text where that is no file."""
+    """The file that the rows come from, or a text that names another origin."""
     rows: int
     columns: dict[str, "ColumnLoader"]
     """``user``, ``item`` (as :class:`CodedIds`) and perhaps ``rating`` and ``time`` (text or numbers), each loaded
@@ -36,46 +36,46 @@ class RawRatings:
     line: Callable[[int], int | None] = field(default=lambda row: None)
     """The line in the file of a row counted from 0, where that is known."""
     number: Callable[[int], int] = field(default=lambda row: row)
-    """The number in the file, from 0, of a row counted from 0: they differ after rows that were skipped."""
+    """The number of a row in the file, both counted from 0; they differ after rows that were skipped."""
     blank_lines: int = 0
     schema: "Schema" = ()
-    """Every column of the file by its name and type, to tell whether two files are alike."""
+    """The name and type of every column of the file, to compare it with other files."""
     filtered_by: str | None = None
     time_asked: bool = False
     """Whether the caller named the time column, so that a time that cannot be read makes a row bad."""
     bad_rows: BadRows | None = None
-    """Where bad rows are skipped to; without it the first one is refused."""
+    """Collects bad rows, which are skipped; without it the first one is refused."""
     coded: bool = True
-    """Whether ids are encoded when they are loaded; in a stream they stay text."""
+    """Whether ids are encoded when they are loaded; a stream keeps them as text."""
     done: int = 0
-    """In a stream: about how many bytes of all files were read with these rows."""
+    """In a stream: about how many bytes of all files have been read, including these rows."""
 
     def take_ids(self, role: str) -> "CodedIds":
-        """Load a column of ids and forget it: the strings of one column at a time are memory enough."""
+        """Load a column of ids and forget it, so that only one column of strings is in memory at a time."""
         column = self.columns.pop(role)()
         if isinstance(column, CodedIds):
             return column
         return CodedIds.of(column) if self.coded else CodedIds.of_rows(column)
 
     def take(self, role: str) -> pl.Series | None:
-        """Load the ratings or the times, and forget them likewise; None where there is no such column."""
+        """Load the ratings or the times, and forget them; None where there is no such column."""
         load = self.columns.pop(role, None)
         column = None if load is None else load()
         assert not isinstance(column, CodedIds)
         return column
 
     def place(self, row: int) -> str:
-        """Return a row, counted from 0, as people count it."""
+        """Return the place of a row, counted from 0, for messages: its number from 1, and its line."""
         return place(self.number(row), self.line(row))
 
 
 def place(row: int, line: int | None) -> str:
-    """Return the row of a file, counted from 0, as people count it, and its line where that is known."""
+    """Return a row of a file, counted from 0, for messages: its number from 1, and its line where that is known."""
     return f"row {row + 1}" if line is None else f"row {row + 1} (line {line})"
 
 
 def constant(value: str | None, rows: int) -> "ColumnLoader":
-    """Return a loader of a column that has one value in every row."""
+    """Return a loader of a column with the same value in every row."""
     return lambda: pl.repeat(value, rows, dtype=pl.String, eager=True)
 
 
@@ -86,7 +86,7 @@ def in_memory(series: pl.Series) -> "ColumnLoader":
 
 Schema: TypeAlias = tuple[tuple[str, str], ...]
 Beside: TypeAlias = Mapping[str, str | None]
-"""Columns that stand beside those of a file, with the one value that each has: partitions that the caller asks for."""
+"""Columns that partition folders add to a file, each with one value, as far as the caller asks for them."""
 NOTHING_BESIDE: Final[Beside] = MappingProxyType({})
 
 
@@ -106,7 +106,7 @@ class CodedIds(NamedTuple):
 
     @classmethod
     def of_rows(cls, column: pl.Series) -> "CodedIds":
-        """Return a column as it is, every row with a value of its own: to be checked and passed on as text."""
+        """Return a column unencoded: each row is its own value, to be checked and passed on as text."""
         codes = np.arange(len(column), dtype=np.int32)
         return cls(np.where(column.is_null(), -1, codes) if column.null_count() else codes, column)
 
@@ -120,7 +120,7 @@ ColumnLoader: TypeAlias = Callable[[], CodedIds | pl.Series]
 
 
 class CheckedRows(NamedTuple):
-    """Rows whose ids and values were checked one by one; pairs may repeat."""
+    """Rows, each checked; pairs may repeat."""
 
     users: CodedIds
     items: CodedIds
@@ -142,7 +142,7 @@ class EncodedRatings(NamedTuple):
     half_steps: bool
     """Whether all values are whole or half numbers, as stars are."""
     times: Floats | None
-    """When each pair was rated, NaN where that cannot be read; None without a time column, or where not needed."""
+    """The time of each pair, NaN where it cannot be read; None without a time column, or where not needed."""
 
     def times_in_order(self) -> Floats | None:
         """Return the times in the order of the matrix: by user, then by item."""
@@ -150,9 +150,9 @@ class EncodedRatings(NamedTuple):
 
 
 def encode(raw: RawRatings, *, need_times: bool = False) -> EncodedRatings:
-    """Check every id and value of ``raw`` and turn it into positions; bad rows are refused or skipped.
+    """Check every id and value of ``raw`` and encode ids as positions; bad rows are refused or skipped.
 
-    Ids are sorted by their UTF-8 bytes, so the same rows give the same positions in any order, anywhere.
+    Ids are sorted by their UTF-8 bytes, so the same rows give the same positions, in any order and on any machine.
 
     >>> columns = {"user": ["b", "a"], "item": ["x", "x"], "rating": ["1", "2.5"]}
     >>> raw = RawRatings(Path("r.csv"), 2, {name: in_memory(pl.Series(c)) for name, c in columns.items()})
@@ -164,7 +164,7 @@ def encode(raw: RawRatings, *, need_times: bool = False) -> EncodedRatings:
 
 
 def check(raw: RawRatings) -> CheckedRows:
-    """Check every id and value of ``raw``; bad rows are refused or skipped, so that perhaps none is left."""
+    """Check every id and value of ``raw``; bad rows are refused or skipped, which may leave no row."""
     faults = _Faults(raw)
     users, items = (faults.checked_ids(role) for role in ("user", "item"))
     values = faults.checked_ratings()
@@ -190,20 +190,20 @@ def joined(parts: Sequence[CheckedRows]) -> CheckedRows:
 
 
 def _joined_ids(parts: Sequence[CodedIds]) -> CodedIds:
-    every = pl.concat([part.names for part in parts])
-    names = every.unique().sort()
-    # All parts in one cast: each would index all names again, which takes parts times users.
-    places = every.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
-    of_parts = np.split(places, np.cumsum([len(part.names) for part in parts])[:-1])
-    return CodedIds(np.concatenate([place[part.codes] for place, part in zip(of_parts, parts, strict=True)]), names)
+    all_names = pl.concat([part.names for part in parts])
+    names = all_names.unique().sort()
+    # All parts in one cast: a cast for each would index all names again, which takes parts times users.
+    codes = all_names.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+    by_part = np.split(codes, np.cumsum([len(part.names) for part in parts])[:-1])
+    return CodedIds(np.concatenate([new[part.codes] for new, part in zip(by_part, parts, strict=True)]), names)
 
 
 def encode_rows(rows: CheckedRows, file: Path | str, *, need_times: bool = False) -> EncodedRatings:
-    """Merge repeated pairs of checked rows; refuse ``file`` if there are none."""
+    """Merge the repeated pairs of checked rows; refuse ``file`` if there is no row."""
     users, items, values, times = rows
     if not len(users.codes):
         raise refusal(file, "no row of it can be used")
-    # Without ratings all rows of a pair are alike, and it does not matter which is the latest.
+    # Without ratings all rows of a pair are the same, and it does not matter which is the latest.
     pairs = merge(users.codes, items.codes, values, times, len(items.names))
     spread = None if values is None else (float(values.min()), float(values.max()))
     half_steps = values is not None and bool((np.rint(2 * values) == 2 * values).all())
@@ -243,7 +243,7 @@ def to_ratings(encoded: EncodedRatings, file: Path | str, filtered_by: str | Non
 
 
 class _Faults:
-    """Finds the rows that cannot be used: refuses the first, or remembers all of them where they may be skipped."""
+    """Finds the rows that cannot be used; refuses the first, or collects all of them where they may be skipped."""
 
     def __init__(self, raw: RawRatings) -> None:
         self._raw = raw
@@ -253,7 +253,7 @@ class _Faults:
         ids = self._raw.take_ids(role)
         names = ids.names
         wrong = (names == "") | names.str.contains(CONTROLS) | (names.str.len_chars() > LONGEST_ID)
-        # One more at the end, where -1 points to: a null is no id either.
+        # One more at the end, which -1 points to: a null is not an id either.
         bad = np.append(wrong.fill_null(True).to_numpy(), True)[ids.codes]
 
         def fault(row: int) -> str:
@@ -267,7 +267,7 @@ class _Faults:
         column = self._raw.take("rating")
         if column is None:
             return None
-        # Not strictly, so that the row of the first bad value can be named.
+        # Not a strict cast, so that the row of the first bad value can be named.
         text = column.dtype == pl.String
         numbers = (column.str.strip_chars() if text else column).cast(pl.Float64, strict=False)
 
@@ -280,15 +280,15 @@ class _Faults:
         return numbers.to_numpy()
 
     def checked_times(self) -> pl.Series | None:
-        """Return the times as they are; one that cannot be read is a fault only where the column was asked for."""
+        """Return the times unchanged; one that cannot be read is a fault only where the caller named the column."""
         column = self._raw.take("time")
         if column is not None and self._raw.time_asked:
-            rule = "is no time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
+            rule = "is not a time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
             self._add(to_seconds(column).is_null().to_numpy(), lambda row: f"the time {shorten(column[row])} {rule}")
         return column
 
     def skipped(self) -> BoolArray | None:
-        """Return which rows are left after the bad ones; None where all are."""
+        """Return a mask of the rows that are left without the bad ones; None where all are."""
         raw, total = self._raw, self._raw.rows
         if raw.bad_rows is None:
             return None

@@ -1,4 +1,4 @@
-"""From files to ``Ratings``: every accepted format, one summary, one line for every refusal."""
+"""Read files of every accepted format into ``Ratings``, with a summary; refusals are one line."""
 
 import os
 from dataclasses import dataclass
@@ -18,7 +18,15 @@ from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.summaries import Summary, stars_of
-from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, named, read_text, refusal, shorten
+from pricdr.data.reading.text_files import (
+    STANDARD_INPUT,
+    explaining_os_errors,
+    file_refusal,
+    named,
+    read_text,
+    refusal,
+    shorten,
+)
 from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown
 
@@ -34,24 +42,24 @@ __all__ = [
 ]
 
 _SAMPLE = 1 << 16
-"""Bytes of a list that its number of ids is estimated by."""
+"""Bytes of a list from which its number of ids is estimated."""
 _BYTES_PER_LISTED_ID = 220
-"""Memory that an id takes while a list is read and checked for repeats, beside three copies of its letters."""
+"""Memory that an id takes while a list is read and checked for repeats, besides three copies of its letters."""
 
 
 @dataclass(frozen=True)
 class RatingsFile:
-    """The ratings of one file and how they were read: for the screen of their owner, never for a release."""
+    """The ratings of one file and how they were read: for their owner's screen, never for a release."""
 
     ratings: Ratings
     file: Path | str
-    """What was read; text where that is no file."""
+    """The file that was read, or a text that names another origin."""
     rows: int
     """All rows, bad ones included."""
     repeats: Repeats
-    """What became of rows that repeat a (user, item) pair."""
+    """How rows that repeat a (user, item) pair were merged."""
     dropped: tuple[tuple[str, int], ...]
-    """Why rows were left out, and how many."""
+    """The reasons why rows were left out, and how many."""
     rating_range: tuple[float, float] | None
     """Smallest and largest rating in the file, before any threshold."""
     bad_rows: BadRows | None = None
@@ -59,11 +67,11 @@ class RatingsFile:
     half_steps: bool = False
     """Whether all ratings are whole or half numbers."""
     times: Floats | None = None
-    """When each rating was made, in the order of ``ratings.entries.data``, where that was asked for and is known."""
+    """The time of each rating, in the order of ``ratings.entries.data``, where it was asked for and is known."""
     files: int = 1
-    """How many files were read together."""
+    """The number of files that were read together."""
     empty_files: int = 0
-    """How many of them have a schema and no rows."""
+    """The number of files that have a schema and no rows."""
 
     @property
     def has_values(self) -> bool:
@@ -77,7 +85,7 @@ class RatingsFile:
 
     @property
     def raters(self) -> Ids:
-        """Return everybody who occurs in the ratings."""
+        """Return all users who occur in the ratings."""
         return self.ratings.users
 
     @property
@@ -86,7 +94,7 @@ class RatingsFile:
         return not len(self.ratings)
 
     def counted(self, listed: Ids | None, universe: Ids | None) -> int:
-        """Return how many ratings of these users and items there are; None stands for all of them."""
+        """Return the number of ratings of these users and items; None means all of them."""
         ratings = self.ratings
         users, items = (
             np.ones(len(ids), dtype=bool)
@@ -143,27 +151,27 @@ def read_ratings_file(
     most_bad_rows: float = MOST_BAD_ROWS,
     with_times: bool = False,
 ) -> RatingsFile:
-    r"""Read one or many files of ratings, and count what was merged or left out; their names say their format.
+    r"""Read one or many files of ratings, and count what was merged or left out; file names show the format.
 
-    Files that are read together have one schema, and give what one file with all their rows would give. Of a (user,
-    item) pair that occurs more than once, the latest row counts where there is a time column, and otherwise the largest
+    Files that are read together have one schema, and give the same result as one file with all their rows. If a (user,
+    item) pair occurs more than once, the latest row counts where there is a time column, and otherwise the largest
     value.
 
     Args:
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
-            ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder stands for
-            all files in it and in its folders (``country=de``), a pattern (``ratings/*.parquet``) for those that match,
-            and ``-`` for standard input. Or a :class:`~pricdr.Query`.
-        columns: Which columns to read; found by name when not given.
-        threshold: Keep only pairs rated at least this; users and items with none of those stay, unrated, even if that
+            ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder means all
+            files in it and in its subfolders (``country=de``), a pattern (``ratings/*.parquet``) all files that match,
+            and ``-`` standard input. Or a :class:`~pricdr.Query`.
+        columns: The columns to read; found by name by default.
+        threshold: Keep only pairs rated at least this; users and items without such a pair stay, unrated, even if that
             is all of them. The rating column is then required.
-        delimiter: What separates the fields of delimited text, where that is not what the name says.
-        encoding: How a text file writes its characters.
-        format: What the files are, where their names do not say it; standard input is CSV otherwise.
-        skip_bad_rows: Leave out rows that cannot be used (too short, an empty id, a rating that is no number) instead
-            of refusing the file; they are counted.
-        most_bad_rows: The share of the rows that may be bad; with more the file is refused all the same.
-        with_times: Also return when each rating was made.
+        delimiter: The separator of fields in delimited text, where the file name does not show it.
+        encoding: The character encoding of a text file.
+        format: The format of the files, where their names do not show it; standard input is CSV by default.
+        skip_bad_rows: Leave out rows that cannot be used (too short, an empty id, a rating that is not a number)
+            instead of refusing the file; they are counted.
+        most_bad_rows: The largest share of rows that may be bad; with more the file is still refused.
+        with_times: Also return the time of each rating.
 
     Raises:
         InputError: The file cannot be used; the message names the file, the place, the value and the rule.
@@ -187,7 +195,7 @@ def read_ratings_file(
     dropped = [("blank lines", content.blank_lines)] if content.blank_lines else []
     encoded = encode_rows(content.checked, file, need_times=with_times)
     ratings, times = to_ratings(encoded, file, content.filtered_by), encoded.times_in_order()
-    # After merging, so that of a pair one row decides, whatever the threshold is.
+    # After merging, so that the same row of a pair decides, whatever the threshold is.
     if threshold is not None:
         everything = ratings
         ratings = everything.at_least(threshold)
@@ -221,9 +229,9 @@ def read_ratings(
     most_bad_rows: float = MOST_BAD_ROWS,
     progress: Progress | bool = False,
 ) -> Ratings:
-    r"""Return the ratings in a file, see :func:`read_ratings_file` for what it may hold and what the arguments mean.
+    r"""Return the ratings in a file; see :func:`read_ratings_file` for formats and arguments.
 
-    ``progress=True`` shows that it is being read.
+    ``progress=True`` shows that the file is being read.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -246,7 +254,7 @@ def read_ratings(
 
 
 def read_ids(path: AnyPath) -> tuple[str, ...]:
-    r"""Read the ids of ``users.txt`` or ``items.txt``: one a line, byte for byte, in the order of the file.
+    r"""Read the ids of ``users.txt`` or ``items.txt``: one per line, byte for byte, in the order of the file.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -257,24 +265,24 @@ def read_ids(path: AnyPath) -> tuple[str, ...]:
     """
     file = Path(path)
     if file == STANDARD_INPUT:
-        raise refusal(file, "a list of ids must be a file; only ratings are read from there")
+        raise file_refusal(file, "a list of ids must be a file; only ratings are read from there")
     _require_room_for_ids(file)
-    # An id may consist of blanks: ids are kept byte for byte.
+    # An id may consist of spaces: ids are kept byte for byte.
     ids = read_text(file, blanks_count=True).rstrip(b"\r\n").decode().split("\n")
-    at: dict[str, int] = {}
+    line_of: dict[str, int] = {}
     for line, raw in enumerate(ids, start=1):
         name = raw.removesuffix("\r")
         if name == "":  # a list that lost a line would shift every row after it
             raise refusal(file, f"line {line} is blank; every line must hold one id")
         if fault := id_fault(name):
             raise refusal(file, f"line {line}: the id {fault}")
-        if at.setdefault(name, line) != line:
-            raise refusal(file, f"line {line} repeats the id {shorten(name)} of line {at[name]}")
-    return tuple(at)
+        if line_of.setdefault(name, line) != line:
+            raise refusal(file, f"line {line} repeats the id {shorten(name)} of line {line_of[name]}")
+    return tuple(line_of)
 
 
 def _require_room_for_ids(file: Path) -> None:
-    """Refuse a list that would take more memory than the limit, by the size of the file and its first lines."""
+    """Refuse a list that would take more memory than the limit, estimated from its size and its first lines."""
     with explaining_os_errors(file), file.open("rb") as opened:
         size = os.fstat(opened.fileno()).st_size
         start = opened.read(_SAMPLE)

@@ -1,4 +1,4 @@
-"""Rows of delimited text, one by one, for files that the fast parser does not take."""
+"""Read rows of delimited text one by one, for files that the fast parser does not accept."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ _CHUNK: Final = 1 << 16
 
 
 class KeptRows:
-    """The fields that are read of the rows that are kept, some thousand rows at a time: Python values are large."""
+    """Collects the wanted fields of kept rows, some thousand rows at a time: Python values are large."""
 
     def __init__(self, places: list[int]) -> None:
         self._places = places
@@ -25,7 +25,7 @@ class KeptRows:
         self.blank_lines = 0
 
     def add(self, fields: list[str], number: int | None = None, line: int = 0) -> None:
-        """Keep a row; its number from 0 and its line from 1 are remembered where they are given."""
+        """Keep a row, and its number from 0 and its line from 1 where they are given."""
         self._rows.append([fields[place] for place in self._places])
         if number is not None:
             self._numbers.append(number)
@@ -52,50 +52,50 @@ class KeptRows:
 
 
 class ReturnableLines:
-    """The lines of a file for a parser of rows, which may give back what it took too much."""
+    """The lines of a file for a row parser, which can give back lines that it should not have read."""
 
     def __init__(self, lines: Iterator[str], before: int) -> None:
         self._lines = lines
-        self._waiting: deque[str] = deque()
-        self._taken: list[str] = []
+        self._given_back: deque[str] = deque()
+        self._read: list[str] = []
         self._number = before
-        """How many lines were taken and not given back."""
+        """How many lines have been read and not given back."""
         self.first = 0
         """The line where the current row begins, from 1."""
 
     def begin(self) -> None:
-        """Remember the lines taken from here on as those of one row."""
-        self._taken, self.first = [], self._number + 1
+        """Start a new row: lines that are read from now on belong to it."""
+        self._read, self.first = [], self._number + 1
 
     def give_back(self) -> None:
-        """Let all lines of the current row but its first be read again."""
-        self._waiting.extendleft(reversed(self._taken[1:]))
-        self._number -= len(self._taken) - 1
+        """Give back all lines of the current row except its first, to be read again."""
+        self._given_back.extendleft(reversed(self._read[1:]))
+        self._number -= len(self._read) - 1
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        line = self._waiting.popleft() if self._waiting else next(self._lines)
-        self._taken.append(line)
+        line = self._given_back.popleft() if self._given_back else next(self._lines)
+        self._read.append(line)
         self._number += 1
         return line
 
 
 def decoded_lines(content: bytes) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text with their ends."""
+    """Return an iterator over the lines of a UTF-8 text, with their line ends."""
     return io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="\n")
 
 
 def records_of(lines: Iterable[str], separator: str, *, quoting: bool) -> Iterator[list[str]]:
-    """Return the rows of a text by the rules of Python's csv module."""
+    """Return an iterator over the rows of a text, by the rules of Python's csv module."""
     if quoting:
         return csv.reader(lines, delimiter=separator, strict=True)
     return csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
 
 
 def wrong_width(fields: int, width: int, model: str) -> str:
-    """Return what is wrong with a row of so many fields where the ``model`` has ``width``, to follow its place."""
+    """Return the fault of a row with ``fields`` fields where ``model`` has ``width``, to follow the row's place."""
     fault = "too short" if fields < width else "too long"
     return f"is {fault}: {fields} fields, {model} has {width}"
 
@@ -106,7 +106,7 @@ def at_end(error: csv.Error) -> bool:
 
 
 def reason_of(error: csv.Error) -> str:
-    """Return what the csv module found wrong, in plain words."""
+    """Return the reason of a csv error in plain words."""
     known = {
         "unexpected end of data": "a quote is opened and never closed",
         "expected after": "text follows a closing quote (a quote inside a quoted field must be doubled)",

@@ -1,4 +1,4 @@
-"""Repeated (user, item) pairs: one of their rows counts, and which one depends on the rows of that pair alone."""
+"""Merge repeated (user, item) pairs: one row counts, and which one depends on the rows of that pair alone."""
 
 from typing import NamedTuple, TypeAlias
 
@@ -13,7 +13,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 
 class Repeats(NamedTuple):
-    """What became of the rows that repeat a pair."""
+    """How rows that repeat a pair were merged."""
 
     rows: int
     """Rows beyond the first of each pair."""
@@ -24,21 +24,21 @@ class Repeats(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """Distinct pairs, and the value that counts for each."""
+    """Distinct pairs, each with the value that counts."""
 
     rows: Codes
     columns: Codes
     values: Floats | None
     kept: npt.NDArray[np.bool_]
-    """Which of the given rows these are."""
+    """A mask of the given rows that were kept."""
     repeats: Repeats
 
 
 def merge(rows: Codes, columns: Codes, values: Floats | None, times: pl.Series | None, n_items: int) -> Merged:
-    """Keep one row of every repeated pair: the latest where there are times, and of those the largest value.
+    """Keep one row of every repeated pair: the latest where there are times, and among equal times the largest value.
 
-    A row whose time cannot be read counts as the earliest of its pair. It must not decide for other pairs: what one
-    person's row changes is one entry of the matrix, which the promise of a release rests on.
+    A row whose time cannot be read counts as the earliest of its pair. It must not affect other pairs: the guarantee of
+    a release relies on one person's row changing one entry of the matrix.
 
     >>> codes = np.zeros(3, dtype=np.int32)
     >>> merge(codes, codes, np.array([5.0, 2.0, 4.0]), pl.Series([10, 30, 20]), n_items=1).values.tolist()
@@ -48,12 +48,12 @@ def merge(rows: Codes, columns: Codes, values: Floats | None, times: pl.Series |
     """
     by_time = times is not None
     keys = rows.astype(np.int64) * n_items + columns
-    # A sort is the cheapest way to learn that nothing repeats, as in most files.
+    # A sort is the cheapest way to see that nothing repeats, as in most files.
     ordered = np.sort(keys)
-    again = ordered[1:] == ordered[:-1]
-    if not again.any():
+    is_repeat = ordered[1:] == ordered[:-1]
+    if not is_repeat.any():
         return Merged(rows, columns, values, ~np.zeros(len(keys), dtype=bool), Repeats(0, by_time, 0))
-    at = np.flatnonzero(np.isin(keys, ordered[1:][again]))
+    at = np.flatnonzero(np.isin(keys, ordered[1:][is_repeat]))
     seconds = np.zeros(len(at)) if times is None else to_seconds(times.gather(at)).fill_null(-np.inf).to_numpy()
     tied = np.zeros(len(at)) if values is None else values[at]
     order = np.lexsort((tied, seconds, keys[at]))

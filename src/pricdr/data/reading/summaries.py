@@ -1,4 +1,4 @@
-"""What was read, in a few lines for the screen of its owner: never for a release."""
+"""Summarise what was read in a few lines: for its owner's screen, never for a release."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _MOST_STARS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """Sizes of ratings, and what became of their rows."""
+    """The sizes of ratings, and how many rows were merged or left out."""
 
     file: Path | str
     rows: int
@@ -30,10 +30,10 @@ class Summary:
     files: int = 1
     empty_files: int = 0
     counted: str = ""
-    """Whose ratings were counted, where that is not everybody's."""
+    """Says whose ratings were counted, where that is not all of them."""
 
     def __str__(self) -> str:
-        """Return the lines."""
+        """Return the summary, a few lines."""
         merged = "repeated pairs not merged yet" if self.ratings is None else f"{self.ratings:,} ratings{self.counted}"
         counts = f"{self.rows:,} rows, {self.users:,} users, {self.items:,} items, {merged}"
         files = f"{self.files:,} files, " if self.files > 1 else ""
@@ -54,7 +54,7 @@ class Summary:
         return "\n  ".join(lines)
 
     def _rule(self) -> str:
-        """Say which row of a repeated pair counts."""
+        """Return the rule by which one row of a repeated pair counts."""
         if not self.has_values:
             return "they count once"
         if not self.repeats.by_time:
@@ -64,9 +64,9 @@ class Summary:
 
 
 def stars_of(rating_range: tuple[float, float] | None, half_steps: bool) -> tuple[float, float] | None:
-    """Return the fewest and the most stars where ratings look like stars, of which the fewest are no like.
+    """Return the fewest and the most stars where ratings look like stars, so that the lowest are not likes.
 
-    None where even the fewest are more than half of the most: somebody left out the others before.
+    None where even the fewest are more than half of the most: lower ratings were then left out before.
 
     >>> stars_of((1.0, 5.0), True), stars_of((4.0, 5.0), True)
     ((1.0, 5.0), None)

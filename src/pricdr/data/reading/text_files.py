@@ -1,4 +1,4 @@
-"""The bytes of a text file: unpacked, bounded, decoded, and known to be UTF-8 without NUL before they are parsed."""
+"""Read the bytes of a text file: unpacked, bounded, decoded, and checked to be UTF-8 without NUL before parsing."""
 
 import codecs
 import gzip
@@ -11,14 +11,14 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pricdr.errors import InputError, ParameterError, PriCDRError, printable
+from pricdr.errors import InputError, InputFileError, ParameterError, PriCDRError, printable
 from pricdr.files import require_local
 from pricdr.untrusted.opening import EXPANSION_FROM, LARGEST_EXPANSION
 
 LARGEST = 16 << 30
-"""Bytes a compressed file may unpack to."""
+"""The most bytes that a compressed file may unpack to."""
 UNREADABLE: Final = "\x1a"
-"""What stands for a byte that is not text, where bad rows are skipped: SUB, a control character that no id holds."""
+"""Replaces a byte that is not text, where bad rows are skipped: SUB, a control character that no id may contain."""
 
 STANDARD_INPUT: Final = Path("-")
 
@@ -29,24 +29,33 @@ _MAGIC = {
     _GZIP: "it is gzip-compressed: name it with .gz at the end",
     b"PAR1": "it is Parquet: name it with .parquet at the end",
     b"PK\x03\x04": "it is a zip archive: unpack it first",
-    b"\xff\xfe": "it looks like UTF-16: say --encoding utf-16",
-    b"\xfe\xff": "it looks like UTF-16: say --encoding utf-16",
+    b"\xff\xfe": "it looks like UTF-16: add --encoding utf-16",
+    b"\xfe\xff": "it looks like UTF-16: add --encoding utf-16",
 }
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-8(-sig)?|utf-(16|32)(-[lb]e)?|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|gbk|gb2312|gb18030|big5(hkscs)?|"
     r"euc_(jp|kr|jis_2004|jisx0213)|shift_jis(_2004|x0213)?|tis-620|ptcp154|hp-roman8|johab|hz"
 )
-"""Encodings of text by Python's names: its other codecs unpack, escape or translate, which no file of ratings needs."""
+"""Text encodings by Python's names. Its other codecs unpack, escape or translate, which no file of ratings needs."""
 _ESCAPED: Final = re.compile("[\udc80-\udcff]")
 
 
 def refusal(file: Path | str, rule: str) -> InputError:
-    """Return an error about ``file``, whatever its name holds.
+    """Return an error about something in ``file``; logs withhold its message, which may quote a row.
 
-    >>> refusal(Path("ratings.csv"), "is empty")
-    InputError('ratings.csv: is empty')
+    >>> refusal(Path("ratings.csv"), "row 7 is too short")
+    InputError('ratings.csv: row 7 is too short')
     """
     return InputError(f"{named(file)}: {rule}")
+
+
+def file_refusal(file: Path | str, fault: str, *, logged: str | None = None) -> InputFileError:
+    """Return an error about ``file`` as a whole, which logs show; see :class:`InputFileError`.
+
+    >>> file_refusal(Path("ratings.csv"), "no such file").disclosed
+    'ratings.csv: no such file'
+    """
+    return InputFileError(named(file), fault, logged=logged)
 
 
 def named(file: Path | str) -> str:
@@ -59,7 +68,7 @@ def named(file: Path | str) -> str:
 
 
 def shorten(value: object, limit: int = 40) -> str:
-    r"""Return ``value`` as code would write it, cut where it would swamp a line.
+    r"""Return the ``repr`` of ``value``, cut to at most ``limit`` characters.
 
     >>> print(shorten("line\nbreak"), len(shorten("x" * 99)))
     'line\nbreak' 40
@@ -70,7 +79,7 @@ def shorten(value: object, limit: int = 40) -> str:
 
 
 def require_encoding(name: str) -> str:
-    """Return Python's name of a character encoding; codecs that are no encodings of text are refused.
+    """Return Python's name of a character encoding; codecs that are not text encodings are refused.
 
     >>> require_encoding("Latin-1"), require_encoding("cp1252")
     ('iso8859-1', 'cp1252')
@@ -85,17 +94,17 @@ def require_encoding(name: str) -> str:
 
 
 def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8", substitute: bool = False) -> bytes:
-    """Return the whole of a text file as UTF-8 without a byte order mark; a ``.gz`` name is unpacked on the way.
+    """Return a whole text file as UTF-8 without a byte order mark; a file named ``.gz`` is unpacked.
 
-    Every block is checked before the next one is asked for, so junk and compression bombs end early. A file of line
-    ends alone is refused as empty, and so is one of blanks, unless ``blanks_count``.
+    Every block is checked before the next one is read, so junk and compression bombs end early. A file that holds only
+    line breaks is refused as empty, and so is one that holds only white space, unless ``blanks_count``.
 
     Args:
-        file: What to read.
-        blanks_count: Whether a file of blanks is more than an empty one.
-        encoding: How the file writes its text.
-        substitute: Let :data:`UNREADABLE` stand for what is not text, so that only its row is lost; without it the file
-            is refused.
+        file: The file to read.
+        blanks_count: Whether a file of white space counts as more than an empty one.
+        encoding: The encoding of the file.
+        substitute: Replace what is not text by :data:`UNREADABLE`, so that only its row is lost; otherwise the file is
+            refused.
     """
     kept = io.BytesIO()
     for block in _utf8(file, encoding, substitute):
@@ -103,42 +112,42 @@ def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8"
     content = kept.getvalue()
     nothing = b"\r\n" if blanks_count else None  # None stands for every kind of white space
     if not content[:_BLOCK].strip(nothing) and not content.strip(nothing):
-        raise refusal(file, "the file is empty")
+        raise file_refusal(file, "the file is empty")
     return content
 
 
 def read_lines(file: Path, *, encoding: str = "utf-8", substitute: bool = False) -> Iterator[str]:
-    """Yield the lines of a text file without their line feeds: what :func:`read_text` returns, some blocks at a time.
+    """Yield the lines of what :func:`read_text` returns, without their line feeds, reading some blocks at a time.
 
-    Reviews come with their text, so that such a file may be larger than the memory. A file of blanks alone yields
-    nothing but blanks: that is for the caller to refuse.
+    Reviews come with their text, so such a file may be larger than the memory. A file that holds only white space
+    yields blank lines: the caller has to refuse it.
     """
-    begun = [b""]
+    unfinished = [b""]
     for content in _utf8(file, encoding, substitute):
         head, *rest = content.split(b"\n")
-        begun.append(head)  # joined only at its end: a line may run over many blocks
+        unfinished.append(head)  # joined only at its end: a line may run over many blocks
         if rest:
-            yield b"".join(begun).decode()
+            yield b"".join(unfinished).decode()
             yield from (line.decode() for line in rest[:-1])
-            begun = [rest[-1]]
-    if last := b"".join(begun):
+            unfinished = [rest[-1]]
+    if last := b"".join(unfinished):
         yield last.decode()
 
 
 def read_blocks(file: Path, size: int, *, encoding: str = "utf-8", substitute: bool = False) -> Iterator[bytes]:
     """Yield what :func:`read_text` returns, about ``size`` bytes at a time."""
-    begun, length, blank = [b""], 0, True
+    pieces, length, blank = [b""], 0, True
     for content in _utf8(file, encoding, substitute):
-        begun.append(content)
+        pieces.append(content)
         length += len(content)
         if length >= size:
-            block = b"".join(begun)
+            block = b"".join(pieces)
             blank = blank and not block.strip()
-            begun, length = [], 0
+            pieces, length = [], 0
             yield block
-    last = b"".join(begun)
+    last = b"".join(pieces)
     if blank and not last.strip():
-        raise refusal(file, "the file is empty")
+        raise file_refusal(file, "the file is empty")
     yield last
 
 
@@ -155,26 +164,29 @@ def _utf8(file: Path, encoding: str, substitute: bool) -> Iterator[bytes]:
 
 @contextmanager
 def explaining_os_errors(file: Path) -> Iterator[None]:
-    """Turn what the system says about ``file`` into a refusal."""
+    """Turn an error of the system about ``file`` into a refusal."""
     require_local(file)
     try:
         if file.is_dir():
-            raise refusal(file, "this is a folder, a file is needed")
+            raise file_refusal(file, "this is a folder, a file is needed")
         yield
     except FileNotFoundError as error:
-        raise refusal(file, "no such file") from error
+        raise file_refusal(file, "no such file") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise refusal(file, f"the gzip data is truncated or corrupt ({error})") from error
+        fault = "the gzip data is truncated or corrupt"  # the error may state a checksum of the ratings: not for logs
+        raise file_refusal(file, f"{fault} ({error})", logged=fault) from error
     except (OSError, ValueError) as error:
         if isinstance(error, PriCDRError):
             raise
-        # ValueError: a path with a NUL in it.
-        raise refusal(file, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        # ValueError: a path with a NUL in it, or a fault of the content, which logs must not quote.
+        reason = getattr(error, "strerror", None)
+        logged = f"cannot be read: {reason}" if reason else "cannot be read"
+        raise file_refusal(file, f"cannot be read: {reason or error}", logged=logged) from error
 
 
 def _blocks(file: Path) -> Iterator[bytes]:
     if file == STANDARD_INPUT:
-        # Not closed: others may read what follows. Its kind shows in its first bytes, since it has no name.
+        # Not closed: others may read what follows. It has no name, so its first bytes say whether it is compressed.
         raw: BinaryIO = io.BufferedReader(io.FileIO(0, closefd=False))
         packed_input = raw.peek(2)[:2] == _GZIP  # type: ignore[attr-defined]
     else:
@@ -189,20 +201,20 @@ def _blocks(file: Path) -> Iterator[bytes]:
         with gzip.GzipFile(fileobj=packed) as unpacking:
             while block := unpacking.read(_BLOCK):
                 unpacked += len(block)
-                _require_bounded(file, packed.taken, unpacked)
+                _require_bounded(file, packed.n_read, unpacked)
                 yield block
 
 
 class _Metered:
-    """A file read a little at a time, so that it is known how much packed data the unpacked data came from."""
+    """Reads a file in small pieces and counts them, so that unpacked data can be compared with its packed size."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
-        self.taken = 0
+        self.n_read = 0
 
     def read(self, size: int = -1, /) -> bytes:
         piece = self._raw.read(min(size, _PACKED_BLOCK) if size > 0 else size)
-        self.taken += len(piece)
+        self.n_read += len(piece)
         return piece
 
     def seek(self, offset: int, /) -> int:
@@ -211,13 +223,13 @@ class _Metered:
 
 def _require_bounded(file: Path, packed: int, unpacked: int) -> None:
     if unpacked > LARGEST:
-        raise refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size read")
+        raise file_refusal(file, f"unpacks to more than {LARGEST:,} bytes, the largest size that is read")
     if unpacked > EXPANSION_FROM and unpacked > LARGEST_EXPANSION * packed:
-        raise refusal(file, f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb")
+        raise file_refusal(file, f"unpacks to more than {LARGEST_EXPANSION:,} times its size: a compression bomb")
 
 
 class _Decoder:
-    """Turns the blocks of one file into UTF-8, and refuses or replaces what is not text."""
+    """Converts the blocks of one file to UTF-8, and refuses or replaces what is not text."""
 
     def __init__(self, file: Path, encoding: str, substitute: bool) -> None:
         self._file, self._encoding, self._substitute = file, require_encoding(encoding), substitute
@@ -249,16 +261,18 @@ class _Decoder:
         return content
 
     def _refusal(self, block: bytes, before: str, fault: str) -> InputError:
-        line = self._lines + before.count("\n") + 1
-        return refusal(self._file, f"line {line} is not text: {self._archive(block) or fault}")
+        line, hint = self._lines + before.count("\n") + 1, self._archive(block)
+        if hint is not None:
+            return file_refusal(self._file, f"line {line} is not text: {hint}", logged=hint)
+        return refusal(self._file, f"line {line} is not text: {fault}")
 
     def _require_no_archive(self, block: bytes, before: str) -> None:
         if self._archive(block):
             raise self._refusal(block, before, "")
 
     def _archive(self, block: bytes) -> str | None:
-        """Return what a file of another kind should be called or turned into, by how it begins."""
+        """Return a hint for a file of another format, which its first bytes give away; None for any other."""
         hint = next((hint for start, hint in _MAGIC.items() if self._lines == 0 and block.startswith(start)), None)
-        if hint is not None and self._file.suffix and f" {self._file.suffix} " in hint:  # it has that name already
+        if hint is not None and self._file.suffix and f" {self._file.suffix} " in hint:  # it is named so already
             return f"{hint.partition(':')[0]}, and text is expected here"
         return hint

@@ -1,4 +1,4 @@
-"""When a row was written: numbers as they are, ISO 8601 dates as seconds since 1970; each value by itself."""
+"""Convert times to numbers: numbers stay as they are, ISO 8601 dates become seconds since 1970."""
 
 from datetime import UTC, datetime
 
@@ -6,9 +6,9 @@ import polars as pl
 
 
 def to_seconds(column: pl.Series) -> pl.Series:
-    """Return a column of times as numbers that increase with time, null where a value is none.
+    """Return a column of times as numbers that increase with time, null where a value cannot be read.
 
-    Every value is read by itself: no format is guessed from the column, since then one person's row would decide how
+    Every value is read on its own. No format is guessed from the column, since then one person's row would decide how
     the rows of others are read. Whole numbers and fractions count as they are, whatever their unit.
 
     >>> to_seconds(pl.Series(["1970-01-02", "1970-01-01T00:00:01Z", "5.5", "soon", ""])).to_list()
@@ -29,7 +29,7 @@ def to_seconds(column: pl.Series) -> pl.Series:
 
 
 def _seconds(date: str) -> float | None:
-    """Return the seconds since 1970 of an ISO date or time, without a zone in UTC; None where it is none."""
+    """Return the seconds since 1970 of an ISO date or time, in UTC if it has no zone; None for other text."""
     try:
         moment = datetime.fromisoformat(date)
     except ValueError:

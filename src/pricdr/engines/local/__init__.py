@@ -1,1 +1,1 @@
-"""``--engine local``: ratings on disk. Memory grows with users and items, not with the number of ratings."""
+"""``--engine local``: ratings are kept on disk. Memory grows with users and items, not with ratings."""

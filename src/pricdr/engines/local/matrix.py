@@ -1,4 +1,4 @@
-"""``DiskMatrix``: users x items on disk. Works run on blocks of it, on all cores."""
+"""``DiskMatrix``: a matrix of users x items on disk, on whose blocks works run on all cores."""
 
 from typing import Any, Final
 
@@ -13,15 +13,15 @@ from pricdr.parallel import each_slice
 from pricdr.progress import Progress, silent
 
 BLOCK_ENTRIES: Final = 1 << 20
-"""Entries of a block, if it has more than one user."""
+"""The most entries of a block with more than one user."""
 BYTES_PER_ENTRY: Final = 64
-"""Memory that an entry of a block takes while a work runs on it: index, value, units, and copies of them."""
+"""Memory for each entry of a block while a work runs on it: index, value, units, and copies of them."""
 LARGE: Final = 256 * 10**6
-"""Bytes of an array of rows above which a file backs it."""
+"""An array of rows with more bytes than this is kept in a file."""
 
 
 class DiskMatrix:
-    """Entries on disk, read block by block, and what becomes of every block before a work sees it."""
+    """Entries on disk, read block by block; every block is converted before a work gets it."""
 
     def __init__(self, entries: SortedEntries, workspace: Workspace, *converts: Convert, columns: int) -> None:
         self._entries, self._workspace, self._converts = entries, workspace, converts
@@ -30,7 +30,7 @@ class DiskMatrix:
     def rows(
         self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
-        """Fill ``out`` with what ``work`` gives for every user."""
+        """Fill ``out`` with the results of ``work`` for every user."""
 
         def fill(part: slice) -> None:
             out[part] = work(self._block(part), part.start)
@@ -38,30 +38,30 @@ class DiskMatrix:
         each_slice(self._cut(BLOCK_ENTRIES, block_rows), fill, what=what, progress=progress)
 
     def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
-        """Return the sum of what ``work`` gives for every block."""
+        """Return the sum of the results of ``work`` over all blocks."""
         total = Total()
 
         def add(part: slice) -> None:
             total.add(work(self._block(part), part.start))
 
-        # Every block makes a whole sum, one row per item: blocks with fewer entries than items would be all zeros.
+        # Every block makes a whole sum, one row per item: with fewer entries than items most of it would be zeros.
         slices = self._cut(max(BLOCK_ENTRIES, self.shape[1]), self.shape[0]) or [slice(0, 0)]
         each_slice(slices, add, what=what, progress=progress)
         return total.sum
 
     def converted(self, convert: Convert, n_columns: int) -> "DiskMatrix":
-        """Return the matrix of the converted blocks; they are converted whenever they are read."""
+        """Return the matrix of the converted blocks; each block is converted whenever it is read."""
         return DiskMatrix(self._entries, self._workspace, *self._converts, convert, columns=n_columns)
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return an array of a row per user: in memory, or backed by a file where it is large."""
+        """Return an empty array with one row per user: in memory, or in a file if it is large."""
         shape = self.shape[0], columns
         if shape[0] * columns * np.dtype(dtype).itemsize <= LARGE:
             return np.empty(shape, dtype=dtype)
         return self._workspace.array(shape, dtype)
 
     def _cut(self, most_entries: int, most_rows: int) -> list[slice]:
-        """Return slices of users with at most so many users and entries, or one user."""
+        """Return slices with at most ``most_rows`` users and ``most_entries`` entries, or with a single user."""
         starts, users = self._entries.starts, self.shape[0]
         slices, at = [], 0
         while at < users:
@@ -84,5 +84,5 @@ class DiskMatrix:
         return block
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         return f"DiskMatrix({self.shape[0]} users x {self.shape[1]} items)"

@@ -10,7 +10,7 @@ from pricdr.data.ids import Ids
 from pricdr.engines.local.id_codes import IdCodes
 from pricdr.engines.local.matrix import LARGE, DiskMatrix
 from pricdr.engines.local.records import RecordFile
-from pricdr.engines.local.sorting import SortedEntries, Sorter, Wanted
+from pricdr.engines.local.sorting import Selection, SortedEntries, Sorter
 from pricdr.errors import InputError
 from pricdr.privacy.dimension import LARGEST
 from pricdr.progress import Progress, silent
@@ -18,7 +18,7 @@ from pricdr.progress import Progress, silent
 
 @dataclass(frozen=True, eq=False)
 class DiskRatings:
-    """Rows on disk, and which of them count. They are sorted when somebody first asks for entries."""
+    """Rows on disk, and which of them count. They are sorted when entries are needed for the first time."""
 
     log: RecordFile
     user_codes: IdCodes
@@ -27,19 +27,19 @@ class DiskRatings:
     users: Ids
     items: Ids
     complete: bool
-    """Whether the rows of all users are on disk, not only of those of a list."""
+    """Whether the rows of all users are on disk, not only those of listed users."""
     rows: int
-    """Rows on disk, or those that were only counted."""
+    """The number of rows on disk, or of rows that were only counted."""
     filtered_by: str | None
     has_values: bool
     threshold: float | None
     _sorted: dict[tuple[Ids, Ids], SortedEntries]
-    """What was sorted already, by users and items; all selections share it."""
+    """The sorted entries so far, by users and items; all selections share them."""
 
     def __len__(self) -> int:
-        """Return how many pairs there are; before they are sorted, how many rows, which is never fewer."""
-        done = self._sorted.get((self.users, self.items))
-        return self.rows if done is None else len(done)
+        """Return the number of pairs; before they are sorted, the number of rows, which is never smaller."""
+        entries = self._sorted.get((self.users, self.items))
+        return self.rows if entries is None else len(entries)
 
     def __repr__(self) -> str:
         """Show sizes only: ratings are private."""
@@ -56,35 +56,33 @@ class DiskRatings:
         return replace(self, users=users, items=items)
 
     def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of everybody but these users, over these items."""
+        """Return the ratings of all other users than these, over these items."""
         listed = set(users)
         return self.select(tuple(user for user in self.raters() if user not in listed), items)
 
     def raters(self) -> Ids:
-        """Return everybody who occurs in the rows, also those whose rows are not kept."""
+        """Return all users who occur in the rows, including those whose rows are not kept."""
         return tuple(self.user_codes.names().to_list())
 
     def sorted(self, progress: Progress = silent) -> SortedEntries:
         """Return the entries on disk, by user and item; they are sorted once."""
-        which = self.users, self.items
-        if which not in self._sorted:
-            users, items = (
-                codes.positions(ids) for codes, ids in zip((self.user_codes, self.item_codes), which, strict=True)
-            )
-            # Positions first: ids of a list that no row names get their codes there.
-            wanted = Wanted(users, items, (len(self.users), len(self.items)))
-            self._sorted[which] = self.sorter.sort(self.log, self.user_codes.rows, wanted, progress)
-        return self._sorted[which]
+        key = self.users, self.items
+        if key not in self._sorted:
+            # Before rows per user are read: listed ids that occur in no row get their codes here.
+            rows, columns = self.user_codes.positions(self.users), self.item_codes.positions(self.items)
+            selection = Selection(rows, columns, (len(self.users), len(self.items)))
+            self._sorted[key] = self.sorter.sort(self.log, self.user_codes.rows, selection, progress)
+        return self._sorted[key]
 
     def require_space(self, dim: int | None) -> None:
-        """Refuse rows of ``dim`` numbers for which the disk has too little room, where a file is to back them.
+        """Refuse result rows of ``dim`` numbers that are kept in a file, if the disk has too little room for it.
 
-        None stands for a number that is chosen later, and counts as the largest.
+        None means that ``dim`` is chosen later, and counts as the largest.
         """
         need = len(self.users) * (dim or LARGEST) * np.dtype(np.float32).itemsize
-        if need > LARGE:  # twice: the release itself may be on the same disk
+        if need > LARGE:  # twice: the release may be on the same disk
             self.sorter.workspace.require_space(2 * need, "computing the rows")
 
     def units(self, convert: Convert) -> DiskMatrix:
-        """Return the values as whole units, which ``convert`` makes of every block."""
+        """Return the values as whole units, as ``convert`` computes them block by block."""
         return DiskMatrix(self.sorted(), self.sorter.workspace, convert, columns=len(self.items))

@@ -1,4 +1,4 @@
-"""``DiskReading``: rows on disk and how they were read. What ``RatingsFile`` is for ratings in memory."""
+"""``DiskReading``: rows on disk and how they were read, as ``RatingsFile`` is for ratings in memory."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiskReading:
-    """The ratings that count, kept on disk: for the screen of their owner, never for a release."""
+    """The ratings that count, kept on disk, and figures for their owner's screen, never for a release."""
 
     stream: "RatingsStream"
-    """Where they came from; it was read to its end."""
+    """Where the rows came from; it was read to its end."""
     spilled: Spilled
     selected: DiskRatings
-    """Those of the listed users and items."""
+    """The ratings of the listed users and items."""
     counts: Counts | None
-    """What became of their rows; None where they were only counted."""
+    """How their rows were merged; None if they were only counted."""
 
     @property
     def ratings(self) -> DiskRatings:
@@ -33,7 +33,7 @@ class DiskReading:
 
     @property
     def raters(self) -> Ids:
-        """Return everybody who occurs in the rows."""
+        """Return all users who occur in the rows."""
         return self.ratings.raters()
 
     @property
@@ -48,11 +48,11 @@ class DiskReading:
 
     @property
     def all_below(self) -> bool:
-        """Return whether there are pairs, and the threshold leaves none of them."""
+        """Return whether there are pairs, and all of them are below the threshold."""
         return self.counts is not None and 0 < self.counts.pairs == self.counts.below
 
     def counted(self, listed: Ids | None, universe: Ids | None) -> int | None:
-        """Return how many ratings count; None where rows were not sorted."""
+        """Return the number of ratings that count; None if rows were not sorted."""
         return None if self.counts is None else len(self.selected)
 
     def summary(self) -> str:
@@ -62,14 +62,14 @@ class DiskReading:
         if counts is not None and counts.below:
             dropped.append((f"rated below {self.ratings.threshold:g}", counts.below))
         repeated = 0 if counts is None else counts.rows - counts.pairs
-        everybody = self.selected is self.ratings and self.ratings.complete
+        all_count = self.selected is self.ratings and self.ratings.complete
         summary = Summary(
             file=stream.name,
             rows=self.spilled.rows + (0 if stream.bad_rows is None else stream.bad_rows.count),
             users=self.spilled.users,
             items=len(self.ratings.items),
             ratings=None if counts is None else len(self.selected),
-            counted="" if everybody else " of listed users and items",
+            counted="" if all_count else " of listed users and items",
             repeats=Repeats(repeated, log.layout.seconds, 0 if counts is None else counts.untimed),
             dropped=dropped,
             rating_range=self.spilled.rating_range,

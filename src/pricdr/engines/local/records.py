@@ -1,4 +1,4 @@
-"""Rows of ratings on disk, of fixed width: the codes of user and item, and value and time where they decide."""
+"""Store rows of ratings on disk in fixed width: the codes of user and item, and value and time if they matter."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ class Records:
     items: npt.NDArray[Any]
     values: Floats | None
     seconds: Floats | None
-    """When each row was written, -inf where that cannot be read."""
+    """The time of each row, -inf where it cannot be read."""
 
     def __len__(self) -> int:
         return len(self.users)
 
     def take(self, rows: npt.NDArray[Any] | slice) -> "Records":
-        """Return some of the rows: by position, where a mask is true, or a slice."""
+        """Return some of the rows, by positions, a mask or a slice."""
         values = None if self.values is None else self.values[rows]
         seconds = None if self.seconds is None else self.seconds[rows]
         return Records(self.users[rows], self.items[rows], values, seconds)
@@ -43,14 +43,14 @@ class Records:
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns rows have."""
+    """The columns that rows have besides user and item."""
 
     values: bool
     seconds: bool
 
     @property
     def width(self) -> int:
-        """Bytes of a row."""
+        """The bytes of a row."""
         return 8 + 8 * self.values + 8 * self.seconds
 
 
@@ -70,7 +70,7 @@ class RecordFile:
         return len(self._columns["users"])
 
     def append(self, rows: Records) -> None:
-        """Write rows after the last."""
+        """Append rows."""
         for kind, column in self._columns.items():
             column.append(getattr(rows, kind))
 
@@ -81,15 +81,15 @@ class RecordFile:
 
     def read(self, start: int, stop: int) -> Records:
         """Return the rows from ``start`` up to ``stop``."""
-        read = {kind: column.read(start, stop) for kind, column in self._columns.items()}
-        return Records(read["users"], read["items"], read.get("values"), read.get("seconds"))
+        columns = {kind: column.read(start, stop) for kind, column in self._columns.items()}
+        return Records(columns["users"], columns["items"], columns.get("values"), columns.get("seconds"))
 
     def chunks(self, start: int, stop: int, rows: int) -> Iterator[Records]:
-        """Yield the rows from ``start`` up to ``stop``, at most so many at a time."""
+        """Yield the rows from ``start`` up to ``stop``, at most ``rows`` at a time."""
         for at in range(start, stop, rows):
             yield self.read(at, min(at + rows, stop))
 
     def delete(self) -> None:
-        """Give the space back."""
+        """Delete the files."""
         for column in self._columns.values():
             column.delete()

@@ -1,4 +1,4 @@
-"""What ``--engine local`` takes, by sizes alone: stated, and held against the limit, before the work begins."""
+"""Estimate the memory of ``--engine local`` from sizes alone, to show and check it before the work begins."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -9,23 +9,23 @@ from pricdr.parallel import cores
 from pricdr.privacy.estimate import Estimate
 
 EXPANSION: Final = 25
-"""Bytes that publishing takes in memory for every byte of the files. For Parquet, the densest of them, 18 were measured
+"""Bytes of memory that publishing takes for every byte of the files. For Parquet, the densest format, 18 were measured
 (``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
 LARGEST_BUFFER: Final = 256 * 10**6
 SMALLEST_BUFFER: Final = 8 * 10**6
 BYTES_PER_ID: Final = 250
-"""For an id as text, its code, its position and its count, beside two copies of its letters."""
+"""For an id as text, its code, its position and its count, besides two copies of its letters."""
 _PROGRAM: Final = 150 * 10**6
-"""The program itself and its libraries."""
+"""For the program and its libraries."""
 
 
 def sort_buffer() -> int:
-    """Return the bytes that sorting may take: an eighth of the limit, up to 256 MB."""
+    """Return the bytes that sorting may take: an eighth of the memory limit, from 8 MB to 256 MB."""
     return max(SMALLEST_BUFFER, min(LARGEST_BUFFER, memory_limit() // 8))
 
 
 def block_bytes() -> int:
-    """Return the bytes of the blocks that all cores work on at a time."""
+    """Return the bytes of the blocks that all cores process at the same time."""
     return cores() * BLOCK_ENTRIES * BYTES_PER_ENTRY
 
 
@@ -41,20 +41,20 @@ class Need:
 
     @classmethod
     def of(cls, work: Estimate, *, ids: int, letters: int) -> "Need":
-        """Return what a release takes that has ``work`` to do.
+        """Return the memory that a release takes.
 
         Args:
-            work: by the steps of the strategy.
+            work: the estimate from the steps of the strategy.
             ids: users and items together, listed or not.
             letters: bytes of all these ids as text.
         """
-        # Rows that nothing is learnt from are written to a file where they are many.
+        # Rows that nothing is learnt from are kept in a file if they are large.
         rows = work.user_rows if work.learns else min(work.user_rows, LARGE)
         return cls(work.item_rows, rows, block_bytes(), sort_buffer(), BYTES_PER_ID * ids + 2 * letters)
 
     @property
     def total(self) -> int:
-        """Bytes in all. Sorting is over when the first block is read, so the larger of the two counts."""
+        """All bytes. Sorting ends before the first block is read, so only the larger of the two counts."""
         return _PROGRAM + self.ids + max(self.buffer, self._computing)
 
     @property
@@ -63,7 +63,7 @@ class Need:
         return self.item_rows + self.user_rows + self.blocks
 
     def sentence(self) -> str:
-        """Return it for people."""
+        """Return a sentence about it for people."""
         parts = {"item vectors": self.item_rows, "users' rows": self.user_rows, "blocks of users": self.blocks}
         shown = ", ".join(f"{what} {in_words(size)}" for what, size in parts.items())
         return (
@@ -73,5 +73,5 @@ class Need:
         )
 
     def require(self) -> None:
-        """Refuse it where that is more than the limit."""
+        """Refuse a release that needs more memory than the limit."""
         require_memory(self.total, "publishing with --engine local")

@@ -1,4 +1,4 @@
-"""From a stream of checked rows to rows on disk, in one pass; memory grows with the ids alone."""
+"""Write a stream of checked rows to disk in one pass; memory grows only with the ids."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spilled:
-    """Ratings on disk, and what was seen on the way: for the screen of their owner, never for a release."""
+    """Ratings on disk, and figures about them for their owner's screen, never for a release."""
 
     ratings: DiskRatings
     rows: int
     users: int
-    """Users who occur in the rows, listed or not."""
+    """The number of users who occur in the rows, listed or not."""
     rating_range: tuple[float, float] | None
     half_steps: bool
     """Whether all ratings are whole or half numbers."""
@@ -47,28 +47,28 @@ def spill(
 
     Args:
         stream: the rows, each checked.
-        workspace: the folder they are kept in.
-        buffer_bytes: memory that sorting them may take.
-        listed: the users who will be selected; all who occur in the rows without it.
+        workspace: the folder to keep them in.
+        buffer_bytes: the memory that sorting them may take.
+        listed: the users who will be selected; by default all who occur in the rows.
         keep_others: whether rows of users outside ``listed`` are written as well.
-        keep_values: whether values are needed once repeated pairs are merged and the threshold is applied.
-        count_only: whether ids and rows are counted, and none are written: such ratings cannot be published.
-        threshold: pairs rated below are left out, after merging.
-        progress: told how far it has come.
+        keep_values: whether values are needed after repeated pairs are merged and the threshold is applied.
+        count_only: whether ids and rows are only counted, not written: such ratings cannot be published.
+        threshold: pairs rated below it are left out, after merging.
+        progress: called with how much has been read.
     """
     if threshold is not None and not stream.has_values:
-        raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
+        raise InputError("a threshold needs ratings, and there is no rating column")
     values = stream.has_values and (keep_values or threshold is not None)
-    # Where values do not matter, it does not matter either which row of a pair is the latest.
+    # If values do not matter, times do not either: all rows of a pair are the same.
     log = RecordFile(workspace, "rows", Layout(values=values, seconds=values and stream.has_times))
-    users, items, seen = IdCodes(), IdCodes(), _Seen()
+    users, items, figures = IdCodes(), IdCodes(), _Figures()
     n_listed = int(users.of(listed).max()) + 1 if listed else 0  # listed users have the first codes
     only_listed = listed is not None and not keep_others
     for batch in stream.batches(progress):
         user_codes, item_codes = users.of(batch.users), items.of(batch.items)
         users.count(user_codes)
         items.count(item_codes)
-        seen.add(len(user_codes), batch.values)
+        figures.add(len(user_codes), batch.values)
         if count_only:
             continue
         rows = Records(user_codes, item_codes, batch.values if values else None, batch.seconds if values else None)
@@ -81,17 +81,17 @@ def spill(
         users=listed if listed is not None and only_listed else tuple(users.names().to_list()),
         items=tuple(items.names().to_list()),
         complete=not only_listed,
-        rows=seen.rows if count_only else len(log),
+        rows=figures.rows if count_only else len(log),
         filtered_by=stream.filtered_by,
         has_values=stream.has_values,
         threshold=threshold,
         _sorted={},
     )
-    return Spilled(ratings, seen.rows, int((users.rows > 0).sum()), seen.range, seen.half_steps)
+    return Spilled(ratings, figures.rows, int((users.rows > 0).sum()), figures.range, figures.half_steps)
 
 
-class _Seen:
-    """What all rows together look like."""
+class _Figures:
+    """The number of rows, the range of their ratings, and whether these are whole or half numbers."""
 
     def __init__(self) -> None:
         self.rows = 0

@@ -1,4 +1,4 @@
-"""A private folder for what does not fit into memory. It holds ratings in plaintext while the work goes on."""
+"""A private folder for data that do not fit into memory. It holds ratings in plaintext until the run ends."""
 
 import errno
 import fcntl
@@ -20,11 +20,11 @@ from pricdr.memory import in_words
 
 _NAME: Final = ".pricdr-sort-"
 _UNFINISHED: Final = ".pricdr-new-"
-"""What a folder is called until its owner holds the lock: nobody may sweep it away before."""
+"""The name of a folder until its owner holds the lock; it is still empty then."""
 
 
 class Workspace:
-    """A folder of mode 0700 that is locked while its owner lives, and removed at the end."""
+    """A folder with mode 0700 that is locked while its owner is alive, and removed at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -32,19 +32,19 @@ class Workspace:
     @classmethod
     @contextmanager
     def opened(cls, parent: Path) -> Iterator["Workspace"]:
-        """Yield a new workspace inside ``parent``; what killed processes left there is removed first.
+        """Yield a new workspace inside ``parent``, after removing those that killed processes left there.
 
-        The lock tells a living owner from a dead one. A process number would not: in a container every run may have
-        the same one.
+        The lock shows whether the owner is alive. A process number would not: in a container every run may have the
+        same one.
         """
         require_local(parent, OutputError)
         try:
             sweep(parent)
-            made, lock = _made_and_locked(parent)
-            folder = made.rename(made.with_name(made.name.replace(_UNFINISHED, _NAME)))
+            unfinished, lock = _create_locked(parent)
+            folder = unfinished.rename(unfinished.with_name(unfinished.name.replace(_UNFINISHED, _NAME)))
         except OSError as error:
-            fault = error.strerror or error
-            raise OutputError(f"cannot sort in {parent}: {fault} (choose another --temp-dir)") from error
+            reason = error.strerror or error
+            raise OutputError(f"cannot sort in {parent}: {reason} (choose another --temp-dir)") from error
         try:
             yield cls(folder)
         finally:
@@ -57,10 +57,10 @@ class Workspace:
             return ColumnFile(self, self.folder / name, np.dtype(dtype))
 
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return an array that a file of this folder backs, so that it takes no anonymous memory.
+        """Return an array that is mapped to a file in this folder, so that it takes no anonymous memory.
 
-        The file has no name any more: it is gone with the array, also after a kill. Its space is taken at once, since
-        a write to a mapping of a full disk would end the process.
+        The file has no name: it disappears with the array, even after a kill. Its space is allocated at once, since a
+        write to a mapping on a full disk would kill the process.
         """
         kind = np.dtype(dtype)
         size = max(1, int(np.prod(shape)) * kind.itemsize)
@@ -73,7 +73,7 @@ class Workspace:
         return np.frombuffer(mapped, dtype=kind, count=int(np.prod(shape))).reshape(shape)
 
     def require_space(self, need: int, what: str) -> None:
-        """Refuse work for which this disk has too little room left."""
+        """Refuse work that needs more room than is free on this disk."""
         free = shutil.disk_usage(self.folder).free
         if need > free:
             raise DiskSpaceError(
@@ -83,7 +83,7 @@ class Workspace:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what the system says about a file of this folder into an error that names the folder."""
+        """Turn an error of the system about a file in this folder into one that names the folder."""
         try:
             yield
         except OSError as error:
@@ -93,9 +93,9 @@ class Workspace:
 
 
 class ColumnFile:
-    """Numbers of one kind in a file: appended or written at a position, and read back by position.
+    """Numbers of one type in a file: appended or written at a position, and read by position.
 
-    Read and written by system calls, not by a mapping: pages of a mapping would count as memory of the process.
+    Read and written by system calls, not through a mapping, whose pages would count as memory of the process.
     """
 
     def __init__(self, workspace: Workspace, path: Path, dtype: "np.dtype[Any]") -> None:
@@ -107,64 +107,64 @@ class ColumnFile:
         return self._length
 
     def append(self, numbers: npt.NDArray[Any]) -> None:
-        """Write numbers after the last."""
+        """Append numbers."""
         self.write(self._length, numbers)
         self._length += len(numbers)
 
     def write(self, position: int, numbers: npt.NDArray[Any]) -> None:
         """Write numbers from ``position`` on."""
-        left = np.ascontiguousarray(numbers, dtype=self._dtype).view(np.uint8).data
+        rest = np.ascontiguousarray(numbers, dtype=self._dtype).view(np.uint8).data
         offset = position * self._dtype.itemsize
         with self._workspace.explained():
-            while left:
-                written = os.pwrite(self._descriptor, left, offset)
-                left, offset = left[written:], offset + written
+            while rest:
+                written = os.pwrite(self._descriptor, rest, offset)
+                rest, offset = rest[written:], offset + written
 
     def read(self, start: int, stop: int) -> npt.NDArray[Any]:
         """Return the numbers from ``start`` up to ``stop``."""
         numbers = np.empty(stop - start, dtype=self._dtype)
-        left, offset = numbers.view(np.uint8).data, start * self._dtype.itemsize
+        rest, offset = numbers.view(np.uint8).data, start * self._dtype.itemsize
         with self._workspace.explained():
-            while left:
-                got = os.preadv(self._descriptor, [left], offset)
-                if not got:
+            while rest:
+                n_read = os.preadv(self._descriptor, [rest], offset)
+                if not n_read:
                     raise OSError(errno.EIO, f"{self._path.name} is shorter than what was written to it")
-                left, offset = left[got:], offset + got
+                rest, offset = rest[n_read:], offset + n_read
         return numbers
 
     def delete(self) -> None:
-        """Give the space back."""
+        """Delete the file."""
         os.close(self._descriptor)
         self._path.unlink(missing_ok=True)
 
 
-def _made_and_locked(parent: Path) -> tuple[Path, int]:
-    """Return a new folder and a descriptor that holds its lock."""
+def _create_locked(parent: Path) -> tuple[Path, int]:
+    """Create a folder, and return it with a descriptor that holds its lock."""
     while True:
-        made = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
-        # Until it is locked, another run may take it for a left-over: then there is another one.
+        folder = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=parent))  # mode 0700
+        # Before it is locked, another run may sweep it away as a leftover: then create the next one.
         with suppress(FileNotFoundError):
-            lock = os.open(made, os.O_RDONLY)
+            lock = os.open(folder, os.O_RDONLY)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)  # a sweep holds it for a moment, and nobody else can open it
-                made.lstat()
+                fcntl.flock(lock, fcntl.LOCK_EX)  # waits only for a sweep, which holds it briefly
+                folder.lstat()
             except BaseException:
                 os.close(lock)
                 raise
-            return made, lock
+            return folder, lock
 
 
 def sweep(parent: Path) -> None:
-    """Remove the workspaces in ``parent`` whose owners are gone; only those of this user, and never through a link."""
-    for left in [*parent.glob(f"{_NAME}*"), *parent.glob(f"{_UNFINISHED}*")]:
-        with suppress(OSError):  # somebody else's, or swept by another process at the same time
-            descriptor = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    """Remove the workspaces in ``parent`` whose owners are dead: only this user's own, and never through a link."""
+    for leftover in [*parent.glob(f"{_NAME}*"), *parent.glob(f"{_UNFINISHED}*")]:
+        with suppress(OSError):  # locked, another user's, or swept by another process at the same time
+            descriptor = os.open(leftover, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 if os.fstat(descriptor).st_uid == os.geteuid():
                     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if left.name.startswith(_NAME):
-                        shutil.rmtree(left, ignore_errors=True)
+                    if leftover.name.startswith(_NAME):
+                        shutil.rmtree(leftover, ignore_errors=True)
                     else:
-                        left.rmdir()  # still empty: files come after the lock
+                        leftover.rmdir()  # still empty: files come after the lock
             finally:
                 os.close(descriptor)

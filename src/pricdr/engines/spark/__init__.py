@@ -1,4 +1,4 @@
-"""``--engine spark``: ratings in a Spark table, and works on blocks of its users inside ``mapInArrow``."""
+"""``--engine spark``: ratings stay in a Spark table, and works run on blocks of its users in ``mapInArrow``."""
 
 from pricdr.engines.spark.ratings import SparkRatings as SparkRatings
 from pricdr.engines.spark.reading import SparkReading as SparkReading

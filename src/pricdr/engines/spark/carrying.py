@@ -1,8 +1,8 @@
-"""How a work travels to executors: its arrays and keys sealed in a broadcast, the key of the seal with the function.
+"""Send a work to executors: its arrays and keys are sealed in a broadcast, and the seal's key is in the function.
 
-Spark writes broadcasts of Python to files, on the driver and on every executor. So what is in them is encrypted here,
-under a key that is made for one job and travels inside the function, which Spark keeps in memory. Neither is any use
-without the other. ``docs/threat-model.md`` says what an attacker with which access gets.
+Spark writes Python broadcasts to files, on the driver and on every executor. So their content is encrypted here, under
+a key that is made for one job and travels inside the function, which Spark keeps in memory. Neither is of any use
+without the other. ``docs/threat-model.md`` says what an attacker gets, depending on access.
 """
 
 import copy
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 _CHUNK: Final = 1 << 26
 """Bytes of an array that are sealed in one piece: AES-GCM takes less than 2^31."""
-_TALKS: Final = ("py4j.clientserver", "py4j.java_gateway")
+_PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
 _PLAIN: Final = (type(None), bool, int, float, str, Enum, np.generic, BuiltinFunctionType, ModuleType)
-"""What may stand in a work as it is: settings, which say nothing about ratings."""
+"""What a work may contain unsealed: settings, which say nothing about ratings."""
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where an array or noise was taken out of a work."""
+class _Placeholder:
+    """Replaces an array or noise that was taken out of a work."""
 
     number: int
 
@@ -47,23 +47,23 @@ class _SealedArray:
 
 @dataclass(frozen=True)
 class Message:
-    """A work on its way: what a function on an executor takes along."""
+    """A work that a function takes to an executor."""
 
     outline: Any
     """The work without its arrays and noise."""
     contents: "Broadcast[list[_SealedArray | SealedNoise]]"
     wrapping: bytes = field(repr=False)
-    """The key of the seal. It is never in a broadcast of ours, and opens nothing but this message."""
+    """The key of the seal. It is never in a broadcast, and opens nothing but this message."""
     number: str = ""
-    """Tells this message from others."""
+    """A random number that identifies this message."""
 
     def opened(self) -> Any:  # noqa: ANN401
-        """Return the work; a process opens a message once and forgets the one before."""
+        """Return the work; a process opens each message once, and keeps only the last."""
         if _opened.number != self.number:
             _opened.forget()
             seal = Seal(self.wrapping)
-            contents = [_unsealed(number, one, seal) for number, one in enumerate(self.contents.value)]
-            _opened.keep(self.number, _put_together(self.outline, contents))
+            contents = [_unsealed(number, content, seal) for number, content in enumerate(self.contents.value)]
+            _opened.keep(self.number, _assembled(self.outline, contents))
             seal.erase()
         return _opened.work
 
@@ -87,12 +87,12 @@ _opened: Final = _Opened()
 
 @contextmanager
 def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
-    """Yield ``work`` as executors can open it, while a job runs; afterwards its broadcast is destroyed everywhere."""
+    """Yield ``work`` as a message to executors while a job runs; afterwards destroy its broadcast everywhere."""
     wrapping = secrets.token_bytes(32)
     seal = Seal(wrapping)
-    taken: list[npt.NDArray[Any] | DiscreteGaussian] = []
-    outline = _take_apart(work, taken)
-    sealed = [_sealed(number, one, seal) for number, one in enumerate(taken)]
+    contents: list[npt.NDArray[Any] | DiscreteGaussian] = []
+    outline = _take_apart(work, contents)
+    sealed = [_sealed(number, content, seal) for number, content in enumerate(contents)]
     with _unlogged():
         broadcast = context.broadcast(sealed)
         try:
@@ -104,16 +104,16 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
 
 @contextmanager
 def _unlogged() -> Iterator[None]:
-    """Keep what Python and Java tell each other out of Python's log: at DEBUG, py4j writes whole functions there."""
-    loggers = [logging.getLogger(name) for name in _TALKS]
-    before = [one.disabled for one in loggers]
-    for one in loggers:
-        one.disabled = True
+    """Disable py4j's loggers: at DEBUG they write everything that goes to Java, whole functions included."""
+    loggers = [logging.getLogger(name) for name in _PY4J_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
     try:
         yield
     finally:
-        for one, was in zip(loggers, before, strict=True):
-            one.disabled = was
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
 
 
 def _sealed(number: int, content: "npt.NDArray[Any] | DiscreteGaussian", seal: Seal) -> _SealedArray | SealedNoise:
@@ -136,45 +136,47 @@ def _unsealed(number: int, content: _SealedArray | SealedNoise, seal: Seal) -> "
     return array
 
 
-def _take_apart(value: Any, taken: list[Any]) -> Any:  # noqa: ANN401
-    """Return ``value`` with places where arrays and noise stood; those are added to ``taken``."""
+def _take_apart(value: Any, contents: list[Any]) -> Any:  # noqa: ANN401
+    """Return ``value`` with placeholders for its arrays and noise, which are added to ``contents``."""
     if isinstance(value, DiscreteGaussian) or (isinstance(value, np.ndarray) and not value.dtype.hasobject):
-        taken.append(value)
-        return _Place(len(taken) - 1)
+        contents.append(value)
+        return _Placeholder(len(contents) - 1)
     if isinstance(value, tuple):
-        return tuple(_take_apart(one, taken) for one in value)
+        return tuple(_take_apart(element, contents) for element in value)
     if isinstance(value, MethodType):
-        return MethodType(value.__func__, _take_apart(value.__self__, taken))
+        return MethodType(value.__func__, _take_apart(value.__self__, contents))
     if is_dataclass(value) and not isinstance(value, type):
-        return _each_field(value, lambda one: _take_apart(one, taken))
+        return _each_field(value, lambda content: _take_apart(content, contents))
     if isinstance(value, FunctionType):
-        inside: list[Any] = []
+        in_closure: list[Any] = []
         for cell in value.__closure__ or ():
-            _take_apart(cell.cell_contents, inside)
-        if not inside:
+            _take_apart(cell.cell_contents, in_closure)
+        if not in_closure:
             return value
-        raise TypeError(f"{value.__qualname__} holds arrays or noise, which only a dataclass can take to executors")
+        raise TypeError(
+            f"{value.__qualname__} holds arrays or noise: put them into a dataclass to send them to executors"
+        )
     if isinstance(value, _PLAIN):
         return value
-    # Anything else might hold ratings or keys, and would travel in the clear.
-    raise TypeError(f"a work holds numbers, arrays, noise and dataclasses of these, not {type(value).__name__}")
+    # Anything else might contain ratings or keys, and would travel unencrypted.
+    raise TypeError(f"a work may hold numbers, arrays, noise and dataclasses of these, not {type(value).__name__}")
 
 
-def _put_together(value: Any, contents: list[Any]) -> Any:  # noqa: ANN401
-    if isinstance(value, _Place):
+def _assembled(value: Any, contents: list[Any]) -> Any:  # noqa: ANN401
+    if isinstance(value, _Placeholder):
         return contents[value.number]
     if isinstance(value, tuple):
-        return tuple(_put_together(one, contents) for one in value)
+        return tuple(_assembled(element, contents) for element in value)
     if isinstance(value, MethodType):
-        return MethodType(value.__func__, _put_together(value.__self__, contents))
+        return MethodType(value.__func__, _assembled(value.__self__, contents))
     if is_dataclass(value) and not isinstance(value, type):
-        return _each_field(value, lambda one: _put_together(one, contents))
+        return _each_field(value, lambda content: _assembled(content, contents))
     return value
 
 
 def _each_field(value: Any, change: Any) -> Any:  # noqa: ANN401
-    """Return a copy of a dataclass with changed fields; its own checks are for whoever makes one."""
+    """Return a copy of a dataclass with changed fields, without running its own checks."""
     changed = copy.copy(value)
-    for one in fields(value):
-        object.__setattr__(changed, one.name, change(getattr(value, one.name)))
+    for own in fields(value):
+        object.__setattr__(changed, own.name, change(getattr(value, own.name)))
     return changed

@@ -1,4 +1,4 @@
-"""What Spark throws, in one line: no Java on the screen."""
+"""Turn exceptions of Spark into one line, without Java stack traces."""
 
 import re
 import warnings
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import EngineError, InputError, PriCDRError
+from pricdr.errors import EngineError, InputFileError, PriCDRError
 
 _CONDITIONS = {
     "PATH_NOT_FOUND": "the path does not exist",
@@ -14,12 +14,12 @@ _CONDITIONS = {
     "UNABLE_TO_INFER_SCHEMA": "there is no Parquet file in it",
     "JAVA_GATEWAY_EXITED": "Java ended at once; Spark needs Java 17 or later",
 }
-"""Spark's own names of what went wrong, in our words."""
+"""Spark's names of error conditions, and our words for them. They quote nothing, so logs may show them."""
 
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """Silence what pyspark says of versions of pandas, which is not used here, and of sockets that it leaves open."""
+    """Silence pyspark's warnings about versions of pandas, which is not used here, and about its open sockets."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet fully support pandas")
         warnings.filterwarnings("ignore", category=ResourceWarning)
@@ -28,7 +28,7 @@ def without_warnings() -> Iterator[None]:
 
 @contextmanager
 def explained(doing: str) -> Iterator[None]:
-    """Turn what Spark throws into one :class:`EngineError`; what it could not do follows "Spark could not"."""
+    """Turn exceptions of Spark into one :class:`EngineError`; ``doing`` follows "Spark could not" in its message."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -40,7 +40,7 @@ def explained(doing: str) -> Iterator[None]:
     except (Py4JError, PySparkException, ConnectionError) as error:
         condition = _condition(error)
         if condition is not None:
-            raise InputError(f"Spark could not {doing}: {condition}") from error
+            raise InputFileError(f"Spark could not {doing}", condition) from error
         raise EngineError(f"Spark could not {doing}", _cause(error)) from error
 
 
@@ -55,15 +55,15 @@ def _cause(error: Exception) -> str:
     lost = re.search(r"ExecutorLostFailure \(executor (\S+)[^)]*\)(?: Reason: ([^\n]{0,200}))?", text)
     inside = re.findall(r"^(?:[\w.]+\.)?(\w+(?:Error|Exception|Tag)\b[^\n]{0,300})", text, re.MULTILINE)
     if lost is not None:
-        why = f"executor {lost[1]} was lost" + (f" ({lost[2].strip()})" if lost[2] else "")
+        reason = f"executor {lost[1]} was lost" + (f" ({lost[2].strip()})" if lost[2] else "")
     elif "crashed" in text or "EOFException" in text:
-        why = "a Python process on an executor ended without a word (is its memory enough?)"
+        reason = "a Python process on an executor died silently (does it have enough memory?)"
     elif "No module named" in text:
         missing = re.search(r"No module named '([\w.]+)'", text)
-        why = f"{missing[1] if missing else 'a module'} is not installed on the executors"
+        reason = f"{missing[1] if missing else 'a module'} is not installed on the executors"
     elif inside:
-        why = inside[-1] if tries else inside[0]
+        reason = inside[-1] if tries else inside[0]
     else:
-        why = text.split("\n", 1)[0] or type(error).__name__
-    why = shorten(why, 300).strip("'\"")
-    return f"a task failed {tries[1]} times, the last time because {why}" if tries else why
+        reason = text.split("\n", 1)[0] or type(error).__name__
+    reason = shorten(reason, 300).strip("'\"")
+    return f"a task failed {tries[1]} times, the last time because {reason}" if tries else reason

@@ -1,4 +1,4 @@
-"""``SparkMatrix``: users x items in blocks on a cluster. Works run inside ``mapInArrow``, on whichever executor."""
+"""``SparkMatrix``: a matrix of users x items in blocks on a cluster, on which works run inside ``mapInArrow``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from pricdr.data.sparse import SparseMatrix
 
 COLLECTED_AT_ONCE: Final = 256 << 20
-"""Bytes of a result that the driver fetches in one go; more come partition by partition."""
+"""The most bytes of a result that the driver fetches at once; a larger one comes partition by partition."""
 CHUNK: Final = 4 << 20
-"""Bytes of a sum that travel in one piece: a range of items."""
+"""Bytes of one piece of a sum: a range of items."""
 ADDED_UP_BY_DRIVER: Final = 1 << 16
-"""Items times tasks up to which the driver itself adds up what tasks send."""
+"""The largest product of items and tasks for which the driver adds up the sums of all tasks itself."""
 _ROWS: Final = "first bigint, start bigint, digest bigint, payload binary"
 _SUMS: Final = "chunk bigint, length bigint, width bigint, payload binary"
 _CHECK: Final = -1
-"""The chunk that says which blocks are in a sum."""
+"""The chunk that identifies the blocks in a sum."""
 
 
 class SparkMatrix:
-    """Blocks on executors, and what becomes of every block before a work sees it."""
+    """Blocks on executors; every block is converted before a work gets it."""
 
     def __init__(self, blocks: Blocks, *converts: Convert, columns: int) -> None:
         self._blocks, self._converts = blocks, converts
@@ -44,7 +44,7 @@ class SparkMatrix:
     def rows(
         self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
     ) -> None:
-        """Fill ``out`` with what ``work`` gives for every user."""
+        """Fill ``out`` with the results of ``work`` for every user."""
         arrived = np.zeros(len(out), dtype=bool)
         progress(what, 0, 1)
         with self._dispatched(work, what) as message:
@@ -56,14 +56,16 @@ class SparkMatrix:
                     part = np.frombuffer(row["payload"], dtype=out.dtype).reshape(-1, *out.shape[1:])
                     at = slice(row["start"], row["start"] + len(part))
                     if arrived[at].any() and not np.array_equal(out[at], part, equal_nan=True):
-                        raise EngineError("Spark computed the same rows twice, and differently: this must not be")
+                        raise EngineError(
+                            "Spark computed the same rows twice with different results: please report this"
+                        )
                     out[at], arrived[at] = part, True
         if not arrived.all():
-            raise EngineError(f"Spark left out {int((~arrived).sum()):,} users: this must not be")
+            raise EngineError("Spark left out users", f"{int((~arrived).sum()):,} of them; please report this")
         progress(what, 1, 1)
 
     def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
-        """Return the sum of what ``work`` gives for every block: added up in tasks, then by ranges of items."""
+        """Return the sum of the results of ``work``: added up within tasks, then by ranges of items."""
         tasks = n_cores(self._blocks.frame.sparkSession)
         progress(what, 0, 1)
         sums: dict[int, Whole] = {}
@@ -88,20 +90,20 @@ class SparkMatrix:
         return np.concatenate([sums[chunk] for chunk in sorted(sums)]).reshape(shape)
 
     def converted(self, convert: Convert, n_columns: int) -> "SparkMatrix":
-        """Return the matrix of the converted blocks; they are converted whenever they are read."""
+        """Return the matrix of the converted blocks; each block is converted whenever it is read."""
         return SparkMatrix(self._blocks, *self._converts, convert, columns=n_columns)
 
     def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return an array of a row per user, on the driver."""
+        """Return an empty array with one row per user, on the driver."""
         return np.empty((self.shape[0], columns), dtype=dtype)
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         return f"SparkMatrix({self.shape[0]} users x {self.shape[1]} items)"
 
     @contextmanager
     def _dispatched(self, work: RowWork | SumWork, what: str) -> Iterator[Message]:
-        """Yield the work as executors can open it, while a job runs."""
+        """Yield the work as a message to executors, while a job runs."""
         session = self._blocks.frame.sparkSession
         with (
             explained(f"compute {what or 'what is published'}"),
@@ -136,7 +138,7 @@ class _RowTask:
                 yield pa.RecordBatch.from_pydict({k: [v] for k, v in columns.items()}, schema=pa.schema(kinds))
 
     def function(self) -> Any:  # noqa: ANN401
-        """Return it as Spark wants it: a function, whose name is all that a plan shows."""
+        """Return it as the function that Spark needs; a query plan shows only its name."""
 
         def rows(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return self(batches)
@@ -146,7 +148,7 @@ class _RowTask:
 
 @dataclass(frozen=True)
 class _SumTask:
-    """Runs a sum work on the blocks of a task and adds up what it gives."""
+    """Runs a sum work on the blocks of a task and adds up the results."""
 
     message: Message
     n_items: int
@@ -161,7 +163,7 @@ class _SumTask:
                 total = np.ascontiguousarray(part, dtype=np.int64)
             else:
                 total += part
-            check += np.array([row["digest"], 1])  # may wrap round, and does so on the driver too
+            check += np.array([row["digest"], 1])  # may wrap around, as it does on the driver
         if total is None:
             return
         yield _sum_row(_CHECK, (2, 0), check)
@@ -173,7 +175,7 @@ class _SumTask:
         total.fill(0)  # partial sums are as secret as the ratings
 
     def function(self) -> Any:  # noqa: ANN401
-        """Return it as Spark wants it: a function, whose name is all that a plan shows."""
+        """Return it as the function that Spark needs; a query plan shows only its name."""
 
         def sums(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
             return self(batches)
@@ -206,7 +208,7 @@ def _sum_row(chunk: int, shape: tuple[int, int], content: Whole) -> "pa.RecordBa
 def _blocks_of(
     batches: "Iterator[pa.RecordBatch]", message: Message, n_items: int
 ) -> "Iterator[tuple[dict[str, Any], SparseMatrix, Any]]":
-    """Yield every block of a partition as it was packed, converted, and the work to run on it."""
+    """Yield every block of a partition: its packed row, the converted block, and the work to run on it."""
     for batch in batches:
         work, converts = message.opened()
         for row in batch.to_pylist():
@@ -217,26 +219,26 @@ def _blocks_of(
 
 
 def _collected(frame: "DataFrame", size: int) -> "Iterator[pa.RecordBatch]":
-    """Yield the rows of a result, at once or, where they are large, partition by partition."""
+    """Yield the rows of a result: all at once, or partition by partition if they are large."""
     import pyarrow as pa
     from pyspark import StorageLevel
 
     if size <= COLLECTED_AT_ONCE:
         yield from frame.toArrow().to_batches()
         return
-    # Computed everywhere first: an iterator alone would run one partition after another.
+    # Computed on all executors first: the iterator alone would run one partition after another.
     kept = frame.persist(StorageLevel.DISK_ONLY)
     try:
         kept.count()
         for row in kept.toLocalIterator():
             yield pa.RecordBatch.from_pylist([row.asDict()])
     finally:
-        with suppress(Exception):  # the context may be gone, and the reason why is on its way already
+        with suppress(Exception):  # the context may be gone, and the exception that says why is already being raised
             kept.unpersist()
 
 
 def _changed() -> EngineError:
     return EngineError(
-        "a block of users was lost, and computed again from other rows: the table changed while it was published "
+        "a block of users was lost, and recomputed from different rows: the table changed while it was published "
         "(publish from a snapshot, or from a table that nobody writes to)"
     )

@@ -1,7 +1,7 @@
-"""From checked rows to blocks of users: each block one row of Spark, its entries packed into bytes.
+"""Pack checked rows into blocks of users: each block is one row in Spark, its entries packed into bytes.
 
-Rows are shuffled once, by blocks of users. Inside a block repeated pairs are merged by the function that merges them in
-memory, then the threshold is applied. Blocks stay where they are for every pass of a release.
+Rows are shuffled once, by blocks of users. Inside a block repeated pairs are merged by the same function as in memory,
+then the threshold is applied. Blocks stay on their executors for all passes of a release.
 """
 
 import hashlib
@@ -30,23 +30,23 @@ PACKED: Final = (
     "rows bigint, pairs bigint, kept bigint, raters bigint, untimed bigint"
 )
 READ: Final = ("first", "users", "starts", "columns", "values", "digest")
-"""What a pass reads of a block; the rest was for counting."""
+"""The columns that a pass reads; the others are only for counting."""
 _COUNTS: Final = ("rows", "pairs", "kept", "raters", "untimed")
 _LEAST_ENTRIES: Final = 1 << 19
 _MOST_ENTRIES: Final = 1 << 23
 _BLOCKS_PER_CORE: Final = 4
 _BROADCAST_IDS: Final = 1 << 20
-"""Ids of a list that every executor may hold, so that rows need not be shuffled to meet them."""
+"""A list of at most this many ids is sent to every executor, so that rows need not be shuffled for the join."""
 
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Users x items in blocks of users, persisted on the executors."""
+    """A matrix of users x items in blocks of users, persisted on the executors."""
 
     frame: "DataFrame"
     shape: tuple[int, int]
     digests: dict[int, int]
-    """What every block holds, by its first user: a block that was lost is computed again, and must hold the same."""
+    """The hash of every block, by its first user: a block that was lost is recomputed, and must have the same hash."""
     rows: int
     pairs: int
     """Distinct pairs, before the threshold."""
@@ -65,8 +65,10 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
 
     session, n_users = source.session, len(users)
     per_block = _users_per_block(source.rows, n_users, len(items), n_cores(session))
-    n_blocks = max(1, -(-n_users // per_block))  # nobody makes an empty block: sums over it have their shape
-    # A row of the result is megabytes: persisted one by one, so that no buffer outgrows 2 GB.
+    n_blocks = max(
+        1, -(-n_users // per_block)
+    )  # without users there is one empty block: sums over it have the right shape
+    # A row of the result is megabytes: persisted one by one, so that no buffer grows beyond 2 GB.
     one_by_one = setting(session, CACHED_BATCH, "1")
     with explained("sort the ratings into blocks of users"), one_by_one:
         at_user, at_item = _positions(source, "user", users), _positions(source, "item", items)
@@ -86,7 +88,7 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
         frame = together.mapInArrow(_function(packer), PACKED).persist(StorageLevel.MEMORY_AND_DISK)
         source.kept.append(frame)
         counts = frame.select("first", "digest", *_COUNTS).toArrow().to_pydict()
-    assert len(counts["first"]) == n_blocks, "every block is there once"
+    assert len(counts["first"]) == n_blocks, "every block exists once"
     totals = {name: sum(counts[name]) for name in _COUNTS}
     digests = dict(zip(counts["first"], counts["digest"], strict=True))
     return Blocks(frame, (n_users, len(items)), digests, **totals)
@@ -101,7 +103,7 @@ def block_of(packed_row: dict[str, Any], n_items: int) -> SparseMatrix:
 
 
 def _users_per_block(rows: int, n_users: int, n_items: int, cores: int) -> int:
-    """Return how many users a block has; it goes by sizes alone, and no result depends on it."""
+    """Return how many users a block has, from sizes alone; no result depends on it."""
     # A sum over a block has a row per item: a block should have several ratings for each.
     entries = min(max(4 * n_items, _LEAST_ENTRIES), _MOST_ENTRIES)
     n_blocks = max(-(-rows // entries), _BLOCKS_PER_CORE * cores)
@@ -109,7 +111,7 @@ def _users_per_block(rows: int, n_users: int, n_items: int, cores: int) -> int:
 
 
 def _positions(source: Source, role: str, ids: Ids) -> "DataFrame":
-    """Return a table of ids and their positions in the list."""
+    """Return a Spark table of ids and their positions in the list."""
     import pyarrow as pa
     from pyspark.sql import functions as sql
 
@@ -120,7 +122,7 @@ def _positions(source: Source, role: str, ids: Ids) -> "DataFrame":
 
 @dataclass(frozen=True)
 class _Packer:
-    """Packs the rows of a partition, which come block by block."""
+    """Packs the rows of a partition, which arrive sorted by block."""
 
     per_block: int
     shape: tuple[int, int]

@@ -16,10 +16,10 @@ from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS
 
 @dataclass(frozen=True, eq=False)
 class SparkRatings:
-    """Ratings of listed users and items in blocks on executors. Everything that can fail has happened by now.
+    """Ratings of listed users and items in blocks on executors: reading and checking them is complete.
 
-    Whatever changes the lists sorts the rows again: that is done before a budget is spent, since ``publish`` selects
-    before it spends.
+    Selecting other users or items sorts the rows again. That happens before a budget is spent, since ``publish``
+    selects before it spends.
     """
 
     source: Source
@@ -30,10 +30,10 @@ class SparkRatings:
 
     @classmethod
     def of(cls, source: Source, users: Ids | None, items: Ids | None, threshold: float | None) -> "SparkRatings":
-        """Return the ratings of these users and items; without a list, of all that occur, sorted by UTF-8 bytes."""
+        """Return the ratings of these users and items; by default of all that occur, sorted by UTF-8 bytes."""
         users = _ids_in(source, "user") if users is None else users
         items = _ids_in(source, "item") if items is None else items
-        return cls(source, users, items, threshold, _made(source, users, items, threshold))
+        return cls(source, users, items, threshold, _checked_blocks(source, users, items, threshold))
 
     @property
     def filtered_by(self) -> str | None:
@@ -46,7 +46,7 @@ class SparkRatings:
         return self.source.has_values
 
     def __len__(self) -> int:
-        """Return how many (user, item) pairs were rated."""
+        """Return the number of rated (user, item) pairs."""
         return self.blocks.kept
 
     def __repr__(self) -> str:
@@ -59,20 +59,20 @@ class SparkRatings:
         items = self.items if items is None else items
         if users == self.users and items == self.items:
             return self
-        blocks = _made(self.source, users, items, self.threshold)
+        blocks = _checked_blocks(self.source, users, items, self.threshold)
         return replace(self, users=users, items=items, blocks=blocks)
 
     def outside(self, users: Ids, items: Ids) -> Self:
-        """Return the ratings of everybody but these users, over these items."""
+        """Return the ratings of all other users than these, over these items."""
         listed = set(users)
         return self.select(tuple(user for user in _ids_in(self.source, "user") if user not in listed), items)
 
     def units(self, convert: Convert) -> SparkMatrix:
-        """Return the values as whole units, which ``convert`` makes of every block."""
+        """Return the values as whole units, as ``convert`` computes them block by block."""
         return SparkMatrix(self.blocks, convert, columns=len(self.items))
 
 
-def _made(source: Source, users: Ids, items: Ids, threshold: float | None) -> Blocks:
+def _checked_blocks(source: Source, users: Ids, items: Ids, threshold: float | None) -> Blocks:
     require_ids("user", users)
     require_ids("item", items)
     for what, count, most in (("users", len(users), MOST_USERS), ("items", len(items), MOST_ITEMS)):
@@ -89,5 +89,5 @@ def _ids_in(source: Source, role: str) -> Ids:
     """Return all ids of a column, sorted by their UTF-8 bytes, as in memory."""
     with explained(f"list the {role}s of {source.location}"):
         distinct = source.checked.select(role).distinct().toArrow()
-    # Python compares text by code points, whose order is that of their bytes in UTF-8.
+    # Python compares text by code points, which is also the order of UTF-8 bytes.
     return tuple(sorted(distinct.column(role).to_pylist()))

@@ -1,4 +1,4 @@
-"""``open_ratings``: what ``pricdr publish --engine spark`` calls, and what it says about its input."""
+"""``open_ratings``: open ratings in Spark for ``pricdr publish --engine spark``, and summarise them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SparkReading:
-    """The ratings that count, and how they were read: for the screen of their owner, never for a release."""
+    """The ratings that count, and how they were read: for their owner's screen, never for a release."""
 
     ratings: SparkRatings
     listed: bool
-    """Whether users or items are a list, so that other rows are left out."""
+    """Whether users or items were listed, so that other rows are left out."""
 
     @property
     def has_values(self) -> bool:
@@ -71,28 +71,28 @@ def open_ratings(
     settings: Mapping[str, str] | None = None,
     session: "SparkSession | None" = None,
 ) -> Iterator[SparkReading]:
-    """Open ratings in Parquet or a table for ``publish``: checked, sorted and kept on executors until the end.
+    """Open ratings in Parquet or a table for ``publish``: they are checked, sorted and kept on executors.
 
     Args:
         location: a path or URL of Parquet that the cluster can read, or ``table:`` and the name of a table.
-        columns: which columns to read; found by name when not given.
+        columns: the columns to read; found by name by default.
         threshold: keep only pairs rated at least this.
-        users: the agreed user list; without one, all users that occur.
-        items: the item universe; without one, all items that occur.
-        settings: Spark's settings for a session that is made here, such as ``spark.master``.
-        session: a session to use instead; it must encrypt what it writes and sends.
+        users: the agreed user list; by default all users that occur.
+        items: the item universe; by default all items that occur.
+        settings: settings of the Spark session that is created, such as ``spark.master``.
+        session: an existing session to use instead; it must encrypt what it writes and sends.
 
-    Hand the same lists to ``publish``: for others the rows would be sorted again.
+    Pass the same lists to ``publish``: for other lists the rows would be sorted again.
     """
     if threshold is not None and not abs(threshold) <= LARGEST_SCALE:
         raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
     require_no_text_file(location)
-    wanted = Columns.parse(columns) if isinstance(columns, str) else columns
+    parsed = Columns.parse(columns) if isinstance(columns, str) else columns
     with opened_session(settings or {}, session) as own:
-        source = opened_source(own, location, wanted, need_rating=threshold is not None)
+        source = opened_source(own, location, parsed, need_rating=threshold is not None)
         try:
             ratings = SparkRatings.of(source, users, items, threshold)
             yield SparkReading(ratings, listed=users is not None or items is not None)
         finally:
-            with suppress(Exception):  # Java may be gone, and the reason why is on its way already
+            with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
                 source.release()

@@ -1,4 +1,4 @@
-"""The Spark session that a release is made in: made here with safe settings, or somebody else's, which is checked."""
+"""The Spark session that computes a release: created with safe settings, or given by the caller and checked."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.engines.spark.failures import explained, without_warnings
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import EngineError, MissingExtraError, ParameterError
 from pricdr.memory import memory_limit
 from pricdr.parallel import cores
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 MASTER: Final = "spark.master"
 BATCH: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
-"""Rows that a function on an executor gets at a time."""
+"""The number of rows that a function on an executor gets at a time."""
 SHUFFLES: Final = "spark.sql.shuffle.partitions"
 CACHED_BATCH: Final = "spark.sql.inMemoryColumnarStorage.batchSize"
-"""Rows that are persisted in one piece."""
+"""The number of rows that are persisted in one piece."""
 _DEFAULT_MASTER: Final = "local[*]"
 _ALWAYS: Final = {
     "spark.app.name": "pricdr publish",
@@ -55,49 +55,50 @@ _SQL: Final = {
 
 
 def require_spark() -> None:
-    """Refuse, in one line, where pyspark or Java is missing; nothing is imported."""
-    for module in ("pyspark", "pyarrow", "pandas"):  # pyspark's own Arrow functions ask for pandas
+    """Refuse in one line if pyspark or Java is missing; nothing is imported."""
+    for module in ("pyspark", "pyarrow", "pandas"):  # pyspark's Arrow functions require pandas
         if find_spec(module) is None:
-            raise InputError(f"--engine spark needs {module}, which is not installed: pip install 'pricdr[spark]'")
+            fault = f"--engine spark needs {module}, which is not installed: pip install 'pricdr[spark]'"
+            raise MissingExtraError(fault, name=module)
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").is_file()):
-        raise InputError(
-            "--engine spark needs Java 17 or later, and there is none: install one (default-jre-headless on Debian), "
+        raise EngineError(
+            "--engine spark needs Java 17 or later, and there is none: install it (default-jre-headless on Debian), "
             "or point JAVA_HOME at it"
         )
 
 
 @contextmanager
 def opened_session(settings: Mapping[str, str], given: "SparkSession | None" = None) -> Iterator["SparkSession"]:
-    """Yield a session with its own SQL settings; a context that is made here is stopped on the way out.
+    """Yield a session with its own SQL settings; a context that is created here is stopped at the end.
 
     Args:
-        settings: Spark's own settings, such as ``spark.master``; they replace those that are made here.
-        given: somebody's session, whose context is used and left running.
+        settings: settings of Spark, such as ``spark.master``; they override our defaults.
+        given: a session of the caller, whose context is used and left running.
     """
     require_spark()
     with without_warnings():
         import pyspark.sql.functions  # noqa: F401
     if given is not None:
         if settings:
-            raise ParameterError("settings of Spark belong to a session that is made here, not to one that is given")
+            raise ParameterError("settings apply to a session that pricdr creates, not to one that is given")
         if not hasattr(given, "_jvm"):
-            raise ParameterError("a session of Spark Connect cannot run this: give one that has a Spark context")
+            raise ParameterError("a Spark Connect session cannot run this: give one that has a Spark context")
         _require_private(given)
         yield _with_own_settings(given)
         return
-    session, gateway = _made(settings)
+    session, gateway = _create(settings)
     try:
         _require_private(session)
         yield _with_own_settings(session)
     finally:
-        with suppress(Exception):  # Java may be gone, and the reason why is on its way already
+        with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
             session.stop()
-        _leave(gateway)
+        _shut_down(gateway)
 
 
 def parse_settings(given: list[str] | None) -> dict[str, str]:
-    """Return the settings that the command line names as KEY=VALUE.
+    """Return the settings that the command line gives as NAME=VALUE.
 
     >>> parse_settings(["spark.master=local[2]"])
     {'spark.master': 'local[2]'}
@@ -106,7 +107,7 @@ def parse_settings(given: list[str] | None) -> dict[str, str]:
     for text in given or []:
         name, equals, value = text.partition("=")
         if not equals or not re.fullmatch(r"spark\.[A-Za-z0-9_.-]{1,200}", name):
-            # The value may be a password: it is shown to nobody.
+            # The value may be a password: it is never shown.
             raise ParameterError(f"--spark-conf must read spark.NAME=VALUE, got the name {shorten(name)}")
         settings[name] = value
     return settings
@@ -128,7 +129,7 @@ def n_cores(session: "SparkSession") -> int:
 
 @contextmanager
 def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
-    """Change one of the session's SQL settings for a while."""
+    """Change one of the session's SQL settings until the block ends."""
     before = session.conf.get(name) or ""
     session.conf.set(name, value)
     try:
@@ -137,41 +138,42 @@ def setting(session: "SparkSession", name: str, value: str) -> Iterator[None]:
         session.conf.set(name, before)
 
 
-def _made(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
+def _create(settings: Mapping[str, str]) -> tuple["SparkSession", Any]:
+    """Start Spark, and return its session and the gateway to its Java process."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     if SparkContext._active_spark_context is not None:
-        raise ParameterError("a Spark context is running in this process already: give its session")
-    # Python on executors of this machine must be the one that runs here.
+        raise ParameterError("a Spark context is already running in this process: pass its session")
+    # Executors on this machine must use the Python that runs here.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf()
     master = settings.get(MASTER) or conf.get(MASTER, _DEFAULT_MASTER) or _DEFAULT_MASTER
     own = {**_ALWAYS, **(_LOCAL if is_local(master) else _CLUSTER), MASTER: master}
-    if is_local(master):  # blocks and shuffles live in this Java process; Python workers need room beside it
+    if is_local(master):  # blocks and shuffles are in this Java process; Python workers need memory besides
         own["spark.driver.memory"] = f"{max(1024, memory_limit() // 2 >> 20)}m"
     if master == _DEFAULT_MASTER:
-        own[MASTER] = f"local[{cores()},4]"  # a worker process that dies is run again, as on a cluster
+        own[MASTER] = f"local[{cores()},4]"  # a task whose worker process dies is retried, as on a cluster
     for name, value in own.items():
-        # What spark-defaults.conf says stays, but not less privacy than here: that is checked below.
+        # Settings in spark-defaults.conf take precedence; less privacy than ours is refused later.
         if name == MASTER or not conf.contains(name):
             conf.set(name, value)
     for name, value in settings.items():
         conf.set(name, own[MASTER] if name == MASTER else value)
     with explained("start"):
-        # Java's complaints would fill the screen; what matters of them comes back as an exception.
+        # Java's output would fill the screen; what matters of it comes back as an exception.
         quiet = subprocess.DEVNULL if conf.get("spark.log.level") == "OFF" else None
         gateway = cast(Any, launch_gateway)(conf=conf, popen_kwargs={"stdout": quiet, "stderr": quiet})
         try:
             return SparkSession(SparkContext(conf=conf, gateway=gateway)), gateway
         except BaseException:
-            _leave(gateway)
+            _shut_down(gateway)
             raise
 
 
-def _leave(gateway: Any) -> None:  # noqa: ANN401
-    """End the Java process that was started here: pyspark itself leaves it to the end of the program."""
+def _shut_down(gateway: Any) -> None:  # noqa: ANN401
+    """End the Java process that was started here: pyspark itself would keep it until the program ends."""
     from pyspark import SparkContext
 
     gateway.shutdown()
@@ -183,7 +185,7 @@ def _leave(gateway: Any) -> None:  # noqa: ANN401
 
 
 def _require_private(session: "SparkSession") -> None:
-    """Refuse a session whose disks or network would show ratings and keys."""
+    """Refuse a session that would write or send ratings and keys unencrypted."""
     conf = session.sparkContext.getConf()
 
     def on(name: str) -> bool:
@@ -191,20 +193,20 @@ def _require_private(session: "SparkSession") -> None:
 
     if not on("spark.io.encryption.enabled"):
         raise ParameterError(
-            "Spark would write ratings to local disks in the clear: set spark.io.encryption.enabled to true"
+            "Spark would write ratings to local disks unencrypted: set spark.io.encryption.enabled to true"
         )
     master = conf.get(MASTER, "") or ""
     if is_local(master):
         return
     if not (on("spark.authenticate") and (on("spark.network.crypto.enabled") or on("spark.ssl.rpc.enabled"))):
         raise ParameterError(
-            f"Spark at {shorten(master)} would send ratings and keys over the network in the clear: set "
+            f"Spark at {shorten(master)} would send ratings and keys over the network unencrypted: set "
             "spark.authenticate and spark.network.crypto.enabled to true"
         )
 
 
 def _with_own_settings(session: "SparkSession") -> "SparkSession":
-    """Return a session of the same context and catalogue whose SQL settings nobody else sees."""
+    """Return a session of the same context and catalogue with its own SQL settings."""
     own = session.newSession()
     for name, value in {**_SQL, SHUFFLES: str(2 * n_cores(session))}.items():
         own.conf.set(name, value)

@@ -1,4 +1,4 @@
-"""Where the ratings are, and whether every row of them can be used: the rules of files, checked on executors."""
+"""Open the ratings in Spark and check every row on executors, by the same rules as for files."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from pricdr import __version__
 from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
 from pricdr.data.reading.columns import Columns, find_named
 from pricdr.data.reading.parquet import FILTERED
-from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.reading.text_files import file_refusal, refusal, shorten
 from pricdr.data.reading.times import to_seconds
 from pricdr.engines.spark.failures import explained
 from pricdr.engines.spark.session import MASTER, SHUFFLES, is_local, n_cores
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 TABLE: Final = "table:"
-"""What a location begins with that names a table of Spark's catalogue."""
+"""The prefix of a location that names a table in Spark's catalogue."""
 _CHECKED: Final = "user string, item string, value double, seconds double, fault string"
 _NUMBERS: Final = ("tinyint", "smallint", "int", "bigint")
 _FOOTERS_AT_A_TIME: Final = 16
@@ -32,11 +32,11 @@ _FOOTERS_AT_A_TIME: Final = 16
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Rows that were checked: ``user``, ``item``, ``value`` and ``seconds``, and what was found on the way."""
+    """Checked rows (``user``, ``item``, ``value`` and ``seconds``), and figures about them."""
 
     location: str
     checked: "DataFrame"
-    """Persisted: every pass sees the same rows, though somebody writes to the table."""
+    """Persisted: every pass sees the same rows, even if somebody writes to the table."""
     has_values: bool
     has_times: bool
     filtered_by: str | None
@@ -44,41 +44,41 @@ class Source:
     rating_range: tuple[float, float] | None
     half_steps: bool
     kept: "list[DataFrame]"
-    """Whatever was persisted of these rows."""
+    """Other frames of these rows that were persisted."""
 
     def release(self) -> None:
-        """Let executors forget everything that was made of these rows."""
+        """Remove everything that was persisted of these rows from the executors."""
         for frame in (self.checked, *self.kept):
             frame.unpersist()
 
     @property
     def session(self) -> "SparkSession":
-        """The session that it was opened in."""
+        """The session in which it was opened."""
         return self.checked.sparkSession
 
     def __repr__(self) -> str:
-        """Show where, not what."""
+        """Show the location and the number of rows, never the rows."""
         return f"Source({self.location!r}, {self.rows:,} rows)"
 
 
 def opened_source(session: "SparkSession", location: str, columns: Columns | None, *, need_rating: bool) -> Source:
-    """Return the rows at ``location``: a path or URL of Parquet, or ``table:`` and a name. Every row is checked."""
+    """Return the rows at ``location``, each checked: a path or URL of Parquet, or ``table:`` and a name."""
     from pyspark import StorageLevel
     from pyspark.sql import functions as sql
 
     with explained(f"read {location}"):
         frame = _frame(session, location)
         kinds = dict(frame.dtypes)
-    found = find_named(cast(Any, location), list(kinds), columns, need_rating=need_rating)
-    places = {role: frame.columns[at] for role, at in found._asdict().items() if at is not None}
-    asked = columns is not None and columns.time is not None
-    if "time" in places and not asked and not _may_be_times(kinds[places["time"]]):
-        del places["time"]
-    for role, name in places.items():
+    positions = find_named(cast(Any, location), list(kinds), columns, need_rating=need_rating)
+    names = {role: frame.columns[at] for role, at in positions._asdict().items() if at is not None}
+    time_asked = columns is not None and columns.time is not None
+    if "time" in names and not time_asked and not _may_be_times(kinds[names["time"]]):
+        del names["time"]
+    for role, name in names.items():
         _require_kind(location, role, name, kinds[name])
-    picked = frame.select(*(_picked(frame, role, name).alias(role) for role, name in places.items()))
+    selected = frame.select(*(_selected(frame, role, name).alias(role) for role, name in names.items()))
     with explained(f"read {location}"):
-        checked = picked.mapInArrow(_checker(time_asked=asked), _CHECKED).persist(StorageLevel.DISK_ONLY)
+        checked = selected.mapInArrow(_checker(time_asked=time_asked), _CHECKED).persist(StorageLevel.DISK_ONLY)
         whole = sql.rint(2 * sql.col("value")) == 2 * sql.col("value")
         row = checked.agg(
             sql.count("*").alias("rows"),
@@ -92,7 +92,7 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
         if row.fault is not None:
             raise refusal(location, f"a row: {row.fault}")
         if not row.rows:
-            raise refusal(location, "it has columns and no rows")
+            raise file_refusal(location, "it has columns and no rows")
         filtered_by = _filter_of(frame, location)
         session.conf.set(SHUFFLES, str(max(2 * n_cores(session), row.rows >> 20)))
     except BaseException:
@@ -101,8 +101,8 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
     return Source(
         location=location,
         checked=checked,
-        has_values="rating" in places,
-        has_times="time" in places,
+        has_values="rating" in names,
+        has_times="time" in names,
         filtered_by=filtered_by,
         rows=row.rows,
         rating_range=None if row.least is None else (row.least, row.most),
@@ -112,9 +112,9 @@ def opened_source(session: "SparkSession", location: str, columns: Columns | Non
 
 
 def require_no_text_file(location: str) -> None:
-    """Refuse the name of a text file, before Spark is started for it."""
+    """Refuse the name of a text file, before Spark is started."""
     if Path(location).suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".dat", ".inter", ".gz"):
-        raise refusal(location, "--engine spark reads Parquet or a table (table:catalog.db.name), not text files")
+        raise file_refusal(location, "--engine spark reads Parquet or a table (table:catalog.db.name), not text files")
 
 
 def _frame(session: "SparkSession", location: str) -> "DataFrame":
@@ -122,7 +122,7 @@ def _frame(session: "SparkSession", location: str) -> "DataFrame":
         return session.table(location.removeprefix(TABLE))
     master = session.sparkContext.getConf().get(MASTER, "") or ""
     if is_local(master) and not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", location):
-        # A path on this machine stays one, whatever file system Hadoop's settings name as the default.
+        # A path on this machine stays local, whatever default file system Hadoop's settings name.
         location = Path(location).absolute().as_uri()
     return session.read.parquet(location)
 
@@ -136,20 +136,20 @@ def _is_decimal(kind: str) -> bool:
 
 
 def _require_kind(location: str, role: str, name: str, kind: str) -> None:
-    """Require the types that a Parquet file may have for any engine."""
+    """Refuse a column of a type that no engine accepts in Parquet."""
     number = kind in (*_NUMBERS, "float", "double") or _is_decimal(kind)
     if role == "rating" and not number:
-        raise refusal(location, f"the rating column {shorten(name)} holds {kind}; ratings must be numbers")
+        raise file_refusal(location, f"the rating column {shorten(name)} holds {kind}; ratings must be numbers")
     if role == "time" and not _may_be_times(kind):
         rule = "times must be dates, numbers or text"
-        raise refusal(location, f"the time column {shorten(name)} holds {kind}; {rule}")
+        raise file_refusal(location, f"the time column {shorten(name)} holds {kind}; {rule}")
     if role in ("user", "item") and kind not in (*_NUMBERS, "string"):
         rule = "ids must be text or whole numbers"
-        raise refusal(location, f"the {role} column {shorten(name)} holds {kind}; {rule}")
+        raise file_refusal(location, f"the {role} column {shorten(name)} holds {kind}; {rule}")
 
 
-def _picked(frame: "DataFrame", role: str, name: str) -> "Column":
-    column = frame["`{}`".format(name.replace("`", "``"))]  # a dot in a name is no path
+def _selected(frame: "DataFrame", role: str, name: str) -> "Column":
+    column = frame["`{}`".format(name.replace("`", "``"))]  # so that a dot in a name is not taken for a path
     if role in ("user", "item"):
         return column.cast("string")
     if role == "rating" or _is_decimal(dict(frame.dtypes)[name]):
@@ -171,13 +171,13 @@ def _checker(*, time_asked: bool) -> Any:  # noqa: ANN401
 
 
 def require_version(driver: str) -> None:
-    """Refuse an executor whose pricdr is another than the driver's: its noise might be too."""
+    """Refuse an executor with another version of pricdr than the driver: its noise might differ."""
     if driver != __version__:
-        raise RuntimeError(f"executors have pricdr {__version__}, the driver has {driver}: install the same")
+        raise RuntimeError(f"executors have pricdr {__version__}, the driver has {driver}: install the same version")
 
 
 def checked_batch(batch: "pa.RecordBatch", *, time_asked: bool) -> "pa.RecordBatch":
-    """Return rows as numbers and text; the first that cannot be used has a fault, in the words of files."""
+    """Return rows as numbers and text; the first row that cannot be used has a fault, worded as for files."""
     import pyarrow as pa
 
     rows = batch.num_rows
@@ -189,22 +189,22 @@ def checked_batch(batch: "pa.RecordBatch", *, time_asked: bool) -> "pa.RecordBat
         numbers = pl.Series(batch.column(names.index("rating")))
         values = numbers.fill_null(np.nan).to_numpy()
         _note(faults, ~np.isfinite(values), lambda at: f"the rating {_shown_rating(numbers[at])}")
-        # -0 equals 0, so rows of a pair may come in either order; as bytes they would be two different blocks.
+        # -0 equals 0, so rows of a pair may be in either order; as bytes the blocks would differ.
         values = values + 0.0
     seconds = np.zeros(rows)
     if "time" in names:
         times = pl.Series(batch.column(names.index("time")))
-        read = to_seconds(times)
+        parsed = to_seconds(times)
         if time_asked:
-            rule = "is no time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
-            _note(faults, read.is_null().to_numpy(), lambda at: f"the time {shorten(times[at])} {rule}")
-        seconds = read.fill_null(-np.inf).to_numpy()
-    noted: list[str | None] = [None] * rows
+            rule = "is not a time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
+            _note(faults, parsed.is_null().to_numpy(), lambda at: f"the time {shorten(times[at])} {rule}")
+        seconds = parsed.fill_null(-np.inf).to_numpy()
+    fault_of: list[str | None] = [None] * rows
     if faults:
         at, fault = min(faults)
-        noted[at] = fault
-    columns = [texts["user"], texts["item"], values, seconds, pa.array(noted, pa.string())]
-    return pa.RecordBatch.from_arrays([pa.array(one) for one in columns], ["user", "item", "value", "seconds", "fault"])
+        fault_of[at] = fault
+    columns = [texts["user"], texts["item"], values, seconds, pa.array(fault_of, pa.string())]
+    return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), ["user", "item", "value", "seconds", "fault"])
 
 
 def _shown_rating(value: float | None) -> str:
@@ -216,12 +216,12 @@ def _text(role: str, column: "pa.Array", faults: list[tuple[int, str]]) -> "pa.A
 
     try:
         column.validate(full=True)
-    except pa.ArrowInvalid:  # Spark does not look at what bytes of text say
+    except pa.ArrowInvalid:  # Spark does not check that text is UTF-8
         _note(faults, np.arange(len(column)) == 0, lambda _: f"the {role} id is not text in UTF-8")
         return pa.array([""] * len(column), pa.string())
     ids = pl.Series(column)
-    wrong = (ids == "") | ids.str.contains(CONTROLS) | (ids.str.len_chars() > LONGEST_ID)
-    bad = wrong.fill_null(True).to_numpy()
+    is_bad = (ids == "") | ids.str.contains(CONTROLS) | (ids.str.len_chars() > LONGEST_ID)
+    bad = is_bad.fill_null(True).to_numpy()
     _note(faults, bad, lambda at: f"the {role} id {'is empty (null)' if ids[at] is None else id_fault(ids[at])}")
     return column
 
@@ -233,13 +233,13 @@ def _note(faults: list[tuple[int, str]], bad: Any, fault: Any) -> None:  # noqa:
 
 
 def _filter_of(frame: "DataFrame", location: str) -> str | None:
-    """Return the filter on counts that the Parquet files disclose; all of them must say the same."""
+    """Return the filter on counts that the Parquet files disclose; all of them must disclose the same."""
     session = frame.sparkSession
     jvm, conf = cast(Any, session)._jvm, cast(Any, session)._jsc.hadoopConfiguration()
     with explained(f"list the files of {location}"):
         files = [file for file in frame.inputFiles() if not location.startswith(TABLE) or ".parquet" in file]
 
-    def disclosed(file: str) -> str | None:
+    def filter_in(file: str) -> str | None:
         path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(file))
         opened = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(path, conf)
         reader = jvm.org.apache.parquet.hadoop.ParquetFileReader.open(opened)
@@ -250,7 +250,8 @@ def _filter_of(frame: "DataFrame", location: str) -> str | None:
             reader.close()
 
     with explained(f"read the footers of {location}"), ThreadPoolExecutor(_FOOTERS_AT_A_TIME) as pool:
-        found = set(pool.map(disclosed, files))
-    if len(found) > 1:
-        raise refusal(location, "its files went through different filters on counts (pricdr prepare): publish one kind")
-    return found.pop() if found else None
+        filters = set(pool.map(filter_in, files))
+    if len(filters) > 1:
+        fault = "its files went through different filters on counts (pricdr prepare): publish those of one filter"
+        raise file_refusal(location, fault)
+    return filters.pop() if filters else None

@@ -1,0 +1,150 @@
+"""Which refusals a log shows, and which it withholds: a file as a whole may be named, a row may not be quoted."""
+
+import errno
+import gzip
+import json
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from pricdr.cli.json_log import failure
+from pricdr.errors import InputError, InputFileError
+
+IDS = ("alice", "bob", "dune", "emma")
+HEADER = b"user,item,rating\n"
+ROWS = b"alice,dune,5\nbob,emma,4\n"
+
+
+def last_event(text):
+    """Return the last line of a log."""
+    return json.loads(text.splitlines()[-1])
+
+
+def parquet(**columns):
+    table = {"user": ["alice", "bob"], "item": ["dune", "emma"], **columns}
+    pl.DataFrame({name: values for name, values in table.items() if values is not None}).write_parquet("t.parquet")
+    content = Path("t.parquet").read_bytes()
+    Path("t.parquet").unlink()
+    return content
+
+
+FILE_FAULTS = {
+    "missing": ("r.csv", None, "r.csv: no such file"),
+    "a missing pattern": ("r*.csv", None, "r*.csv: no such file, and as a pattern it matches none"),
+    "empty": ("r.csv", lambda: b"", "r.csv: the file is empty"),
+    "a header alone": ("r.csv", lambda: HEADER, "r.csv: the file has a header and no rows"),
+    "a format we do not know": ("r.xlsx", lambda: b"x", "r.xlsx: unknown kind of file"),
+    "cut off": ("r.csv.gz", lambda: gzip.compress(HEADER + ROWS)[:-9], "r.csv.gz: the gzip data is truncated"),
+    "damaged": (
+        "r.csv.gz",
+        lambda: gzip.compress(HEADER + ROWS)[:-8] + bytes(8),
+        "the gzip data is truncated or corrupt",
+    ),
+    "compressed": ("r.csv", lambda: gzip.compress(HEADER + ROWS), "r.csv: it is gzip-compressed: name it with .gz"),
+    "cut-off Parquet": ("r.parquet", lambda: parquet()[:-20], "r.parquet: cannot be read as Parquet: truncated"),
+    "empty Parquet": ("r.parquet", lambda: b"", "r.parquet: the file is empty"),
+    "Parquet without a column": ("r.parquet", lambda: parquet(item=None, thing=["dune", "emma"]), "no item column"),
+    "ids of another type": ("r.parquet", lambda: parquet(user=[1.5, 2.5]), "the user column 'user' holds Float64"),
+    "no column": ("r.csv", lambda: b"user,thing\nalice,dune\n", "no item column in the header; name them with"),
+    "no header": ("r.csv", lambda: ROWS, "line 1 looks like data, not like a header; for a file without"),
+    "no header, no number": ("r.csv", lambda: b"alice,dune\nbob,emma\n", "no user or item column in the header"),
+    "ids in the header": ("r.csv", lambda: b"user,item,alice,alice\n", "the header names a column more than once"),
+    "another delimiter": ("r.csv", lambda: b"alice;dune\n", "the delimiter looks wrong, this file seems to use semi"),
+}
+
+
+@pytest.mark.parametrize("engine", ["memory", "local"])
+@pytest.mark.parametrize("case", FILE_FAULTS)
+def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, case, engine):
+    name, content, says = FILE_FAULTS[case]
+    if content is not None:
+        Path(name).write_bytes(content())
+    outcome = publish(name, "--log-json", "--log", "log.jsonl", "--engine", engine)
+    assert outcome.code == 2
+    for lines in (outcome.err, Path("log.jsonl").read_text()):
+        failed = last_event(lines)
+        assert (failed["error"], failed["exit_code"]) == ("InputFileError", 2)
+        assert says in failed["message"]
+        assert not [word for word in (*IDS, "0x", "thing") if word in lines]
+
+
+def test_what_is_wrong_with_a_list_or_a_key_as_a_whole_is_in_the_log(here, ratings, publish):
+    (here / "empty.txt").touch()
+    for options, says in (
+        (("--users", "nobody.txt"), "nobody.txt: no such file"),
+        (("--users", "empty.txt"), "empty.txt: the file is empty"),
+        (("--users", here), f"{here}: this is a folder, a file is needed"),
+        (("--sign", "no.key"), "cannot read key no.key: No such file or directory"),
+    ):
+        outcome = publish(ratings, "--log-json", *options)
+        assert last_event(outcome.err)["message"] == says
+
+
+@pytest.mark.parametrize("engine", ["memory", "local"])
+def test_a_folder_is_named_in_the_log_and_the_files_in_it_are_not(here, publish, engine):
+    """Folders may be named after the values of a column: of users, say."""
+    for user in ("alice", "bob"):
+        (here / "ratings" / f"user={user}").mkdir(parents=True)
+        (here / "ratings" / f"user={user}" / "part.csv").write_text("item\ndune\n" if user == "alice" else "")
+    options = ("--columns", "user=user,item=item", "--engine", engine)
+    assert "user=bob/part.csv: the file is empty" in publish("ratings", *options).err
+    outcome = publish("ratings", *options, "--log-json")
+    assert last_event(outcome.err)["message"] == "in ratings: the file is empty"
+    (here / "ratings" / "user=bob" / "part.csv").write_text("item,emma\nit,1\n")
+    assert "user=bob/part.csv: it has a column 'emma'" in publish("ratings", *options).err
+    outcome = publish("ratings", *options, "--log-json")
+    assert "in ratings: its columns are not those of the first file" in last_event(outcome.err)["message"]
+    assert not [word for word in IDS if word in outcome.err]
+
+
+def test_an_option_that_does_not_fit_names_no_file_and_no_header(here, publish):
+    (here / "ratings").mkdir()
+    (here / "ratings" / "alice.parquet").write_bytes(parquet())
+    (here / "wide.csv").write_text("buyer,item,alice\nbob,dune,1\n")
+    for name, options, says in (
+        ("ratings", ("--delimiter", ";"), "--delimiter is for text files, and these files are Parquet"),
+        ("wide.csv", ("--columns", "user=buyer,item=item,time=Buyer"), "the time must be another column than user"),
+    ):
+        outcome = publish(name, *options, "--log-json")
+        assert outcome.code == 2
+        assert says in last_event(outcome.err)["message"]
+        assert not [word for word in IDS if word in outcome.err]
+
+
+ROW_FAULTS = {
+    "an empty id": ("r.csv", HEADER + b"alice,,5\n", ()),
+    "a short row": ("r.csv", HEADER + b"alice,dune\n", ()),
+    "a byte that is not text": ("r.csv", HEADER + b"alice,\xff,5\n", ()),
+    "too many bad rows": ("r.csv", HEADER + ROWS + b"alice,,5\n", ("--skip-bad-rows",)),
+    "no good row": ("r.csv", HEADER + b"alice,,5\n", ("--skip-bad-rows", "--most-bad-rows", 1)),
+    "no object": ("r.jsonl", b'{"user": "alice", "item": "dune"}\n"emma"\n', ()),
+}
+
+
+@pytest.mark.parametrize("engine", ["memory", "local"])
+@pytest.mark.parametrize("case", ROW_FAULTS)
+def test_what_is_wrong_with_a_row_is_withheld(here, publish, case, engine):
+    name, content, options = ROW_FAULTS[case]
+    Path(name).write_bytes(content)
+    outcome = publish(name, "--log-json", "--log", "log.jsonl", "--engine", engine, *options)
+    failed = last_event(outcome.err)
+    assert (outcome.code, failed["error"]) == (2, "InputError")
+    assert failed["message"].startswith("withheld")
+    assert "message" not in last_event(Path("log.jsonl").read_text())
+
+
+def test_an_id_that_a_list_repeats_is_withheld(here, ratings, publish):
+    (here / "users.txt").write_text("alice\nalice\n")
+    outcome = publish(ratings, "--log-json", "--users", "users.txt")
+    assert last_event(outcome.err)["message"].startswith("withheld")
+    assert "alice" not in outcome.err
+
+
+def test_a_message_is_withheld_unless_it_is_about_a_file_or_the_system():
+    assert "message" not in failure(InputError("row 7: the user id 'alice' repeats"))
+    assert failure(InputFileError("r.csv", "no such file"))["message"] == "r.csv: no such file"
+    assert "message" not in failure(ValueError("alice"))
+    assert failure(OSError(errno.ENOSPC, "alice"))["message"] == os.strerror(errno.ENOSPC)
+    assert "message" not in failure(OSError("alice"))

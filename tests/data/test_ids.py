@@ -8,7 +8,7 @@ import pytest
 
 from pricdr import Ratings
 from pricdr.data.ids import as_ids
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError
 
 NUMBERS = {
     "list": [1, 20],
@@ -61,3 +61,8 @@ def test_what_is_no_list_of_ids_is_one_clear_line(refused, ids, says):
 def test_triples_take_whole_numbers():
     ratings = Ratings.from_triples(np.array([2, 10]), pd.Series([7, 7]), [1, 2])
     assert (ratings.users, ratings.items) == (("10", "2"), ("7",))
+
+
+@pytest.mark.parametrize("values", [["five"], [None, None], [[1.0], [2.0]], 5.0, [[1.0], [2.0, 3.0]]])
+def test_triples_refuse_values_that_are_not_a_list_of_numbers(refused, values):
+    assert "ratings must be" in refused(lambda: Ratings.from_triples(["a", "b"], ["x", "y"], values), InputError)

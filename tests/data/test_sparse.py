@@ -77,7 +77,7 @@ def test_it_shares_the_arrays_of_scipy_both_ways():
 def test_only_whole_numbers_are_added_up():
     half = SparseMatrix.from_dense(np.array([[0.5]]))
     for computed in (half.row_sums, lambda: half @ np.ones((1, 1)), lambda: half @ np.ones((1, 1), dtype=np.int64)):
-        with pytest.raises(TypeError, match="whole numbers alone, got float64"):
+        with pytest.raises(TypeError, match="only for whole numbers, got float64"):
             computed()
 
 

@@ -96,7 +96,7 @@ def test_a_disk_that_fails_at_any_step_leaves_no_half_output(here, model, pricdr
             last = outcome.err.splitlines()[-1]
             assert last.startswith("error: cannot ")
             assert last.endswith(os.strerror(code))
-            if "go on with --resume" in outcome.err:
+            if "continue with --resume" in outcome.err:
                 resumed += 1
             if not out.exists():  # it is there where only the disk could not confirm it
                 assert pricdr("recommend", model, "--out", out, *ARGUMENTS, "--resume").code == 0
@@ -123,7 +123,7 @@ def test_a_full_disk_in_the_middle_of_a_part_is_one_line(here, model, pricdr, sm
     outcome = pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS)
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
-        "warning: 2 of 5 parts are kept in .r.parquet.recommending: go on with --resume",
+        "warning: 2 of 5 parts are kept in .r.parquet.recommending: continue with --resume",
         "error: cannot write .r.parquet.recommending/part-00002.parquet: No space left on device",
     ]
     assert not (here / "r.parquet").exists()
@@ -137,7 +137,7 @@ def test_it_says_beforehand_what_it_needs_and_afterwards_what_it_did(here, model
     assert last == "205 recommendations for 41 users written to r.csv"
     assert outcome.err.splitlines() == [
         "warning: there is nothing to resume: recommending starts afresh",
-        "warning: 1 of 41 users are unknown to the model: they get what is popular",
+        "warning: 1 of 41 users are unknown to the model: they get popular items",
     ]
 
 
@@ -151,8 +151,8 @@ def test_a_changed_model_is_not_gone_on_with(here, model, pricdr, small_parts, m
     assert len(list(here.glob(".r.parquet.recommending/part-*"))) == 5
     outcome = pricdr("recommend", "other", "--out", "r.parquet", *ARGUMENTS, "--resume")
     assert outcome.code == 2
-    assert "was left by a run of another model" in outcome.err
-    assert "go on with --resume" not in outcome.err
+    assert "was left by a run with another model" in outcome.err
+    assert "continue with --resume" not in outcome.err
     assert not (here / "r.parquet").exists()
     assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS, "--resume").code == 0
 

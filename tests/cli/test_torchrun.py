@@ -105,7 +105,7 @@ def test_when_one_process_is_killed_the_other_says_so_and_ends(here, many, torch
     assert time.monotonic() - killed < 30
     assert started.returncode != 0
     assert [line for line in said(err) if line.startswith("error: ")] == [
-        "error: another process of this training ended, or cannot be reached any more"
+        "error: another process of this training has ended or cannot be reached"
     ]
     assert re.search(r"warning: the epochs so far are kept in .*--resume", err)
     assert not (here / "model").exists()

@@ -57,7 +57,7 @@ def together() -> Iterator[None]:
     try:
         yield
         # A process that left earlier would look like one that was lost, while the first still writes the model.
-        processes().add_up(torch.zeros(1))
+        processes().all_reduce(torch.zeros(1))
     except BaseException as error:
         # Asked before the connection is closed: that is what the others notice.
         if _comes_first(store):

@@ -26,7 +26,7 @@ from pricdr.models.pricdr._networks import TargetNetwork, TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
-from pricdr.training.steps import steps_of
+from pricdr.training.steps import build_step
 
 PAPER = (924, 4_228, 48_309)
 LARGEST = (29_476, 41_884, 579_131)
@@ -154,7 +154,7 @@ def measured_steps(run: TargetStage, batch: int, device: str, count: int = 30) -
     """Seconds of a step, those that a GPU's kernels take of it, and the items that it is trained on."""
     users = run.examples
     batches = [users[torch.randperm(len(users), device=users.device)[:batch]] for _ in range(count)]
-    take_step = steps_of(run.network, run.step, run.options, fixed_shapes=run.has_fixed_shapes)[1]
+    take_step = build_step(run.network, run.step, run.options, fixed_shapes=run.has_fixed_shapes)[1]
     run.network.train()
 
     def steps() -> None:

@@ -212,7 +212,7 @@ def test_parts_of_another_run_are_not_gone_on_with(tmp_path):
         (model, {"users": model.users[::-1]}, "other users"),
         (model, {"seen": Ratings.from_triples(["u1"], ["i1"])}, "other ratings to leave out"),
     ):
-        with pytest.raises(InputError, match=f"was left by a run of {says}: recommend without"):
+        with pytest.raises(InputError, match=f"was left by a run with {says}: recommend without"):
             changed.recommend_to(path, resume=True, **options)
     with patch("pricdr.__version__", "99"), pytest.raises(InputError, match="another version of this software"):
         model.recommend_to(path, resume=True)
@@ -230,7 +230,7 @@ def test_a_link_among_the_parts_is_not_followed(tmp_path):
     first = parts_folder(path) / "part-00000.parquet"
     first.rename(tmp_path / "elsewhere.parquet")
     first.symlink_to(tmp_path / "elsewhere.parquet")
-    with pytest.raises(InputError, match="is no plain file"):
+    with pytest.raises(InputError, match="is not a plain file"):
         model.recommend_to(path, resume=True)
     model.recommend_to(path)
     assert (tmp_path / "elsewhere.parquet").exists()

@@ -136,7 +136,18 @@ def test_a_file_that_is_no_checkpoint_is_refused(checkpoint, spoil):
     refuses(checkpoint)
 
 
-def test_the_fingerprint_is_looked_for_in_its_place(checkpoint):
-    """A tensor that is named like the fingerprint makes no checkpoint of this run."""
+def test_buffers_of_any_type_are_saved_too(tmp_path):
+    """Batch normalisation counts its batches in a whole number."""
+    made, x = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)), torch.randn(64, 4)
+    kept = Checkpoint(tmp_path / "run.checkpoint", fingerprint="mine")
+    train(made, lambda rows: (made(x[rows]) ** 2).mean(), torch.arange(64), OPTIONS, checkpoint=kept)
+    fresh = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    kept.resume(fresh, torch.optim.AdamW(fresh.parameters()))
+    assert fresh[1].num_batches_tracked == 12
+    assert all(torch.equal(value, made.state_dict()[name]) for name, value in fresh.state_dict().items())
+
+
+def test_the_fingerprint_is_read_from_the_metadata_only(checkpoint):
+    """A tensor that is named like the fingerprint does not make a file a checkpoint of this run."""
     checkpoint.path.write_bytes(save({"mine": torch.zeros(1)}, metadata={"fingerprint": "yours"}))
     refuses(checkpoint, "another run")

@@ -34,9 +34,9 @@ def test_without_a_process_group_a_process_is_alone():
     together = processes()
     assert (together.rank, together.count, together.is_first) == (0, 1, True)
     rows = torch.ones(3, 2)
-    assert together.gathered(rows, together.portion(3)) is rows
-    assert together.add_up(rows) is rows
-    assert together.from_first(lambda: 2.5, torch.device("cpu")) == 2.5
+    assert together.gather_rows(rows, together.portion(3)) is rows
+    assert together.all_reduce(rows) is rows
+    assert together.compute_on_first(lambda: 2.5, torch.device("cpu")) == 2.5
 
 
 def test_methods_that_cannot_share_their_work_are_refused_in_one_line(monkeypatch):
@@ -94,7 +94,7 @@ def test_processes_that_differ_are_refused_by_all(trained):
     assert (
         first[0]
         == second[0]
-        == ("1 of 2 processes have other data or settings than the first: every process must be given the same")
+        == ("1 of 2 processes have different data or settings than the first: give every process the same")
     )
     assert (first[1], second[1]) == ("no metric", "the first process of this training failed")
     assert all("method ease" in said[2] and "one process" in said[2] for said in (first, second))

@@ -14,7 +14,7 @@ from pricdr.models.pricdr._networks import AutoEncoder, TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training import accelerated, fused, kernels, sparse_products
 from pricdr.training.options import TrainingOptions
-from pricdr.training.rows import Picked, SparseRows
+from pricdr.training.rows import RowSelection, SparseRows
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -58,7 +58,7 @@ def test_hidden_units_and_their_gradient(ratings, width, picked):
     matrix = _dense(kept, rows.shape)
     table = torch.randn(rows.shape[1], width, device=DEVICE)
     one, two = table.clone().requires_grad_(), table.clone().requires_grad_()
-    wide = sparse_products.hidden_units(kernels, Picked(kept, numbers) if picked else kept, one, 0.5)
+    wide = sparse_products.hidden_units(kernels, RowSelection(kept, numbers) if picked else kept, one, 0.5)
     units = wide[:, :width]
     assert (wide[:, width] == 1).all()
     assert not wide[:, width + 1 :].any()
@@ -103,7 +103,7 @@ def test_the_loss_of_all_items(ratings):
     given = [torch.randn(size, device=DEVICE) for size in ((len(numbers), 6), (n, 6), (n,))]
     given[2] -= 12  # nearly all chances are tiny
     one, two = ([tensor.clone().requires_grad_() for tensor in given] for _ in range(2))
-    loss = fused.all_items_loss(*one, Picked(rows.whole, numbers))
+    loss = fused.all_items_loss(*one, RowSelection(rows.whole, numbers))
     labels = rows.batch(numbers).dense(n)
     plain = binary_cross_entropy_with_logits(two[0] @ two[1].T + two[2], labels, reduction="sum") / len(numbers)
     torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)

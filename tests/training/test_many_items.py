@@ -12,7 +12,7 @@ from pricdr.errors import InputError
 from pricdr.models import PaperCDR
 from pricdr.models import newcomers as newcomers_module
 from pricdr.models.inputs import Inputs
-from pricdr.models.newcomers import newcomers
+from pricdr.models.newcomers import select_newcomers
 from pricdr.models.pricdr import paper
 from pricdr.models.pricdr._networks import TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
@@ -115,7 +115,7 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ids = tuple(map(str, range(400)))
     inputs = Inputs(ids[:120], ids, ratings, np.ones((120, 3), np.float32), np.ones(120, bool))
     monkeypatch.setattr(newcomers_module, "LISTED", 10)
-    held_out = newcomers(inputs, None, seed=1).held_out
+    held_out = select_newcomers(inputs, None, seed=1).held_out
     assert len(held_out) >= 24
     assert held_out.negatives.shape[1] == 99
     for user, item, negatives in zip(held_out.users, held_out.items, held_out.negatives, strict=True):

@@ -15,7 +15,7 @@ from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
 from pricdr.models.pricdr._target_stage import TargetStage
 from pricdr.training.distributed import Processes
 from pricdr.training.options import TrainingOptions
-from pricdr.training.portions import Portion, rows_of
+from pricdr.training.portions import Portion, drawing_for
 from pricdr.training.rows import SparseRows
 
 CPU = torch.device("cpu")
@@ -57,7 +57,7 @@ def test_units_left_out_of_a_share_are_those_left_out_of_the_whole():
     for rank in range(2):
         portion = Processes(rank, 2).portion(9)
         torch.manual_seed(7)
-        with rows_of(portion):
+        with drawing_for(portion):
             assert torch.equal(dropout(units[portion.own]), whole[portion.own])
         assert torch.equal(torch.rand(1), after)
     torch.manual_seed(7)
@@ -65,7 +65,7 @@ def test_units_left_out_of_a_share_are_those_left_out_of_the_whole():
 
 
 def test_a_share_of_everything_is_no_share():
-    with rows_of(Portion(slice(0, 4), 4)):
+    with drawing_for(Portion(slice(0, 4), 4)):
         torch.manual_seed(1)
         inside = Dropout(0.5)(torch.ones(4, 4))
     torch.manual_seed(1)

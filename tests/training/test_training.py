@@ -160,8 +160,14 @@ def test_impossible_options_are_refused(wrong):
         TrainingOptions(**wrong)
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:00", "cuda:\u0661", "cuda:-1", "cuda:1000", "cpu\n"])
+def test_a_device_that_torch_would_not_understand_is_refused(device):
+    with pytest.raises(ParameterError, match="device must be auto, cpu, mps, cuda or cuda:N"):
+        TrainingOptions(device=device)
+
+
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ParameterError, match="device cuda was asked for"):
+    with pytest.raises(ParameterError, match="device cuda is not available on this machine"):
         TrainingOptions(device="cuda").torch_device()
     assert TrainingOptions(device="auto").torch_device() == CPU

@@ -66,8 +66,8 @@ def refusals(together: Processes) -> list[str]:
         raise PriCDRError("no metric")
 
     attempts = (
-        lambda: together.require_alike(f"{together.rank:02x}" * 32, device),
-        lambda: together.from_first(broken, device),
+        lambda: together.require_same_run(f"{together.rank:02x}" * 32, device),
+        lambda: together.compute_on_first(broken, device),
         lambda: EASE().fit(pair.target),
         lambda: replace(DMF(), options=replace(DMF().options, seed=together.rank, epochs=1)).fit(pair.target),
     )
@@ -85,12 +85,12 @@ def gradients(together: Processes) -> bool:
     few, many = (torch.nn.Parameter(torch.zeros(1 << 18, 4)) for _ in range(2))
     few.grad, many.grad = torch.zeros_like(few), torch.full_like(many, 1.0 + together.rank)
     few.grad[[5, 10 + together.rank]] = 2.0 + together.rank
-    together.add_up_gradients([few, many])
+    together.all_reduce_gradients([few, many])
     touched = {row: float(few.grad[row, 0]) for row in torch.nonzero(few.grad[:, 0]).squeeze(1).tolist()}
     for size in (1, 5):  # one row is nothing for the first process
         portion = together.portion(size)
         own = torch.arange(float(size))[portion.own, None].requires_grad_()
-        rows = together.gathered(own, portion)
+        rows = together.gather_rows(own, portion)
         assert rows.tolist() == [[row] for row in range(size)]
         (rows.sum() * (1 + together.rank)).backward()
         assert own.grad.tolist() == [[3.0]] * len(own)
@@ -108,7 +108,7 @@ def main(folder: Path) -> None:
     said = refusals(together)
     assert gradients(together)
     (folder / f"refused.{together.rank}.txt").write_text("\n".join(said))
-    together.add_up(torch.zeros(1))  # nobody leaves while another still needs the connection
+    together.all_reduce(torch.zeros(1))  # nobody leaves while another still needs the connection
     dist.destroy_process_group()
 
 

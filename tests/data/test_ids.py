@@ -1,4 +1,4 @@
-"""Ids come in lists, arrays and columns; whole numbers are their decimal text, wherever they come from."""
+"""Ids are accepted as lists, arrays and columns; whole numbers become their decimal text."""
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ NUMBERS = {
 def test_every_kind_of_list_gives_text(kind):
     ids = as_ids("users", NUMBERS[kind])
     assert ids == ("1", "20")
-    assert {type(one) for one in ids} == {str}
+    assert {type(name) for name in ids} == {str}
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_every_kind_of_list_gives_text(kind):
         (pa.table({"user": [1]}), "one column of ids, got a data frame"),
     ],
 )
-def test_what_is_no_list_of_ids_is_one_clear_line(refused, ids, says):
+def test_anything_else_is_refused_in_one_clear_line(refused, ids, says):
     assert says in refused(lambda: as_ids("users", ids), ParameterError)
 
 
-def test_triples_take_whole_numbers():
+def test_triples_accept_whole_numbers():
     ratings = Ratings.from_triples(np.array([2, 10]), pd.Series([7, 7]), [1, 2])
     assert (ratings.users, ratings.items) == (("10", "2"), ("7",))
 

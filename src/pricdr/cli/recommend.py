@@ -106,5 +106,5 @@ def _write(
     if unknown := written.unknown_users:
         warn(f"{unknown:,} of {len(user_ids):,} users are unknown to the model: they get popular items")
     if histories is not None and not set(user_ids) & set(histories.users):
-        warn(f"none of the {len(user_ids):,} users is in --seen: it had no effect")
+        warn(f"none of the {len(user_ids):,} users is in --seen: no item was left out")
     say(f"{written.rows:,} recommendations for {len(user_ids):,} users written to {out}")

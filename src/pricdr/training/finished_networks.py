@@ -48,14 +48,14 @@ class StartingNetworks:
         """
         self._checkpoints, self._names, self._earlier, self._kept = checkpoints, names, earlier, kept
         self._required = required
-        self.found: list[Path] = []
+        self.reused: list[Path] = []
         """The files of earlier runs that were used."""
 
     def open(self, label: str, fingerprint: str) -> Checkpoint:
         """Return the finished network of this training if there is one, or else the run's own checkpoint."""
         for networks in self._earlier:
             if networks.path(fingerprint).exists():
-                self.found.append(networks.path(fingerprint))
+                self.reused.append(networks.path(fingerprint))
                 return networks.open(label, fingerprint)
         if self._required is not None and label in self._names:
             raise InputError(

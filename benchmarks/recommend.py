@@ -1,10 +1,10 @@
-"""Recommending at scale: a slice of users against a million items, beside the bare product of the same matrices.
+"""Recommending at scale: a sample of users against a million items, compared with the bare matrix product.
 
     python -m benchmarks.recommend                      20,000 users x 1,000,000 items, 64 numbers each, two threads
-    python -m benchmarks.recommend --users 2000         a smaller slice
+    python -m benchmarks.recommend --users 2000         a smaller sample
 
-The slice is measured; what 5,000,000 users come to is arithmetic, and the line that says it says so. Time per user does
-not depend on how many users there are: all of them do the same work.
+The sample is measured; the figures for 5,000,000 users are arithmetic, and labelled so. The time per user does not
+depend on the number of users: the work is the same for each of them.
 """
 
 import argparse
@@ -39,56 +39,58 @@ def main() -> None:
     parser.add_argument("--ranked", type=int, default=4_000, help="users who are evaluated among a tenth of the items")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        plan = json.loads(given.one)
-        found = recommended(plan) if plan["kind"] == "recommend" else ranked(plan)
-        sys.stdout.write(json.dumps(found) + "\n")
+    options = parser.parse_args()
+    if options.one:
+        plan = json.loads(options.one)
+        result = measure_recommending(plan) if plan["kind"] == "recommend" else measure_ranking(plan)
+        sys.stdout.write(json.dumps(result) + "\n")
         return
-    show_recommended(child({"kind": "recommend", "users": given.users, "items": given.items}, given.threads), given)
-    show_ranked(child({"kind": "rank", "users": given.ranked, "items": given.items // 10}, given.threads), given)
+    recommending = {"kind": "recommend", "users": options.users, "items": options.items}
+    ranking = {"kind": "rank", "users": options.ranked, "items": options.items // 10}
+    show_recommending(child(recommending, options.threads), options)
+    show_ranking(child(ranking, options.threads), options)
 
 
-def show_recommended(found: dict[str, float], given: argparse.Namespace) -> None:
-    """Print what was measured of a slice, and what everybody would come to."""
-    users, items = given.users, given.items
-    print(f"\nTop 10 of {items:,} items for {users:,} users, {WIDTH} numbers each, {given.threads} threads")
-    rate, bare = users / found["seconds"], found["bare_rate"]
+def show_recommending(result: dict[str, float], options: argparse.Namespace) -> None:
+    """Print the measurements of a sample of users, and the arithmetic for all of them."""
+    users, items = options.users, options.items
+    print(f"\nTop 10 of {items:,} items for {users:,} users, {WIDTH} numbers each, {options.threads} threads")
+    rate, bare = users / result["seconds"], result["bare_rate"]
     flops = 2 * WIDTH * items
     print(f"{'':34}{'users/s':>9}{'GFLOP/s':>9}{'peak MiB':>10}")
     print(f"{'the bare product, in blocks':34}{bare:9.0f}{bare * flops / 1e9:9.1f}")
-    print(f"{'recommend_to, Parquet':34}{rate:9.0f}{rate * flops / 1e9:9.1f}{found['peak']:10.0f}")
+    print(f"{'recommend_to, Parquet':34}{rate:9.0f}{rate * flops / 1e9:9.1f}{result['peak']:10.0f}")
     print(f"{'share of the bare product':34}{rate / bare:9.0%}")
-    print(f"model {found['model']:.0f} MiB of it; stated beforehand {found['stated']:.0f} MiB in all")
+    print(f"model {result['model']:.0f} MiB of it; stated beforehand {result['stated']:.0f} MiB in total")
     scale = EVERYBODY / users
-    more = (EVERYBODY - users) * found["per_user"] / 2**20
+    more = (EVERYBODY - users) * result["per_user"] / 2**20
     print(
         f"by arithmetic, not measured: {EVERYBODY:,} users take {EVERYBODY / rate / 3600:.1f} hours here, "
-        f"{(found['peak'] + more) / 1024:.1f} GiB of memory ({found['per_user']:.0f} bytes a user, "
-        f"{RATINGS_EACH} ratings included), {found['bytes'] * scale / 2**30:.1f} GiB of Parquet"
+        f"{(result['peak'] + more) / 1024:.1f} GiB of memory ({result['per_user']:.0f} bytes a user, "
+        f"{RATINGS_EACH} ratings included), {result['bytes'] * scale / 2**30:.1f} GiB of Parquet"
     )
 
 
-def show_ranked(found: dict[str, float], given: argparse.Namespace) -> None:
-    """Print what was measured of a full ranking, and what more users would come to."""
-    items, rate = given.items // 10, given.ranked / found["seconds"]
-    print(f"\nFull ranking of {given.ranked:,} users among {items:,} items")
-    print(f"{rate:.0f} users/s, {found['grown']:.0f} MiB beside model and split")
+def show_ranking(result: dict[str, float], options: argparse.Namespace) -> None:
+    """Print the measurements of a full ranking, and the arithmetic for more users."""
+    items, rate = options.items // 10, options.ranked / result["seconds"]
+    print(f"\nFull ranking of {options.ranked:,} users among {items:,} items")
+    print(f"{rate:.0f} users/s, {result['grown']:.0f} MiB besides model and split")
     print(f"by arithmetic, not measured: 200,000 users take {200_000 / rate / 60:.0f} minutes and no more memory")
 
 
 def child(plan: dict[str, object], threads: int) -> dict[str, float]:
-    """Measure in a fresh process, whose peak memory is its own."""
+    """Measure in a new process, so that peak memory is measured separately."""
     limits = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")}
     environment = {**os.environ, **limits, "PYTHONPATH": os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])}
     command = [sys.executable, "-m", "benchmarks.recommend", "--one", json.dumps(plan)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT, env=environment)
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
-def recommended(plan: dict[str, int]) -> dict[str, float]:
-    """Return the seconds, memory and bytes of a run, and the rate of the bare product between its blocks."""
+def measure_recommending(plan: dict[str, int]) -> dict[str, float]:
+    """Return the seconds, memory and output size of a run, and the rate of the bare product between its blocks."""
     model = random_model(plan["users"], plan["items"])
     stated = Recommender(model, model.users, 10).memory()
     bare = BareProduct(model)
@@ -111,9 +113,9 @@ def recommended(plan: dict[str, int]) -> dict[str, float]:
 
 
 class BareProduct:
-    """The product alone, in the same blocks, its result thrown away: a third of it after every block of users.
+    """Computes a third of the bare product, in the same blocks, after every block of users.
 
-    So both are measured under the same load, whatever else the machine does meanwhile.
+    So both are measured under the same load, whatever else the machine is doing.
     """
 
     def __init__(self, model: FittedModel) -> None:
@@ -122,7 +124,7 @@ class BareProduct:
         self.seconds = self.users = 0.0
 
     def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
-        """Multiply, where a block of users is done."""
+        """Multiply after a block of users is finished."""
         started = time.perf_counter()
         starts = range(0, len(self._items) - 8192 + 1, 3 * 8192)
         for start in starts:
@@ -131,8 +133,8 @@ class BareProduct:
         self.users += len(self._users) * len(starts) * 8192 / len(self._items)
 
 
-def ranked(plan: dict[str, int]) -> dict[str, float]:
-    """Return the seconds of a full ranking, and how far it raised the peak memory."""
+def measure_ranking(plan: dict[str, int]) -> dict[str, float]:
+    """Return the seconds of a full ranking, and how much it raised the peak memory."""
     model = random_model(plan["users"], plan["items"])
     rng = np.random.default_rng(1)
     negatives = rng.integers(0, plan["items"], (plan["users"], 99))
@@ -164,7 +166,7 @@ def random_model(users: int, items: int) -> FittedModel:
 
 
 def peak_mib() -> float:
-    """Return the most memory this process ever had, in MiB."""
+    """Return the peak memory of this process, in MiB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,7 +1,7 @@
-"""Stage two side by side: an epoch by matrix products against the same epoch by elementwise products, and a large one.
+"""Training speed: an epoch with matrix products against one with elementwise products, and steps on large data.
 
-Every variant runs in a process of its own, so that its peak memory is its own. Needs numpy, scipy and torch alone: it
-also runs on a bare GPU machine: ``PYTHONPATH=src python -m benchmarks.training --device cuda``.
+Every variant runs in its own process, so that peak memory is measured separately. It needs only numpy, scipy and torch,
+so that it also runs on a bare GPU machine: ``PYTHONPATH=src python -m benchmarks.training --device cuda``.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pricdr.models.pricdr._networks import TargetNetwork, TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
-from pricdr.training.steps import steps_of
+from pricdr.training.steps import build_step
 
 PAPER = (924, 4_228, 48_309)
 LARGEST = (29_476, 41_884, 579_131)
@@ -37,7 +37,7 @@ class Elementwise(TwoTowers):
     """The same network, scored by a (batch, 1, h) x (1, items, h) product summed over h."""
 
     def logits(self, vectors: Tensor, items: Tensor) -> Tensor:
-        """Scores of all items, the slow way."""
+        """Return the scores of all items, the slow way."""
         return (self.users(vectors)[:, None, :] * items[None, :, :]).sum(dim=2) + self.item_bias
 
 
@@ -45,21 +45,21 @@ def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--quick", action="store_true", help="leave out the large epoch")
-    parser.add_argument("--large", action="store_true", help="the large epoch only")
+    parser.add_argument("--quick", action="store_true", help="skip the steps on large data")
+    parser.add_argument("--large", action="store_true", help="only the steps on large data")
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        sys.stdout.write(json.dumps(measure(json.loads(given.one))) + "\n")
+    arguments = parser.parse_args()
+    if arguments.one:
+        sys.stdout.write(json.dumps(measure(json.loads(arguments.one))) + "\n")
         return
-    if not given.large:
-        against_elementwise(given.device)
-    if not given.quick:
-        large(given.device)
+    if not arguments.large:
+        compare_with_elementwise(arguments.device)
+    if not arguments.quick:
+        measure_large(arguments.device)
 
 
-def against_elementwise(device: str) -> None:
-    """One epoch at the paper's Douban size, batch 128, h = 200."""
+def compare_with_elementwise(device: str) -> None:
+    """Print one epoch at the paper's Douban size, batch 128, h = 200."""
     idle = child({"kind": "idle", "device": device})
     rows = {
         kind: child({"kind": kind, "size": PAPER, "batch": 128, "device": device}) for kind in ("matmul", "elementwise")
@@ -67,17 +67,17 @@ def against_elementwise(device: str) -> None:
     users, items, _ = PAPER
     print(f"\nOne epoch, {users:,} users x {items:,} items, h = 200, batch 128, {device}")
     print(f"{'':34}{'seconds':>9}{'peak MiB':>10}")
-    for kind, found in rows.items():
-        print(f"{kind:34}{found['seconds']:9.3f}{found['peak'] - idle['peak']:10.0f}")
+    for kind, result in rows.items():
+        print(f"{kind:34}{result['seconds']:9.3f}{result['peak'] - idle['peak']:10.0f}")
     left, right = rows["matmul"], rows["elementwise"]
     memory = (right["peak"] - idle["peak"]) / (left["peak"] - idle["peak"])
     print(f"{'ratio':34}{right['seconds'] / left['seconds']:8.1f}x{memory:9.1f}x")
 
 
-def large(device: str) -> None:
-    """Steps on the paper's largest target domain, batch 512: on a sample of the items, and on all of them.
+def measure_large(device: str) -> None:
+    """Print steps on the paper's largest target domain, batch 512: on a sample of the items, and on all of them.
 
-    A GPU's own time is what its kernels take. Beyond it, the machine that starts them is the slower one.
+    The time on the GPU is that of its kernels. If the whole step takes longer, launching them is the bottleneck.
     """
     users, items, ratings = LARGEST
     print(f"\nA step of 512 users, {users:,} users x {items:,} items, {ratings:,} ratings, {device}")
@@ -85,23 +85,22 @@ def large(device: str) -> None:
     print(f"{'':24}{heads[0]:>9}{heads[1]:>12}{heads[2]:>10}{heads[3]:>9}{heads[4]:>16}{heads[5]:>12}")
     peak = matmul_peak(device)
     for name, others in (("sampled items", 1024), ("all items", items)):
-        found = child({"kind": "matmul", "size": LARGEST, "batch": 512, "device": device, "others": others})
-        work = flops(512, found["items"]) / 1e12
-        busy = found["busy"]
+        result = child({"kind": "matmul", "size": LARGEST, "batch": 512, "device": device, "others": others})
+        work = flops(512, result["items"]) / 1e12
+        busy = result["busy"]
         own = (f"{1e3 * busy:12.2f}", f"{work / busy / peak:12.1%}") if busy else ("", "")
-        rate = work / found["step"]
-        print(
-            f"{name:24}{1e3 * found['step']:9.2f}{own[0]:12}{found['peak']:10.0f}{rate:9.2f}{rate / peak:16.1%}{own[1]}"
-        )
+        step, memory = result["step"], result["peak"]
+        rate = work / step
+        print(f"{name:24}{1e3 * step:9.2f}{own[0]:12}{memory:10.0f}{rate:9.2f}{rate / peak:16.1%}{own[1]}")
 
 
 def flops(batch: int, items: float, hidden: int = 500, width: int = 200) -> float:
-    """Multiplications and additions of the dense products of a step, forward and backward (three for each layer)."""
+    """Return the operations of the dense products of a step, forward and backward (three products per layer)."""
     return 3.0 * (2 * hidden * width * (items + batch) + 2 * width * batch * items)
 
 
 def matmul_peak(device: str) -> float:
-    """TFLOP/s of one large product on this machine."""
+    """Return the TFLOP/s of one large matrix product on this machine."""
     n = 8192 if device == "cuda" else 2048
     left = torch.randn(n, n, device=device)
     left @ left
@@ -109,7 +108,7 @@ def matmul_peak(device: str) -> float:
 
 
 def child(plan: dict[str, object]) -> dict[str, float]:
-    """Measure one variant in a fresh process."""
+    """Measure one variant in a new process."""
     command = [sys.executable, "-m", "benchmarks.training", "--one", json.dumps(plan)]
     paths = os.pathsep.join(["src", os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -120,12 +119,12 @@ def child(plan: dict[str, object]) -> dict[str, float]:
         cwd=Path(__file__).parents[1],
         env={**os.environ, "PYTHONPATH": paths},
     )
-    found: dict[str, float] = json.loads(done.stdout)
-    return found
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def measure(plan: dict[str, object]) -> dict[str, float]:
-    """Seconds of an epoch (the second: the first pays for start-up) and peak memory of the process, or of the GPU."""
+    """Return the seconds of an epoch (after a short first one for start-up) and the peak memory of process or GPU."""
     device = str(plan["device"])
     seconds, steps = 0.0, dict[str, float]()
     if plan["kind"] == "idle":
@@ -151,10 +150,10 @@ def measure(plan: dict[str, object]) -> dict[str, float]:
 
 
 def measured_steps(run: TargetStage, batch: int, device: str, count: int = 30) -> dict[str, float]:
-    """Seconds of a step, those that a GPU's kernels take of it, and the items that it is trained on."""
+    """Return the seconds of a step, the seconds of its GPU kernels, and the number of items it is trained on."""
     users = run.examples
     batches = [users[torch.randperm(len(users), device=users.device)[:batch]] for _ in range(count)]
-    take_step = steps_of(run.network, run.step, run.options, fixed_shapes=run.has_fixed_shapes)[1]
+    take_step = build_step(run.network, run.step, run.options, fixed_shapes=run.has_fixed_shapes)[1]
     run.network.train()
 
     def steps() -> None:
@@ -170,8 +169,8 @@ def measured_steps(run: TargetStage, batch: int, device: str, count: int = 30) -
         with torch.profiler.profile(activities=activities) as profile:
             steps()
             torch.cuda.synchronize()
-        # What ran on the device; the calls that started it bear the same times.
-        # Without the mark that torch puts around a step of the optimiser, which is no kernel.
+        # Only what ran on the device: the calls that launched it have the same times. Without torch's marker around
+        # the optimiser's step, which is not a kernel.
         kernels = [
             event
             for event in profile.events() or []
@@ -182,19 +181,19 @@ def measured_steps(run: TargetStage, batch: int, device: str, count: int = 30) -
 
 
 def best_of(times: int, device: str, work: Callable[[], object]) -> float:
-    """The shortest of several runs, in seconds."""
-    found = []
+    """Return the shortest of several runs, in seconds."""
+    seconds = []
     for _ in range(times):
         started = time.perf_counter()
         work()
         if device == "cuda":
             torch.cuda.synchronize()
-        found.append(time.perf_counter() - started)
-    return min(found)
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
 
 def random_ratings(users: int, items: int, count: int) -> Ratings:
-    """So many ratings of items with a heavy tail, at least one for each user."""
+    """Return ``count`` ratings of items with a heavy-tailed popularity."""
     rng = np.random.default_rng(0)
     weights = 1 / np.arange(10, items + 10)
     rows = np.concatenate([np.arange(users), rng.integers(0, users, 2 * count)])

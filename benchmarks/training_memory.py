@@ -1,6 +1,6 @@
-"""The memory model of training against what training takes: peak of a process over what it had before it read anything.
+"""The memory model of training against measurements: the peak of a process minus what it had before it read anything.
 
-Every size runs in a process of its own; with ``--processes 2`` two of them train together, and the larger one counts.
+Every size runs in its own process; with ``--processes 2`` two of them train together, and the larger one counts.
 docs/training-at-scale.md states the model.
 """
 
@@ -22,13 +22,13 @@ SIZES = ((5_000, 100_000, 40, 64, 32, 512), (5_000, 1_000_000, 40, 32, 16, 256))
 WEIGHT = 5 * 4
 """Bytes per weight: weights, gradients, two moments, the best epoch's."""
 RATING, ID, VALIDATED = 12 + 2 * 12, 72 + 16, 101 * 8
-"""Bytes per rating, per user or item, and per validation item: the matrix, both directions of it on the device; the
-text of an id and where its row begins; an item, its 99 negatives and their user."""
+"""Bytes per rating (the matrix, and both directions of it on the device), per user or item (the text of an id and the
+start of its row), and per validation item (the item, its 99 negatives and their user)."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """What is trained, and how often."""
+    """The sizes of a training."""
 
     users: int
     items: int
@@ -39,12 +39,12 @@ class Size:
     processes: int = 1
 
     def weights(self) -> int:
-        """Return how many weights the two towers have."""
+        """Return the number of weights of both towers."""
         tables = (self.users + self.items) * self.hidden
         return tables + 2 * (self.hidden + 1) * self.width + self.items + 1
 
     def expected(self, ratings: int) -> dict[str, float]:
-        """Return the bytes that the model predicts, part by part."""
+        """Return the bytes that the memory model predicts, by part."""
         sampled = min(self.batch * self.per_user, self.items) + 1024
         entries = sampled * ratings / self.items
         # A label, a logit, a weight and three gradients for each score; four numbers for each hidden unit.
@@ -64,13 +64,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--one", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.one:
-        sys.stdout.write(json.dumps(measure(Size(**json.loads(given.one)))) + "\n")
+    arguments = parser.parse_args()
+    if arguments.one:
+        sys.stdout.write(json.dumps(measure(Size(**json.loads(arguments.one)))) + "\n")
         return
     print(f"{'users':>9} {'items':>10} {'weights':>12} {'expected':>10} {'measured':>10} {'ratio':>6}")
     for numbers in SIZES:
-        size = Size(*numbers, given.processes)
+        size = Size(*numbers, arguments.processes)
         peak, ratings = max(run(size))
         expected = sum(size.expected(ratings).values())
         print(
@@ -80,14 +80,11 @@ def main() -> None:
 
 
 def run(size: Size) -> list[tuple[int, int]]:
-    """Return the peak of each process over its beginning, and the number of ratings."""
+    """Return the growth of each process up to its peak, in bytes, and the number of ratings."""
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size.processes}"]
     command = [sys.executable, *(launcher if size.processes > 1 else []), "-m", "benchmarks.training_memory"]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "MALLOC_MMAP_THRESHOLD_": "65536",
-    }  # else glibc keeps what is freed
+    # Without the threshold glibc keeps freed memory.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
     done = subprocess.run(
         [*command, "--one", json.dumps(asdict(size))], check=True, capture_output=True, text=True, env=environment
     )
@@ -95,7 +92,7 @@ def run(size: Size) -> list[tuple[int, int]]:
 
 
 def measure(size: Size) -> tuple[int, int]:
-    """Train two epochs with checkpoints; return the peak in bytes over the beginning, and the number of ratings."""
+    """Train two epochs with checkpoints; return the growth up to the peak in bytes, and the number of ratings."""
     import torch.distributed as dist
 
     from pricdr.data.ratings import Ratings

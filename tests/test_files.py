@@ -74,6 +74,15 @@ def test_a_folder_appears_whole_and_only_at_the_end(tmp_path, name):
     assert ((path / "a").read_text(), (path / "deeper" / "b").read_text()) == ("1", "2")
 
 
+def test_files_in_subfolders_are_flushed_to_the_disk_too(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(files, "sync", lambda path: synced.append(path.name))
+    with new_folder(tmp_path / "out") as staging:
+        (staging / "deeper").mkdir()
+        (staging / "deeper" / "b").write_text("2")
+    assert {"deeper", "b"} <= set(synced)
+
+
 def test_parent_folders_are_made(tmp_path):
     with new_folder(tmp_path / "a" / "b" / "c"):
         pass

@@ -73,7 +73,7 @@ def test_everything_that_an_issuer_or_an_auditor_does_needs_neither_torch_nor_sc
     assert codes == [0] * (len(commands) - 1) + [1], errors
 
 
-def test_what_needs_more_says_in_one_line_what_to_install(ratings):
+def test_commands_that_need_an_extra_say_in_one_line_what_to_install(ratings):
     training = ("demo --out demo", "methods")
     models = (
         "train ratings.csv --out model",
@@ -89,10 +89,10 @@ def test_what_needs_more_says_in_one_line_what_to_install(ratings):
     assert [path.name for path in ratings.iterdir()] == before
 
 
-def test_python_says_the_same_and_it_is_an_import_error(ratings):
+def test_python_raises_the_same_message_as_an_import_error(ratings):
     code = HIDDEN.partition("from pricdr import cli")[0] + (
         "import pricdr\n"
-        "pricdr.split, pricdr.publish, pricdr.Ratings, pricdr.prepare, pricdr.verify\n"  # neither for these
+        "pricdr.split, pricdr.publish, pricdr.Ratings, pricdr.prepare, pricdr.verify\n"  # these need neither
         "names = ['HeteroCDR', 'transfer', 'repeat', *pricdr.models.__all__]\n"
         "refused = []\n"
         "for name in names:\n"
@@ -103,8 +103,8 @@ def test_python_says_the_same_and_it_is_an_import_error(ratings):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     refused = json.loads(done.stdout)
-    assert {"HeteroCDR", "transfer", "repeat", "EASE", "RidgeRelease", "BPR", "CoNet"} <= {one[0] for one in refused}
-    assert {tuple(one[1:]) for one in refused} == {
+    assert {"HeteroCDR", "transfer", "repeat", "EASE", "RidgeRelease", "BPR", "CoNet"} <= {row[0] for row in refused}
+    assert {tuple(row[1:]) for row in refused} == {
         ("scipy", f"methods and networks need scipy and torch: {INSTALL}"),
         ("scipy", f"models and scipy matrices need scipy: {INSTALL}"),
     }
@@ -119,8 +119,8 @@ def test_ratings_become_a_matrix_of_scipy_only_where_that_is_installed():
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    said = f"models and scipy matrices need scipy: {INSTALL}"
-    assert done.stdout.splitlines() == ["[[1.0, 0.0], [0.0, 1.0]]", said]
+    message = f"models and scipy matrices need scipy: {INSTALL}"
+    assert done.stdout.splitlines() == ["[[1.0, 0.0], [0.0, 1.0]]", message]
 
 
 def test_a_missing_extra_is_an_error_of_ours_and_of_pythons():
@@ -133,7 +133,7 @@ def test_a_missing_extra_is_an_error_of_ours_and_of_pythons():
 
 
 @pytest.mark.parametrize("extra", [TRAIN, REPORT], ids=lambda extra: extra.name)
-def test_the_extras_that_messages_name_bring_what_is_missing(extra):
+def test_the_extras_in_messages_install_what_is_missing(extra):
     packages = {Requirement(line).name.replace("-python", "").replace("-", "_") for line in brought_by(extra.name)}
     assert set(extra.modules) == packages
     assert f"pricdr[{extra.name}]" in brought_by("dev")
@@ -145,7 +145,7 @@ def brought_by(extra: str) -> list[str]:
 
 def closure(requirements: list[str]) -> set[str]:
     """Return the names of everything that pip installs for these requirements."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = [(requirement, "") for requirement in requirements]
     while waiting:
         line, extra = waiting.pop()
@@ -153,11 +153,11 @@ def closure(requirements: list[str]) -> set[str]:
         if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
             continue
         name = canonicalize_name(needed.name)
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             inner = distribution(name).requires or []
-            waiting += [(one, chosen) for one in inner for chosen in (*needed.extras, "")]
-    return found
+            waiting += [(requirement, chosen) for requirement in inner for chosen in (*needed.extras, "")]
+    return names
 
 
 def test_what_pip_installs_without_extras_has_neither_torch_nor_scipy():
@@ -178,7 +178,7 @@ def unpacked(names: set[str]) -> int:
 
 
 def compiled(names: set[str]) -> int:
-    """Return about as many bytes as bytecode takes: never more than a third above what it is compiled from."""
+    """Return an upper estimate of the size of bytecode: at most a third more than its source."""
     files = [file for name in names for file in distribution(name).files or []]
     return sum(file.size or 0 for file in files if file.suffix == ".py") * 4 // 3
 

@@ -1,4 +1,4 @@
-"""What ``pip install pricdr`` leaves out: publishing and checking need none of it."""
+"""The optional dependencies that ``pip install pricdr`` leaves out; publishing and checking need none of them."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,16 +9,16 @@ from pricdr.errors import MissingExtraError
 
 @dataclass(frozen=True)
 class Extra:
-    """Packages that one part of the work needs, and the name under which pip installs them."""
+    """Packages that one part of the software needs, and the extra that installs them."""
 
     name: str
     modules: tuple[str, ...]
-    """What is imported of them."""
+    """The modules that must be importable."""
     purpose: str
-    """What needs them, in the plural, as messages say it."""
+    """What needs them, as a plural for messages."""
 
     def require(self) -> None:
-        """Refuse with :class:`MissingExtraError` where a package is not installed; nothing is imported.
+        """Raise :class:`MissingExtraError` if a package is not installed; nothing is imported.
 
         >>> Extra("nowhere", ("no_such_module",), "examples").require()
         Traceback (most recent call last):
@@ -34,7 +34,7 @@ class Extra:
 
 TRAIN: Final = Extra("train", ("scipy", "torch"), "methods and networks")
 SPARSE: Final = Extra("train", ("scipy",), "models and scipy matrices")
-"""The part of ``TRAIN`` that models and their evaluation need even where nothing is trained."""
+"""The part of ``TRAIN`` that models and their evaluation need even without training."""
 REPORT: Final = Extra("report", ("altair", "vl_convert"), "charts")
 SERVE: Final = Extra("serve", ("fastapi", "httptools", "prometheus_client", "scipy", "uvicorn"), "servers")
 FAISS: Final = Extra("faiss", ("faiss",), "approximate searches")

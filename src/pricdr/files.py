@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one: stage beside the target, then rename."""
+"""Writing files so that a reader never sees half of one: staged beside the target, then renamed."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ except ImportError as error:
     raise ImportError(POSIX_ONLY) from error
 
 PRIVATE = stat.S_IRUSR | stat.S_IWUSR
-_ELSEWHERE: Final = frozenset(
+_REMOTE_SCHEMES: Final = frozenset(
     {
         "abfs",
         "abfss",
@@ -38,15 +38,15 @@ _ELSEWHERE: Final = frozenset(
         "wasbs",
     }
 )
-"""What begins the address of a file on another machine."""
+"""URL schemes of files on other machines."""
 _staged: set[Path] = set()
-"""What this process is staging now."""
+"""The staging paths that this process is using now."""
 
 
 def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
-    """Refuse the address of something on another machine, such as ``s3://bucket/ratings.csv``.
+    """Refuse the address of a file on another machine, such as ``s3://bucket/ratings.csv``.
 
-    A path has one slash where an address has two, so that without this the refusal would be "no such file: s3:/bucket".
+    A path has one slash where an address has two, so the error would otherwise be "no such file: s3:/bucket".
 
     >>> require_local(Path("s3://bucket/r"))
     Traceback (most recent call last):
@@ -54,13 +54,13 @@ def require_local(path: Path, error: type[PriCDRError] = InputError) -> None:
     pricdr.errors.InputError: s3://bucket/r: s3:// is not supported, only files on this machine: copy it, or mount it
     """
     scheme, *rest = path.parts or ("",)
-    if scheme[:-1].lower() in _ELSEWHERE and scheme.endswith(":") and not os.path.lexists(scheme):
+    if scheme[:-1].lower() in _REMOTE_SCHEMES and scheme.endswith(":") and not os.path.lexists(scheme):
         address = f"{scheme}//{'/'.join(rest)}"
         raise error(f"{address}: {scheme}// is not supported, only files on this machine: copy it, or mount it")
 
 
 def require_absent(path: Path) -> None:
-    """Refuse an output path that is already taken, or not on this machine."""
+    """Refuse an output path that exists already, or is not on this machine."""
     require_local(path, OutputError)
     if path.name == "-":
         raise OutputError(f"{path} would be a file of that name: only --json writes to standard output")
@@ -69,7 +69,7 @@ def require_absent(path: Path) -> None:
 
 
 def require_writable(path: Path) -> None:
-    """Refuse an output that could not be written, as far as that can be seen before there is anything to write."""
+    """Refuse an output path that could not be written, as far as that can be checked in advance."""
     require_absent(path)
     nearest = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
     if not nearest.is_dir():
@@ -80,24 +80,24 @@ def require_writable(path: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a staging folder that becomes ``path`` when the block ends well, and vanishes otherwise.
+    """Yield a staging folder that becomes ``path`` when the block succeeds, and is removed otherwise.
 
-    A ``private`` folder and the files in it are for their owner alone, from the beginning and whatever the umask: it
-    holds ratings in plaintext. Every other folder follows the umask, as do files.
+    A ``private`` folder holds ratings in plaintext: only its owner can read it and the files in it, from the start and
+    whatever the umask. Other folders and files follow the umask.
 
-    A process killed outright leaves at most the hidden staging folder, never a partial ``path``; the next run that
-    writes the same output sweeps it away. It is locked while its writer lives, which tells the two apart: process
-    numbers do not, since every container has its own.
+    A process that is killed leaves at most the hidden staging folder, never a partial ``path``. The next run that
+    writes the same output removes it. A lock shows whether its writer is still alive: process numbers do not, since
+    every container has its own.
     """
     require_absent(path)
     missing = [folder for folder in (path.parent, *path.parent.parents) if not os.path.lexists(folder)]
     visible = False
-    with _naming_output(path), _claimed(path) as staging, ExitStack() as held:
+    with _naming_output(path), _claim_staging(path) as staging, ExitStack() as held:
         try:
             _make_parent(path)
             _sweep(path)
-            held.enter_context(_made(staging, path, mode=0o700 if private else 0o777))
-        except (BusyError, FileExistsError):  # somebody else's, who came first
+            held.enter_context(_make_staging(staging, path, mode=0o700 if private else 0o777))
+        except (BusyError, FileExistsError):  # another run was first
             discard(None, missing)
             raise
         except BaseException:
@@ -105,8 +105,8 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
             raise
         try:
             yield staging
-            for written in sorted(staging.iterdir()):
-                if private and written.is_file():
+            for written in sorted(staging.rglob("*")):
+                if private and written.parent == staging and written.is_file():
                     take_mode(written)
                 sync(written)
             sync(staging)
@@ -123,23 +123,23 @@ def new_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def take_mode(file: Path) -> None:
-    """Give a file the mode of its folder, execution aside: some libraries choose one of their own."""
+    """Give a file the mode of its folder, without execute bits: some libraries choose a mode of their own."""
     file.chmod(stat.S_IMODE(file.parent.stat().st_mode) & 0o666)
 
 
 def write_new(path: Path, content: bytes, *, mode: int = 0o644) -> None:
-    """Create ``path`` with ``content``, whole or not at all; refuse to overwrite, also when two come at once."""
+    """Create ``path`` with ``content``, completely or not at all; never overwrite, even when two write at once."""
     with new_file(path, mode=mode) as file:
         file.write(content)
 
 
 @contextmanager
 def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
-    """Yield a file to write to, which becomes ``path`` when the block ends well, and vanishes otherwise."""
+    """Yield a file to write to, which becomes ``path`` when the block succeeds, and is removed otherwise."""
     require_absent(path)
     with _staged_file(path, mode) as (staging, file):
         yield file
-        _finish(file)
+        _flush(file)
         try:
             os.link(staging, path)  # unlike a rename, a link never replaces
         except FileExistsError:
@@ -152,20 +152,20 @@ def new_file(path: Path, *, mode: int = 0o644) -> Iterator[BinaryIO]:
 def replace_file(
     path: Path, content: bytes | Iterable[bytes | memoryview], *, mode: int = 0o644, keep: os.stat_result | None = None
 ) -> None:
-    """Put ``content``, whole or in pieces, at ``path`` in one step, over whatever is there.
+    """Replace ``path`` by ``content`` (bytes, or chunks of bytes) atomically.
 
-    ``keep``: with this owner, group and mode.
+    With ``keep`` the new file gets this owner, group and mode.
     """
     with _staged_file(path, mode if keep is None else PRIVATE) as (staging, file):
         file.writelines([content] if isinstance(content, bytes) else content)
-        _finish(file)
+        _flush(file)
         if keep is not None:
-            _give(staging, keep)
+            _copy_ownership(staging, keep)
         staging.rename(path)
 
 
 def sync(path: Path) -> None:
-    """Ask the disk to have ``path`` (a file or a folder) for good."""
+    """Flush ``path`` (a file or a folder) to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -173,19 +173,19 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _give(path: Path, to: os.stat_result) -> None:
-    """Give a file the owner, group and mode of ``to``: mode last, since a new owner takes some of its bits away."""
-    now = path.stat()
-    if (now.st_uid, now.st_gid) != (to.st_uid, to.st_gid):
-        os.chown(path, to.st_uid, to.st_gid)
-    path.chmod(stat.S_IMODE(to.st_mode))
+def _copy_ownership(path: Path, status: os.stat_result) -> None:
+    """Give a file this owner, group and mode: mode last, since changing the owner clears some of its bits."""
+    current = path.stat()
+    if (current.st_uid, current.st_gid) != (status.st_uid, status.st_gid):
+        os.chown(path, status.st_uid, status.st_gid)
+    path.chmod(stat.S_IMODE(status.st_mode))
 
 
 @contextmanager
 def _staged_file(path: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
-    """Yield a new file beside ``path``, open, for the block to write and to put there; gone afterwards."""
+    """Yield a new open file beside ``path``, for the block to write and move there; remove it afterwards."""
     require_local(path, OutputError)
-    with _naming_output(path), _claimed(path) as staging:
+    with _naming_output(path), _claim_staging(path) as staging:
         _make_parent(path)
         _sweep(path)
         with os.fdopen(os.open(staging, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
@@ -197,15 +197,15 @@ def _staged_file(path: Path, mode: int) -> Iterator[tuple[Path, BinaryIO]]:
                 discard(staging)
 
 
-def _finish(file: BinaryIO) -> None:
-    """Ask the disk to have all that was written, for good."""
+def _flush(file: BinaryIO) -> None:
+    """Flush everything that was written to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 @contextmanager
-def _made(staging: Path, path: Path, *, mode: int) -> Iterator[None]:
-    """Make the staging folder of ``path``, and hold its lock."""
+def _make_staging(staging: Path, path: Path, *, mode: int) -> Iterator[None]:
+    """Create the staging folder of ``path``, and hold its lock."""
     staging.mkdir(mode=mode)
     descriptor = os.open(staging, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -216,8 +216,8 @@ def _made(staging: Path, path: Path, *, mode: int) -> Iterator[None]:
 
 
 def _lock(descriptor: int, staging: Path, path: Path) -> None:
-    """Lock what was just made; :class:`BusyError` where a process of the same number has taken it for a left-over."""
-    with suppress(OSError):  # a file system without locks: there the number of the process has to do
+    """Lock a new staging path; raise :class:`BusyError` if a process with the same number took it for a left-over."""
+    with suppress(OSError):  # a file system without locks: there the process number has to do
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -235,20 +235,20 @@ def _busy(path: Path) -> BusyError:
 
 
 def is_held(staged: Path) -> bool:
-    """Return whether somebody holds the lock of a file or folder; one that is gone by now is nobody's."""
+    """Return whether a process holds the lock of a file or folder; False if it no longer exists."""
     return not _unless_held(staged, lambda: None)
 
 
 def _removed_unless_held(staged: Path) -> bool:
-    """Remove what a dead process was staging; return False, and leave it, where its writer lives."""
+    """Remove the staging path of a dead process; leave it and return False if its writer is alive."""
     return _unless_held(staged, lambda: _remove(staged))
 
 
 def _unless_held(staged: Path, act: Callable[[], None]) -> bool:
-    """Call ``act`` under the lock of a file or folder; return False, without calling it, where somebody has it."""
+    """Call ``act`` under the lock of a file or folder; return False, without calling it, if the lock is held."""
     try:
         descriptor = os.open(staged, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-    except OSError:  # gone, a link, or not for us to open: nobody's lock is in the way
+    except OSError:  # gone, a link, or not readable for us: there is no lock to respect
         act()
         return True
     try:
@@ -264,14 +264,14 @@ def _unless_held(staged: Path, act: Callable[[], None]) -> bool:
 
 
 @contextmanager
-def _claimed(path: Path) -> Iterator[Path]:
-    """Yield where this process stages ``path``, for one writer at a time."""
+def _claim_staging(path: Path) -> Iterator[Path]:
+    """Yield the staging path of ``path`` in this process, for one writer at a time."""
     staging = path.parent / f".{path.name}.partial-{os.getpid()}"
     if staging in _staged:
         raise OutputError(f"{path} is being written by this process already")
     _staged.add(staging)
     try:
-        # Left by an earlier process of the same number, as every one has in some containers, or a living one's there.
+        # From an earlier process with the same number, as in containers, or from a living one in another container.
         if not _removed_unless_held(staging):
             raise _busy(path)
         yield staging
@@ -288,7 +288,7 @@ def _make_parent(path: Path) -> None:
 
 @contextmanager
 def _naming_output(path: Path) -> Iterator[None]:
-    """Turn what the system says about a failed write, through polars or not, into an error that names the output."""
+    """Turn a system error of a write, through polars or not, into an :class:`OutputError` that names the output."""
     try:
         yield
     except OutputError:
@@ -304,7 +304,7 @@ def _naming_output(path: Path) -> Iterator[None]:
 
 
 def _sweep(path: Path) -> None:
-    """Remove what processes that are gone were staging for ``path``."""
+    """Remove the staging paths that dead processes left for ``path``."""
     with suppress(OSError):  # a folder that cannot be listed has nothing to sweep
         for stale in path.parent.iterdir():
             staged, _, owner = stale.name.rpartition("-")
@@ -323,14 +323,14 @@ def _alive(pid: int) -> bool:
 
 
 def discard(staging: Path | None, parents: Sequence[Path] = ()) -> None:
-    """Remove a file or folder of ours and the folders made for it; an interrupt meanwhile waits until that is done."""
+    """Remove a staging path and the folders made for it; an interrupt is raised only after that."""
     interrupt = None
     while True:
         try:
             if staging is not None:
                 _remove(staging)
             for folder in parents:
-                with suppress(OSError):  # not empty: somebody else uses it by now
+                with suppress(OSError):  # not empty: something else uses it by now
                     folder.rmdir()
             break
         except (KeyboardInterrupt, SystemExit) as another:

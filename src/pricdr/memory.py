@@ -1,4 +1,4 @@
-"""A limit on the memory of a computation, checked before anything is allocated."""
+"""A memory limit that computations check before they allocate anything."""
 
 import os
 import re
@@ -14,12 +14,12 @@ VARIABLE: Final = "PRICDR_MEMORY"
 """The environment variable that replaces the default limit."""
 _SHARE: Final = 0.5
 CONTAINER_LIMITS: Final = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Where Linux states the limit of a container, in version 2 and version 1 of control groups."""
+"""Files with the memory limit of a Linux container, in version 2 and version 1 of control groups."""
 _UNITS: Final = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def require_memory(need: int, what: str) -> None:
-    """Refuse a computation that needs more bytes than the limit; ``what`` it is begins the message.
+    """Refuse a computation that needs more bytes than the limit; the message starts with ``what``.
 
     >>> require_memory(1000, "a small matrix")
     """
@@ -32,18 +32,18 @@ def require_memory(need: int, what: str) -> None:
 
 
 def memory_limit(container: Sequence[Path] = CONTAINER_LIMITS) -> int:
-    """Return the limit in bytes: what the environment says, or half of what the machine, container or process has."""
-    given = os.environ.get(VARIABLE)
-    if not given:
+    """Return the limit in bytes: from the environment, or half of the memory of machine, container or process."""
+    text = os.environ.get(VARIABLE)
+    if not text:
         return int(_SHARE * min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_stated_limits(container)]))
-    number = re.fullmatch(r"([1-9][0-9]{0,8})(MB|GB|TB)", given)
+    number = re.fullmatch(r"([1-9][0-9]{0,8})(MB|GB|TB)", text)
     if number is None:
-        raise ParameterError(f"{VARIABLE} must be a whole number and MB, GB or TB, such as 8GB, got {given!r:.40}")
+        raise ParameterError(f"{VARIABLE} must be a whole number and MB, GB or TB, such as 8GB, got {text!r:.40}")
     return int(number[1]) * _UNITS[number[2]]
 
 
 def _stated_limits(files: Sequence[Path]) -> list[int]:
-    """Return what the process may use (``ulimit -v``), and a container, where it says so; most know of no limit."""
+    """Return the limits of the process (``ulimit -v``) and of the container, where there are any."""
     limits = [
         soft
         for soft, _ in (resource.getrlimit(kind) for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
@@ -60,7 +60,7 @@ def _stated() -> str:
 
 
 def in_words(size: int) -> str:
-    """Return a number of bytes for people.
+    """Return a number of bytes in MB, GB or TB.
 
     >>> in_words(1_234_000), in_words(5 * 10**10)
     ('1.2 MB', '50.0 GB')

@@ -1,4 +1,4 @@
-"""Work on every core: row blocks on threads, and what holds the interpreter lock in processes.
+"""Work on every core: blocks of rows in threads, and work that holds the interpreter lock in processes.
 
 numpy and AES release the lock, so that threads use every core. Training and X25519 do not.
 """
@@ -17,7 +17,7 @@ from pricdr.progress import Progress, silent
 def each_block(
     total: int, size: int, work: Callable[[slice], None], *, what: str = "", progress: Progress = silent
 ) -> None:
-    """Run ``work`` on consecutive slices of ``range(total)``; blocks may run in any order, so each must stand alone.
+    """Run ``work`` on consecutive slices of ``range(total)``, in any order and in parallel.
 
     >>> seen = []
     >>> each_block(5, 2, seen.append)
@@ -31,7 +31,7 @@ def each_block(
 def each_slice(
     slices: Sequence[slice], work: Callable[[slice], None], *, what: str = "", progress: Progress = silent
 ) -> None:
-    """Run ``work`` on each of these slices, in any order."""
+    """Run ``work`` on each of these slices, in any order and in parallel."""
     with ThreadPoolExecutor(cores()) as pool:
         running = [pool.submit(work, part) for part in slices]
         done = 0
@@ -47,33 +47,35 @@ def each_slice(
 
 @contextmanager
 def process_pool(jobs: int, initialise: Callable[..., None], *arguments: object) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool of fresh interpreters, which end with this process however it ends.
+    """Yield a pool of new interpreters, which end with this process however it ends.
 
-    An error inside the block ends them at once, in the middle of whatever they do.
+    An error inside the block terminates them at once, whatever they are doing.
 
     Args:
-        jobs: how many.
-        initialise: a function of a module that each calls first, with ``arguments``.
-        arguments: what it is called with.
+        jobs: the number of processes.
+        initialise: a module-level function that each process calls first.
+        arguments: the arguments of ``initialise``.
     """
     import multiprocessing
 
-    # Fresh ones: a forked interpreter cannot use a GPU, and has the locks of threads that it has not.
-    spawning = multiprocessing.get_context("spawn")
-    begin = partial(_start_worker, initialise, *arguments)
-    with _safe_imports(), ProcessPoolExecutor(jobs, mp_context=spawning, initializer=begin) as pool:
+    # Spawned: a forked interpreter cannot use a GPU, and inherits locks of threads that it does not have.
+    spawn = multiprocessing.get_context("spawn")
+    initializer = partial(_start_worker, initialise, *arguments)
+    with _safe_imports(), ProcessPoolExecutor(jobs, mp_context=spawn, initializer=initializer) as pool:
         try:
             yield pool
         except BaseException:
+            # Only this pool's processes: the caller may have others. They are known until the pool is shut down.
+            workers = list((pool._processes or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():  # else they would finish what they have begun
-                process.terminate()
+            for worker in workers:  # otherwise they would finish what they have started
+                worker.terminate()
             raise
 
 
 @contextmanager
 def _safe_imports() -> Iterator[None]:
-    """Let no new interpreter import from the working folder, where a spec from elsewhere may lie beside a socket.py."""
+    """Keep new interpreters from importing modules of the working folder: a hostile socket.py may be beside a spec."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -86,13 +88,13 @@ def _safe_imports() -> Iterator[None]:
 
 
 def _start_worker(initialise: Callable[..., None], *arguments: object) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's business
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles interrupts
     threading.Thread(target=_end_with_parent, daemon=True).start()
     initialise(*arguments)
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent has ended: one that was killed closes no pool, and its workers would stay."""
+    """End this process when its parent has ended: a parent that was killed cannot close its pool."""
     import multiprocessing
 
     parent = multiprocessing.parent_process()
@@ -102,7 +104,7 @@ def _end_with_parent() -> None:
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "process_cpu_count"):
         return os.process_cpu_count() or 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -61,17 +61,17 @@ def test_an_export_is_served_with_the_histories_handed_in(work, tmp_path, pricdr
     assert pl.read_parquet(tmp_path / "served.parquet").equals(pl.read_parquet(tmp_path / "full.parquet"))
 
 
-def test_an_export_without_histories_says_what_may_come_back(work, tmp_path, pricdr):
+def test_an_export_without_histories_warns_of_rated_items(work, tmp_path, pricdr):
     assert pricdr("recommend", work / "signed", "--export", tmp_path / "export")[0] == 0
     code, _, err = pricdr("recommend", tmp_path / "export", "--out", tmp_path / "r.csv")
     assert code == 0
-    assert "items that users have rated may come back (give --seen)" in err
+    assert "it may recommend items that users have rated (give --seen)" in err
     (tmp_path / "strangers.csv").write_text("user,item\nx,y\n")
     code, _, err = pricdr(
         "recommend", tmp_path / "export", "--out", tmp_path / "s.csv", "--seen", tmp_path / "strangers.csv"
     )
     assert code == 0
-    assert "nothing was left out" in err
+    assert "no item was left out" in err
 
 
 def test_an_export_cannot_be_evaluated(work, tmp_path, pricdr):

@@ -161,7 +161,7 @@ def test_a_mistake_costs_no_checkpoint_and_an_interrupt_says_how_to_go_on(here, 
     fixed = ["train", str(here / "split"), "--out", str(tmp_path / "m"), "--epochs", "2"]
     monkeypatch.setattr(checkpoints.Checkpoint, "save", dying)
     assert run([*fixed, "--release", str(here / "release")]) == 130
-    assert "go on with --resume" in capsys.readouterr().err
+    assert "continue with --resume" in capsys.readouterr().err
     monkeypatch.undo()
     kept = sorted(path.name for path in (tmp_path / ".m.training").iterdir())
     assert "checkpoint.target" in kept
@@ -198,7 +198,7 @@ def test_too_few_items_to_choose_by_are_said(tmp_path, capsys):
     (tmp_path / "r.csv").write_text("\n".join(rows))
     arguments = ["train", str(tmp_path / "r.csv"), "--epochs", "2", "--device", "cpu", "--out", str(tmp_path / "m")]
     assert run(arguments) == 0
-    assert "nothing was set aside to choose by" in capsys.readouterr().err
+    assert "no ratings were set aside to choose by" in capsys.readouterr().err
 
 
 def test_a_model_that_cannot_be_written_is_refused_before_it_is_trained(here, tmp_path, capsys):

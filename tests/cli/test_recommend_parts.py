@@ -62,7 +62,7 @@ def small_parts(monkeypatch):
         monkeypatch.setattr(recommending, name, size)
 
 
-def test_killed_again_and_again_it_ends_with_the_same_bytes(here, model, pricdr, small_parts):
+def test_a_run_killed_repeatedly_ends_with_the_same_bytes(here, model, pricdr, small_parts):
     assert pricdr("recommend", model, "--out", "whole.parquet", *ARGUMENTS).code == 0
     codes, kept = [], []
     for at in (2, 3, 3, 0):  # the second part; two parts later; the file itself
@@ -90,20 +90,20 @@ def test_a_disk_that_fails_at_any_step_leaves_no_half_output(here, model, pricdr
     for at in range(1, counted.seen + 1):
         with steps.watched(folder, OSError(code, os.strerror(code)), at):
             outcome = pricdr("recommend", model, "--out", out, *ARGUMENTS)
-        if outcome.code != 0:  # sweeping and tidying may fail: the file is whole all the same
+        if outcome.code != 0:  # cleaning up may fail: the file is complete anyway
             refusals += 1
             assert outcome.code == 2
             last = outcome.err.splitlines()[-1]
             assert last.startswith("error: cannot ")
             assert last.endswith(os.strerror(code))
-            if "go on with --resume" in outcome.err:
+            if "continue with --resume" in outcome.err:
                 resumed += 1
-            if not out.exists():  # it is there where only the disk could not confirm it
+            if not out.exists():  # it exists if only the final sync failed
                 assert pricdr("recommend", model, "--out", out, *ARGUMENTS, "--resume").code == 0
         assert out.read_bytes() == whole.read_bytes()
         out.unlink()
         assert [path.name for path in folder.iterdir() if not path.name.startswith(".")] == ["whole.parquet"]
-        for hidden in folder.glob(".*"):  # where the step that failed was to remove it
+        for hidden in folder.glob(".*"):  # left if the failed step was to remove it
             shutil.rmtree(hidden) if hidden.is_dir() else hidden.unlink()
     assert refusals > 5
     assert resumed > 2
@@ -123,13 +123,13 @@ def test_a_full_disk_in_the_middle_of_a_part_is_one_line(here, model, pricdr, sm
     outcome = pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS)
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
-        "warning: 2 of 5 parts are kept in .r.parquet.recommending: go on with --resume",
+        "warning: 2 of 5 parts are kept in .r.parquet.recommending: continue with --resume",
         "error: cannot write .r.parquet.recommending/part-00002.parquet: No space left on device",
     ]
     assert not (here / "r.parquet").exists()
 
 
-def test_it_says_beforehand_what_it_needs_and_afterwards_what_it_did(here, model, pricdr, small_parts):
+def test_it_states_its_needs_first_and_its_result_at_the_end(here, model, pricdr, small_parts):
     outcome = pricdr("recommend", model, "--out", "r.csv", *ARGUMENTS, "--resume")
     first, last = outcome.out.splitlines()
     assert first.startswith("41 users x 60 items in 5 parts: about ")
@@ -137,11 +137,11 @@ def test_it_says_beforehand_what_it_needs_and_afterwards_what_it_did(here, model
     assert last == "205 recommendations for 41 users written to r.csv"
     assert outcome.err.splitlines() == [
         "warning: there is nothing to resume: recommending starts afresh",
-        "warning: 1 of 41 users are unknown to the model: they get what is popular",
+        "warning: 1 of 41 users are unknown to the model: they get popular items",
     ]
 
 
-def test_a_changed_model_is_not_gone_on_with(here, model, pricdr, small_parts, monkeypatch):
+def test_a_run_with_a_changed_model_is_not_resumed(here, model, pricdr, small_parts, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -151,8 +151,8 @@ def test_a_changed_model_is_not_gone_on_with(here, model, pricdr, small_parts, m
     assert len(list(here.glob(".r.parquet.recommending/part-*"))) == 5
     outcome = pricdr("recommend", "other", "--out", "r.parquet", *ARGUMENTS, "--resume")
     assert outcome.code == 2
-    assert "was left by a run of another model" in outcome.err
-    assert "go on with --resume" not in outcome.err
+    assert "was left by a run with another model" in outcome.err
+    assert "continue with --resume" not in outcome.err
     assert not (here / "r.parquet").exists()
     assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS, "--resume").code == 0
 
@@ -161,6 +161,6 @@ def test_resume_belongs_to_out(model, refused):
     refused("recommend", model, "--export", "served", "--resume", says="--users, --seen and --resume belong to --out")
 
 
-def test_too_little_memory_is_said_before_anything_is_written(model, refused, monkeypatch):
+def test_too_little_memory_is_refused_before_anything_is_written(model, refused, monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "50MB")
     refused("recommend", model, "--out", "r.parquet", says=("recommending 60 items to 40 users needs", "50.0 MB"))

@@ -72,7 +72,7 @@ def test_another_training_is_another_network(folder, tmp_path, capsys, change):
     assert with_release(folder, tmp_path / "models" / "hetero", *change) == 0
     assert "not trained again" not in capsys.readouterr().out
     assert with_release(folder, tmp_path / "x", *change, "--start", folder / "alone" / "dmf") == 2
-    assert f"{folder / 'alone' / 'dmf'} holds no network of this training" in capsys.readouterr().err
+    assert f"{folder / 'alone' / 'dmf'} has no network of this training" in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 
 

@@ -1,4 +1,4 @@
-"""``torchrun -m pricdr train``: one model, one voice, and an end for all when one process ends."""
+"""``torchrun -m pricdr train``: one model, one output, and all processes end when one does."""
 
 import os
 import re
@@ -46,13 +46,13 @@ def torchrun(here):
         return running[-1]
 
     yield start
-    for one in running:
-        one.kill()
-        one.communicate()
+    for process in running:
+        process.kill()
+        process.communicate()
 
 
-def said(err: str) -> list[str]:
-    """Return our own lines: torchrun reports a failure in its own words."""
+def own_lines(err: str) -> list[str]:
+    """Return our own lines of standard error, without torchrun's report."""
     return [line for line in err.splitlines() if line.startswith(("error: ", "warning: "))]
 
 
@@ -67,14 +67,14 @@ def test_two_processes_write_the_model_of_one(here, many, torchrun, process):
     started = torchrun("train", many, "--epochs", 3, "--device", "cpu", "--out", "two/model")
     out, err = started.communicate(timeout=240)
     assert started.returncode == 0, err
-    # Elsewhere: beside the other, its finished network would be used again.
+    # In another folder: beside the other model, its finished network would be reused.
     alone = process("train", many, "--epochs", 3, "--device", "cpu", "--out", "one/model")
     assert out == alone.out.replace("one/model", "two/model")
     two, one = (FittedModel.load(here / name / "model") for name in ("two", "one"))
     assert two.chosen == one.chosen
     np.testing.assert_allclose(two.item_vectors, one.item_vectors, atol=1e-4)
     users = list(one.users)
-    pairs = [{(each.user, each.item) for each in model.recommend(users)} for model in (two, one)]
+    pairs = [{(row.user, row.item) for row in model.recommend(users)} for model in (two, one)]
     assert len(pairs[0] & pairs[1]) > 0.99 * len(pairs[1])
     names = [sorted(path.name for path in (here / name).rglob("*")) for name in ("two", "one")]
     assert names[0] == names[1]
@@ -85,8 +85,8 @@ def test_a_method_that_one_process_trains_is_refused_in_one_line(here, many, tor
     started = torchrun("train", many, "--method", "ease", "--out", "model")
     _, err = started.communicate(timeout=240)
     assert started.returncode != 0
-    assert len(said(err)) == 1
-    assert "method ease, as it is set, is trained by one process" in said(err)[0]
+    assert len(own_lines(err)) == 1
+    assert "method ease, as it is set, is trained by one process" in own_lines(err)[0]
     assert not (here / "model").exists()
 
 
@@ -104,8 +104,8 @@ def test_when_one_process_is_killed_the_other_says_so_and_ends(here, many, torch
     _, err = started.communicate(timeout=60)
     assert time.monotonic() - killed < 30
     assert started.returncode != 0
-    assert [line for line in said(err) if line.startswith("error: ")] == [
-        "error: another process of this training ended, or cannot be reached any more"
+    assert [line for line in own_lines(err) if line.startswith("error: ")] == [
+        "error: another process of this training has ended or cannot be reached"
     ]
     assert re.search(r"warning: the epochs so far are kept in .*--resume", err)
     assert not (here / "model").exists()
@@ -113,12 +113,12 @@ def test_when_one_process_is_killed_the_other_says_so_and_ends(here, many, torch
 
 @pytest.fixture
 def second_of_two(monkeypatch):
-    """As torchrun says it to the second process."""
+    """The environment that torchrun gives to the second process."""
     for name, value in (("TORCHELASTIC_RUN_ID", "x"), ("WORLD_SIZE", "2"), ("RANK", "1")):
         monkeypatch.setenv(name, value)
 
 
-def test_only_the_first_process_speaks(second_of_two, capsys):
+def test_only_the_first_process_prints(second_of_two, capsys):
     from pricdr.cli.console import progress_bar, say, warn
 
     say("a line")
@@ -128,7 +128,7 @@ def test_only_the_first_process_speaks(second_of_two, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_torchrun_its_variables_mean_nothing(monkeypatch):
+def test_the_variables_of_torchrun_are_ignored_without_it(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "8")
     monkeypatch.setenv("RANK", "3")
     assert processes.started() == 1
@@ -145,7 +145,7 @@ def test_torchrun_is_for_training_alone(second_of_two):
     processes.require_one_process("train")
 
 
-def test_a_training_on_one_of_several_gpus_says_how_to_use_all(monkeypatch):
+def test_training_on_one_of_several_gpus_prints_how_to_use_all(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
     hint = "one of 4 GPUs is used: torchrun --nproc-per-node 4 -m pricdr train … would use all of them"
@@ -163,8 +163,8 @@ def test_more_processes_than_gpus_are_refused(second_of_two, monkeypatch):
     with pytest.raises(processes.ParameterError, match="--nproc-per-node 2 needs as many GPUs, and this machine has 1"):
         processes.take_gpu("auto")
     processes.take_gpu("cpu")
-    taken = []
+    devices = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "set_device", taken.append)
+    monkeypatch.setattr(torch.cuda, "set_device", devices.append)
     processes.take_gpu("cuda")
-    assert taken == [1]
+    assert devices == [1]

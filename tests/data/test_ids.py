@@ -1,4 +1,4 @@
-"""Ids come in lists, arrays and columns; whole numbers are their decimal text, wherever they come from."""
+"""Ids are accepted as lists, arrays and columns; whole numbers become their decimal text."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ import pytest
 
 from pricdr import Ratings
 from pricdr.data.ids import as_ids
-from pricdr.errors import ParameterError
+from pricdr.errors import InputError, ParameterError
 
 NUMBERS = {
     "list": [1, 20],
@@ -34,7 +34,7 @@ NUMBERS = {
 def test_every_kind_of_list_gives_text(kind):
     ids = as_ids("users", NUMBERS[kind])
     assert ids == ("1", "20")
-    assert {type(one) for one in ids} == {str}
+    assert {type(name) for name in ids} == {str}
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,15 @@ def test_every_kind_of_list_gives_text(kind):
         (pa.table({"user": [1]}), "one column of ids, got a data frame"),
     ],
 )
-def test_what_is_no_list_of_ids_is_one_clear_line(refused, ids, says):
+def test_anything_else_is_refused_in_one_clear_line(refused, ids, says):
     assert says in refused(lambda: as_ids("users", ids), ParameterError)
 
 
-def test_triples_take_whole_numbers():
+def test_triples_accept_whole_numbers():
     ratings = Ratings.from_triples(np.array([2, 10]), pd.Series([7, 7]), [1, 2])
     assert (ratings.users, ratings.items) == (("10", "2"), ("7",))
+
+
+@pytest.mark.parametrize("values", [["five"], [None, None], [[1.0], [2.0]], 5.0, [[1.0], [2.0, 3.0]]])
+def test_triples_refuse_values_that_are_not_a_list_of_numbers(refused, values):
+    assert "ratings must be" in refused(lambda: Ratings.from_triples(["a", "b"], ["x", "y"], values), InputError)

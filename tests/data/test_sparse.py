@@ -12,19 +12,19 @@ from pricdr.errors import InputError
 
 @st.composite
 def matrices(draw, kinds=(np.int64,)):
-    """A matrix of ours and the same of scipy; now and then a row is far longer than a piece."""
+    """The same matrix as ours and as scipy's; sometimes a row is much longer than a piece."""
     rows, columns = draw(st.integers(1, 12)), draw(st.sampled_from([1, 3, 40, 300]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     share = rng.random((rows, 1)) * draw(st.sampled_from([0.0, 0.1, 1.0]))
     cells = rng.integers(-9, 10, (rows, columns)) * (rng.random((rows, columns)) < share)
     if draw(st.booleans()):
-        cells = np.sign(np.abs(cells))  # ones: those are added up without being multiplied
+        cells = np.sign(np.abs(cells))  # ones, which are added without multiplication
     cells = cells.astype(draw(st.sampled_from(kinds)))
     return SparseMatrix.from_dense(cells), sp.csr_array(cells)
 
 
 @given(matrices(kinds=(np.int32, np.int64)), st.sampled_from([1, 2, 7]), st.sampled_from([1, 16, 1 << 16]))
-def test_products_are_scipys_whatever_they_are_cut_into(both, width, cells):
+def test_products_equal_scipys_for_any_block_size(both, width, cells):
     ours, theirs = both
     dense = np.random.default_rng(0).integers(-(2**40), 2**40, (theirs.shape[1], width))
     with pytest.MonkeyPatch.context() as patch:
@@ -45,7 +45,7 @@ def test_a_row_of_a_million_entries():
 
 
 @given(matrices(), st.data())
-def test_parts_and_selections_are_scipys(both, data):
+def test_slices_and_selections_equal_scipys(both, data):
     ours, theirs = both
     rows, columns = theirs.shape
     start, stop = sorted(data.draw(st.tuples(st.integers(0, rows), st.integers(0, rows))))
@@ -62,11 +62,11 @@ def test_parts_and_selections_are_scipys(both, data):
     places = np.random.default_rng(2).integers(0, 3, columns)
     merged = ours.merged(places, 3)
     np.testing.assert_array_equal(merged.toarray(), theirs.toarray() @ np.eye(3, dtype=np.int64)[places])
-    assert all(one.is_canonical() for one in (ours, there, only, merged, ours.transposed))
+    assert all(matrix.is_canonical() for matrix in (ours, there, only, merged, ours.transposed))
     assert (merged.to_scipy() != sp.csr_array(merged.toarray())).nnz == 0
 
 
-def test_it_shares_the_arrays_of_scipy_both_ways():
+def test_conversions_from_and_to_scipy_share_arrays():
     theirs = sp.csr_array(np.eye(3))
     ours = SparseMatrix.of(theirs)
     assert np.shares_memory(ours.data, theirs.data)
@@ -74,15 +74,15 @@ def test_it_shares_the_arrays_of_scipy_both_ways():
     assert Ratings(theirs, ("a", "b", "c"), ("x", "y", "z")).matrix.toarray().tolist() == np.eye(3).tolist()
 
 
-def test_only_whole_numbers_are_added_up():
+def test_only_whole_numbers_are_summed():
     half = SparseMatrix.from_dense(np.array([[0.5]]))
     for computed in (half.row_sums, lambda: half @ np.ones((1, 1)), lambda: half @ np.ones((1, 1), dtype=np.int64)):
-        with pytest.raises(TypeError, match="whole numbers alone, got float64"):
+        with pytest.raises(TypeError, match="only for whole numbers, got float64"):
             computed()
 
 
 def _changed(**arrays):
-    """A matrix of scipy whose arrays were changed behind its back."""
+    """A matrix of scipy whose arrays were replaced by invalid ones."""
     matrix = sp.csr_array(np.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
     for name, array in arrays.items():
         setattr(matrix, name, np.asarray(array, dtype=getattr(matrix, name).dtype))
@@ -104,11 +104,11 @@ def _changed(**arrays):
     ],
     ids=lambda wrong: type(wrong).__name__,
 )
-def test_arrays_that_make_no_matrix_are_refused(wrong):
+def test_arrays_that_do_not_form_a_matrix_are_refused(wrong):
     with pytest.raises(InputError, match=r"do not fit 2 x 3|stored by rows \(CSR\), got"):
         SparseMatrix.of(wrong)
 
 
-def test_an_entry_that_is_given_twice_is_refused():
+def test_a_repeated_entry_is_refused():
     with pytest.raises(InputError, match="more than once"):
         SparseMatrix.from_cells(np.array([0, 1, 0]), np.array([1, 1, 1]), np.ones(3), (2, 2))

@@ -1,4 +1,4 @@
-"""The evidence test refuses what says nothing, at its stated rate, and lets weak signals through."""
+"""The evidence test refuses worthless rows at its stated rate, and accepts weak signals."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def tastes():
 
 @pytest.fixture(scope="module")
 def target(tastes):
-    """Popular items and taste: both decide what is rated, three to twelve items per user."""
+    """Ratings by popularity and taste, three to twelve items per user."""
     rng = np.random.default_rng(6)
     scores = 1.5 * tastes @ rng.standard_normal((TASTES, ITEMS)) + 2 * rng.standard_normal(ITEMS)
     scores += rng.gumbel(size=scores.shape)
@@ -46,14 +46,14 @@ def accepted(target, releases):
 @pytest.mark.parametrize("dim", [2, 8, 60])
 def test_noise_is_refused_at_the_stated_rate(target, dim):
     rng = np.random.default_rng(dim)
-    # 200 draws at a rate of 1/200: five or more have a chance of 0.4 %, and seeds are fixed
+    # 200 draws at a rate of 1/200: five or more occur with probability 0.4 %, and seeds are fixed
     assert accepted(target, [rng.standard_normal((USERS, dim)) for _ in range(200)]) <= 4 / 200
 
 
 def test_p_values_of_noise_are_uniform(target):
     rng = np.random.default_rng(8)
-    found = [p_value(inputs(target, rng.standard_normal((USERS, 6))), permutations=19) for _ in range(400)]
-    shares = np.array([np.mean(np.array(found) <= level) for level in (0.05, 0.25, 0.5, 0.75)])
+    p_values = [p_value(inputs(target, rng.standard_normal((USERS, 6))), permutations=19) for _ in range(400)]
+    shares = np.array([np.mean(np.array(p_values) <= level) for level in (0.05, 0.25, 0.5, 0.75)])
     np.testing.assert_allclose(shares, (0.05, 0.25, 0.5, 0.75), atol=0.08)
 
 
@@ -64,14 +64,14 @@ def test_noise_whose_length_is_heavy_tailed_is_refused_too(target):
     assert accepted(target, releases) <= 4 / 200
 
 
-def test_shuffled_rows_are_refused_and_the_same_rows_in_their_place_are_not(target, tastes):
+def test_shuffled_rows_are_refused_and_the_same_rows_in_order_are_accepted(target, tastes):
     rng = np.random.default_rng(10)
     releases = [released(tastes, rng, noise=0.5) for _ in range(100)]
     assert accepted(target, releases) == 1
     assert accepted(target, [rng.permutation(matrix) for matrix in releases]) <= 3 / 100
 
 
-def test_weak_signals_are_let_through(target, tastes):
+def test_weak_signals_are_accepted(target, tastes):
     """Noise of three and of four times the signal, from 200 users."""
     rng = np.random.default_rng(11)
     assert accepted(target, [released(tastes, rng, noise=3 * np.sqrt(TASTES)) for _ in range(50)]) > 0.95
@@ -93,7 +93,7 @@ def test_too_few_users_are_no_evidence():
 
 
 @pytest.mark.parametrize("method", [EASERelease(), RidgeRelease()], ids=lambda one: one.name)
-def test_a_model_records_what_the_test_said_of_its_release(target, tastes, method, tmp_path):
+def test_a_model_records_the_result_of_the_evidence_test(target, tastes, method, tmp_path):
     rng = np.random.default_rng(13)
     good, noise = released(tastes, rng, noise=0.5), rng.standard_normal((USERS, 6))
     for matrix, passes in ((good, True), (noise, False)):
@@ -101,13 +101,13 @@ def test_a_model_records_what_the_test_said_of_its_release(target, tastes, metho
         model = method.fit(target, release)
         assert (model.chosen.evidence <= SIGNIFICANCE) is passes
         assert passes or model.chosen.trust == UNTRUSTED
-        # What is carried over is what was tested then; nothing is tested again.
+        # A choice that is carried over keeps its p-value: nothing is tested again.
         followed = method.fit(target, release, chosen=model.chosen)
         assert followed.chosen.evidence == model.chosen.evidence
         loaded = FittedModel.load(model.save(tmp_path / f"{passes}"))
         assert loaded.chosen == model.chosen
 
 
-def test_it_repeats_and_its_level_can_be_reached(target, tastes):
-    given = inputs(target, released(tastes, np.random.default_rng(12), noise=1))
-    assert p_value(given) == p_value(given) == 1 / (1 + PERMUTATIONS) == SIGNIFICANCE
+def test_it_is_repeatable_and_can_reach_its_level(target, tastes):
+    strong = inputs(target, released(tastes, np.random.default_rng(12), noise=1))
+    assert p_value(strong) == p_value(strong) == 1 / (1 + PERMUTATIONS) == SIGNIFICANCE

@@ -1,4 +1,4 @@
-"""Cold users are served by a release only where users it was not fitted to show a gain."""
+"""A release serves cold users only if users whose rows were not fitted show a gain."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from pricdr.models.fitted import Basis
 from pricdr.models.inputs import Inputs
 from pricdr.models.linear.ease import EASEReleaseConfig
 from pricdr.models.linear.popularity import Popularity
-from pricdr.models.newcomers import newcomers, shows_gain
+from pricdr.models.newcomers import select_newcomers, shows_gain
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 
@@ -57,29 +57,29 @@ def test_every_method_that_reads_a_release_is_tested_here():
 
 def test_cold_users_of_validation_with_a_row_are_newcomers(planted):
     some = release_with_rows(planted.release.matrix[:59], planted.release.users[:59])
-    shown_by = newcomers(Inputs.of(planted.target, some), planted.validation, seed=0)
-    assert shown_by.held_out.users.tolist() == list(range(48, 59))
-    assert not shown_by.stand_ins.any()
+    newcomers = select_newcomers(Inputs.of(planted.target, some), planted.validation, seed=0)
+    assert newcomers.held_out.users.tolist() == list(range(48, 59))
+    assert not newcomers.stand_ins.any()
 
 
 @pytest.mark.parametrize("n_cold", [0, 9])
 def test_warm_users_stand_in_where_validation_has_fewer_than_ten_cold_ones(planted, inputs, n_cold):
     validation = planted.validation.only(planted.validation.users < 48 + n_cold)
-    shown_by = newcomers(inputs, validation, seed=0)
-    assert shown_by.stand_ins.sum() == 16  # a third of the users with a history
-    assert not shown_by.stand_ins[48:].any()
-    users = shown_by.held_out.users
-    assert set(users.tolist()) == {*np.flatnonzero(shown_by.stand_ins).tolist(), *range(48, 48 + n_cold)}
-    np.testing.assert_array_equal(shown_by.held_out.items, validation.items[np.isin(validation.users, users)])
-    hidden = shown_by.hidden_from(inputs)
+    newcomers = select_newcomers(inputs, validation, seed=0)
+    assert newcomers.stand_ins.sum() == 16  # a third of the users with a history
+    assert not newcomers.stand_ins[48:].any()
+    users = newcomers.held_out.users
+    assert set(users.tolist()) == {*np.flatnonzero(newcomers.stand_ins).tolist(), *range(48, 48 + n_cold)}
+    np.testing.assert_array_equal(newcomers.held_out.items, validation.items[np.isin(validation.users, users)])
+    hidden = newcomers.hidden_from(inputs)
     assert (np.diff(hidden.ratings.indptr) == 0).tolist() == [
-        bool(stands_in) or at >= 48 for at, stands_in in enumerate(shown_by.stand_ins)
+        bool(stands_in) or at >= 48 for at, stands_in in enumerate(newcomers.stand_ins)
     ]
-    assert (newcomers(inputs, validation, seed=1).stand_ins != shown_by.stand_ins).any()
+    assert (select_newcomers(inputs, validation, seed=1).stand_ins != newcomers.stand_ins).any()
 
 
 def test_without_validation_a_rating_of_each_stand_in_is_held_out(planted, inputs):
-    held_out = newcomers(inputs, None, seed=0).held_out
+    held_out = select_newcomers(inputs, None, seed=0).held_out
     assert len(held_out) == 16
     rated = planted.target.matrix.toarray() > 0
     assert rated[held_out.users, held_out.items].all()
@@ -87,12 +87,12 @@ def test_without_validation_a_rating_of_each_stand_in_is_held_out(planted, input
     assert all(len(set(row)) == len(row) == 34 for row in held_out.negatives.tolist())
 
 
-def test_nobody_can_stand_in_where_nobody_has_both(planted):
+def test_there_are_no_stand_ins_if_no_user_has_both(planted):
     cold = release_with_rows(planted.release.matrix[48:], planted.release.users[48:])
     for validation in (None, planted.validation.only(planted.validation.users < 48)):
-        shown_by = newcomers(Inputs.of(planted.target, cold), validation, seed=0)
-        assert not len(shown_by.held_out)
-        assert not shown_by.stand_ins.any()
+        newcomers = select_newcomers(Inputs.of(planted.target, cold), validation, seed=0)
+        assert not len(newcomers.held_out)
+        assert not newcomers.stand_ins.any()
 
 
 def test_a_single_user_shows_nothing():
@@ -103,7 +103,7 @@ def test_a_single_user_shows_nothing():
 
 @pytest.fixture(scope="module")
 def popular():
-    """A target where everybody likes the first items best, and rows that say nothing about anybody."""
+    """A target where everybody likes the first items best, and rows that are pure noise."""
     rng = np.random.default_rng(0)
     liking = 1 / np.arange(1, 61)
     users = tuple(f"u{at:03d}" for at in range(160))
@@ -130,7 +130,7 @@ def test_a_good_release_serves_cold_users_that_validation_never_saw(planted, met
 
 
 @pytest.mark.parametrize("method", EVERY_METHOD, ids=lambda method: method.name)
-def test_rows_that_can_only_be_memorised_leave_cold_users_what_is_popular(popular, monkeypatch, method):
+def test_rows_that_can_only_be_memorised_leave_cold_users_popular_items(popular, monkeypatch, method):
     """Rows that say nothing and passed the evidence test: users they were fitted to would look well served by them.
 
     Networks are trained to the last epoch here: where the best of many is picked, chance has more to choose from, and
@@ -148,7 +148,7 @@ def test_rows_that_can_only_be_memorised_leave_cold_users_what_is_popular(popula
 
 
 @pytest.mark.parametrize("trust", [Trust(0.0, 0.0), Trust(1.0, 0.0)])
-def test_the_papers_form_gives_users_it_cannot_serve_what_is_popular(planted, trust):
+def test_the_papers_form_gives_popular_items_to_users_it_cannot_serve(planted, trust):
     method = EVERY_METHOD[2]
     assert isinstance(method, PaperCDR)
     model = method.fit(planted.target, planted.release, chosen=Chosen(epochs={"training": 2}, trust=trust))
@@ -164,20 +164,20 @@ def test_the_papers_form_gives_users_it_cannot_serve_what_is_popular(planted, tr
         assert not np.allclose(model.score(some), served.score(some), atol=1e-5)
 
 
-def test_stand_ins_are_trained_on_where_an_earlier_choice_is_followed(planted):
-    """What is left out to choose by is not left out of the model that is deployed."""
+def test_stand_ins_are_trained_on_when_trust_is_settled(planted):
+    """Users who are left out to choose by are not left out of the deployed model."""
     method = EVERY_METHOD[0]
     stage = method.source_stage(method.target_stage(planted.target), Inputs.of(planted.target, planted.release))
     assert len(stage.examples) == 48
-    shown_by = newcomers(stage.inputs, None, seed=0)
+    newcomers = select_newcomers(stage.inputs, None, seed=0)
     before = stage.identity
     stage.network.eval()
-    stage.stand_ins[np.flatnonzero(shown_by.stand_ins)] = True
+    stage.stand_ins[np.flatnonzero(newcomers.stand_ins)] = True
     assert len(stage.examples) == 32
-    assert stage.identity != before  # a checkpoint of the one is none of the other
+    assert stage.identity != before  # their checkpoints are not interchangeable
 
 
 def test_held_out_items_keep_their_own_negatives(planted, inputs):
     validation = HeldOut(np.arange(20), np.arange(20), np.arange(200).reshape(20, 10) % 40)
-    held_out = newcomers(inputs, validation, seed=0).held_out
+    held_out = select_newcomers(inputs, validation, seed=0).held_out
     np.testing.assert_array_equal(held_out.negatives, validation.negatives[held_out.users])

@@ -1,4 +1,4 @@
-"""Blocks of users and items, of any size, give what scoring and sorting everything gives."""
+"""Recommending in blocks of any size gives the same result as scoring and sorting everything."""
 
 from unittest.mock import patch
 
@@ -24,13 +24,13 @@ from pricdr.testing.contracts import Planted
 from pricdr.training.options import TrainingOptions
 
 
-def cut(cells=1 << 23, items=1 << 13, rows=1 << 18):
-    """Cut into other blocks: scores at once, items at once, recommendations in a part."""
+def block_sizes(cells=1 << 23, items=1 << 13, rows=1 << 18):
+    """Use other sizes: scores in a block, items in a block, recommendations in a part."""
     return patch.multiple(recommending, SCORES_AT_ONCE=cells, _ITEMS_AT_ONCE=items, ROWS_IN_A_PART=rows)
 
 
 def whole_model(seed, users, items, interaction=False):
-    """A model of small whole numbers: ties everywhere, and products that are exact in any order."""
+    """A model of small whole numbers: many ties, and products that are exact in any order."""
     rng = np.random.default_rng(seed)
 
     def numbers(*shape):
@@ -52,21 +52,21 @@ def whole_model(seed, users, items, interaction=False):
 
 
 def by_sorting(model, users, k, seen=None):
-    """What is recommended, found the slow way: every score of every user, sorted."""
-    at = {user: place for place, user in enumerate(model.users)}
+    """The expected recommendations, computed the slow way: every score of every user, sorted."""
+    at = {user: position for position, user in enumerate(model.users)}
     rated = {} if seen is None else {u: set(seen.matrix[[row]].indices) for row, u in enumerate(seen.users)}
-    found = []
+    recommended = []
     for user in users:
-        place = at.get(user)
-        scores = model.popularity() if place is None else model.score(np.array([place]))[0]
+        position = at.get(user)
+        scores = model.popularity() if position is None else model.score(np.array([position]))[0]
         hidden = {model.items.index(seen.items[i]) for i in rated.get(user, ()) if seen.items[i] in model.items}
-        hidden |= set() if place is None else set(model.seen[[place]].indices.tolist())
+        hidden |= set() if position is None else set(model.seen[[position]].indices.tolist())
         order = sorted(set(range(len(model.items))) - hidden, key=lambda item: (-scores[item], item))[:k]
-        basis = recommending.Basis.POPULARITY if place is None else model.basis(place)
-        found += [
+        basis = recommending.Basis.POPULARITY if position is None else model.basis(position)
+        recommended += [
             Recommendation(user, model.items[i], float(scores[i]), rank, basis) for rank, i in enumerate(order, 1)
         ]
-    return found
+    return recommended
 
 
 @settings(deadline=None)
@@ -83,13 +83,13 @@ def by_sorting(model, users, k, seen=None):
 def test_no_block_size_changes_what_is_recommended(seed, users, items, k, cells, at_once, rows, interaction):
     model = whole_model(seed, users, items, interaction)
     rng = np.random.default_rng(seed)
-    asked = [*rng.permutation(np.array(model.users))[: rng.integers(1, users + 1)], "stranger", model.users[0]]
-    elsewhere = Ratings.from_triples(["stranger", model.users[0], "nobody"], ["i0", "i0", "elsewhere"])
-    for seen in (None, elsewhere):
-        with cut(cells, at_once, rows):
-            found = model.recommend(asked, k, seen=seen)
-        assert list(found) == by_sorting(model, asked, k, seen)
-        assert found.unknown_users == ("stranger",)
+    user_ids = [*rng.permutation(np.array(model.users))[: rng.integers(1, users + 1)], "stranger", model.users[0]]
+    rated_elsewhere = Ratings.from_triples(["stranger", model.users[0], "nobody"], ["i0", "i0", "elsewhere"])
+    for seen in (None, rated_elsewhere):
+        with block_sizes(cells, at_once, rows):
+            recommended = model.recommend(user_ids, k, seen=seen)
+        assert list(recommended) == by_sorting(model, user_ids, k, seen)
+        assert recommended.unknown_users == ("stranger",)
 
 
 @given(st.integers(1, 6), st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.booleans())
@@ -97,29 +97,29 @@ def test_no_block_size_changes_what_is_recommended(seed, users, items, k, cells,
 def test_the_best_of_blocks_are_the_best_of_all(blocks, width, k, seed, rising):
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 50, (3, blocks * width)).astype(np.float32)
-    if rising:  # every block displaces all that came before
+    if rising:  # every block displaces all earlier items
         scores += np.arange(blocks * width, dtype=np.float32) // 7
     scores[rng.random(scores.shape) < 0.2] = -np.inf
     best = BestItems(3, k)
     for start in range(0, blocks * width, width):
         best.add(scores[:, start : start + width], start)
-    for items, found, row, expected in zip(best.items, best.scores, scores, top_items(scores, k), strict=True):
+    for items, best_scores, row, expected in zip(best.items, best.scores, scores, top_items(scores, k), strict=True):
         expected = expected[row[expected] > -np.inf]
-        assert items[found > -np.inf].tolist() == expected.tolist()
-        assert found[: len(expected)].tolist() == row[expected].tolist()
+        assert items[best_scores > -np.inf].tolist() == expected.tolist()
+        assert best_scores[: len(expected)].tolist() == row[expected].tolist()
 
 
 @pytest.mark.parametrize(
     "method", [ItemKNN(), EASE(), NeuMF(config=NeuMFConfig(width=4), options=TrainingOptions(epochs=1, device="cpu"))]
 )
-def test_sparse_vectors_and_networks_are_cut_too(method):
+def test_block_sizes_do_not_change_sparse_vectors_and_networks_either(method):
     model = method.fit(Planted.pair().target)
-    asked = [*model.users, "stranger"]
-    before = model.recommend(asked).to_polars()
-    with cut(cells=3000, items=50, rows=200):
-        found = model.recommend(asked).to_polars()
-    assert found.drop("score").equals(before.drop("score"))
-    assert np.allclose(found["score"], before["score"], rtol=1e-5)
+    users = [*model.users, "stranger"]
+    expected = model.recommend(users).to_polars()
+    with block_sizes(cells=3000, items=50, rows=200):
+        recommended = model.recommend(users).to_polars()
+    assert recommended.drop("score").equals(expected.drop("score"))
+    assert np.allclose(recommended["score"], expected["score"], rtol=1e-5)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
@@ -127,9 +127,9 @@ def test_sparse_vectors_and_networks_are_cut_too(method):
 def test_a_file_holds_what_is_recommended(tmp_path, suffix, rows):
     model = whole_model(1, 40, 60)
     reported = []
-    with cut(rows=rows):
+    with block_sizes(rows=rows):
         written = model.recommend_to(
-            tmp_path / f"r{suffix}", [*model.users, "stranger"], 7, progress=lambda *given: reported.append(given[:3])
+            tmp_path / f"r{suffix}", [*model.users, "stranger"], 7, progress=lambda *report: reported.append(report[:3])
         )
     expected = model.recommend([*model.users, "stranger"], 7)
     assert written == (tmp_path / f"r{suffix}", len(expected), 41, 1)
@@ -140,14 +140,14 @@ def test_a_file_holds_what_is_recommended(tmp_path, suffix, rows):
     assert [path.name for path in tmp_path.iterdir()] == [f"r{suffix}"]
 
 
-def test_a_small_file_has_the_bytes_that_a_frame_writes(tmp_path):
+def test_a_small_file_equals_a_written_data_frame(tmp_path):
     model = whole_model(2, 30, 50)
     model.recommend_to(tmp_path / "r.parquet")
     model.recommend(model.users).to_polars().write_parquet(tmp_path / "frame.parquet")
     assert (tmp_path / "r.parquet").read_bytes() == (tmp_path / "frame.parquet").read_bytes()
 
 
-def test_users_of_whom_everything_is_known_make_an_empty_file(tmp_path):
+def test_users_who_have_rated_everything_give_an_empty_file(tmp_path):
     model = whole_model(3, 4, 5)
     seen = Ratings.from_triples(np.repeat(model.users, 5), list(model.items) * 4)
     written = model.recommend_to(tmp_path / "r.parquet", seen=seen)
@@ -160,8 +160,8 @@ class StoppedError(Exception):
     pass
 
 
-def stopped_after(path, model, blocks, **given):
-    """Begin to write, and stop after some blocks of users."""
+def stop_after(path, model, blocks, **options):
+    """Start to write, and stop after some blocks of users."""
     left = iter(range(blocks))
 
     def stop(*_):
@@ -169,25 +169,25 @@ def stopped_after(path, model, blocks, **given):
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        model.recommend_to(path, progress=stop, **given)
+        model.recommend_to(path, progress=stop, **options)
 
 
 @pytest.fixture
 def small_parts():
-    with cut(cells=300, items=30, rows=50):
+    with block_sizes(cells=300, items=30, rows=50):
         yield
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_what_was_stopped_goes_on_and_nothing_is_done_twice(tmp_path):
+def test_a_stopped_run_is_resumed_without_repeating_work(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
     model.recommend_to(tmp_path / "whole.parquet", k=5)
-    stopped_after(path, model, 3, k=5)
+    stop_after(path, model, 3, k=5)
     assert kept_parts(path) == 3
     assert not path.exists()
     assert parts_folder(path).stat().st_mode & 0o777 == 0o700
     blocks = []
-    model.recommend_to(path, k=5, resume=True, progress=lambda *given: blocks.append(given[1]))
+    model.recommend_to(path, k=5, resume=True, progress=lambda *report: blocks.append(report[1]))
     assert blocks == [40]
     assert path.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert sorted(left.name for left in tmp_path.iterdir()) == ["r.parquet", "whole.parquet"]
@@ -196,23 +196,23 @@ def test_what_was_stopped_goes_on_and_nothing_is_done_twice(tmp_path):
 @pytest.mark.usefixtures("small_parts")
 def test_without_resuming_it_starts_afresh(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
-    stopped_after(path, model, 2)
+    stop_after(path, model, 2)
     other = whole_model(5, 40, 60)
     other.recommend_to(path)
     assert pl.read_parquet(path).equals(other.recommend(other.users).to_polars())
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_parts_of_another_run_are_not_gone_on_with(tmp_path):
+def test_parts_of_another_run_are_not_resumed(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
-    stopped_after(path, model, 2)
+    stop_after(path, model, 2)
     for changed, options, says in (
         (whole_model(5, 40, 60), {}, "another model"),
         (model, {"k": 9}, "another k"),
         (model, {"users": model.users[::-1]}, "other users"),
         (model, {"seen": Ratings.from_triples(["u1"], ["i1"])}, "other ratings to leave out"),
     ):
-        with pytest.raises(InputError, match=f"was left by a run of {says}: recommend without"):
+        with pytest.raises(InputError, match=f"was left by a run with {says}: recommend without"):
             changed.recommend_to(path, resume=True, **options)
     with patch("pricdr.__version__", "99"), pytest.raises(InputError, match="another version of this software"):
         model.recommend_to(path, resume=True)
@@ -226,11 +226,11 @@ def test_parts_of_another_run_are_not_gone_on_with(tmp_path):
 @pytest.mark.usefixtures("small_parts")
 def test_a_link_among_the_parts_is_not_followed(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
-    stopped_after(path, model, 2)
+    stop_after(path, model, 2)
     first = parts_folder(path) / "part-00000.parquet"
     first.rename(tmp_path / "elsewhere.parquet")
     first.symlink_to(tmp_path / "elsewhere.parquet")
-    with pytest.raises(InputError, match="is no plain file"):
+    with pytest.raises(InputError, match="is not a plain file"):
         model.recommend_to(path, resume=True)
     model.recommend_to(path)
     assert (tmp_path / "elsewhere.parquet").exists()
@@ -239,7 +239,7 @@ def test_a_link_among_the_parts_is_not_followed(tmp_path):
 @pytest.mark.usefixtures("small_parts")
 def test_a_damaged_part_is_named(tmp_path):
     model, path = whole_model(4, 40, 60), tmp_path / "r.parquet"
-    stopped_after(path, model, 2)
+    stop_after(path, model, 2)
     (parts_folder(path) / "part-00001.parquet").write_bytes(b"PAR1 but no more")
     with pytest.raises(InputError, match=r"part-00001.parquet is damaged: recommend without"):
         model.recommend_to(path, resume=True)

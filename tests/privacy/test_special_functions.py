@@ -1,4 +1,4 @@
-"""Our special functions against arithmetic of 30 digits and more (mpmath), and against scipy where that is exact."""
+"""Our special functions against mpmath with 30 or more digits, and against scipy where that is accurate."""
 
 import math
 
@@ -28,23 +28,22 @@ def _thirty_digits():
         yield
 
 
-def off(found: float, true: mp.mpf) -> float:
-    """Return how far a number is from the truth, relatively."""
-    return float(abs(mp.mpf(found) - true) / abs(true))
+def relative_error(value: float, true: mp.mpf) -> float:
+    return float(abs(mp.mpf(value) - true) / abs(true))
 
 
 EVERYWHERE = [*np.random.default_rng(0).uniform(-26, 30, 150).tolist(), -26.5, -1e-9, 0.0, 1e-9, 9.9999, 10.0, 1e3]
 
 
 def test_the_scaled_error_function_is_within_2e_15():
-    assert max(off(scaled_erfc(x), mp.exp(mp.mpf(x) ** 2) * mp.erfc(mp.mpf(x))) for x in EVERYWHERE) < 2e-15
+    assert max(relative_error(scaled_erfc(x), mp.exp(mp.mpf(x) ** 2) * mp.erfc(mp.mpf(x))) for x in EVERYWHERE) < 2e-15
     assert scaled_erfc(1e200) == pytest.approx(1e-200 / math.sqrt(math.pi), rel=2e-15)
     assert scaled_erfc(-27.0) == math.inf
 
 
 def test_the_normal_distribution_is_within_2e_15_in_its_tails_too():
     points = [*np.random.default_rng(1).uniform(-37.5, 8, 150).tolist(), -37.5, -1.0001, -1.0, -0.9999, 0.0]
-    assert max(off(normal_cdf(x), mp.ncdf(mp.mpf(x))) for x in points) < 2e-15
+    assert max(relative_error(normal_cdf(x), mp.ncdf(mp.mpf(x))) for x in points) < 2e-15
     assert (normal_cdf(-math.inf), normal_cdf(-40.0), normal_cdf(math.inf)) == (0.0, 0.0, 1.0)
     assert math.isnan(normal_cdf(math.nan))
 
@@ -55,17 +54,17 @@ def test_normal_quantiles_are_within_2e_15(p):
     true = mp.mpf(found)
     for _ in range(3):
         true -= (mp.ncdf(true) - mp.mpf(p)) / mp.npdf(true)
-    assert off(found, true) < 2e-15
+    assert relative_error(found, true) < 2e-15
 
 
-def test_normal_quantiles_at_the_ends():
+def test_normal_quantiles_at_their_limits():
     assert (normal_quantile(0.0), normal_quantile(1.0), normal_quantile(0.5)) == (-math.inf, math.inf, 0.0)
     assert math.isnan(normal_quantile(1.1))
     assert math.isnan(normal_quantile(-0.1))
 
 
 def _gamma_truth(a: float, x: float) -> mp.mpf:
-    """P(a, x) by its series, which has no negative terms."""
+    """P(a, x) by its series of positive terms."""
     shape, at = mp.mpf(a), mp.mpf(x)
     total = term = mp.mpf(1)
     k = 0
@@ -84,8 +83,8 @@ def test_gamma_probabilities_are_within_1e_12_down_to_1e_300(a):
         x = a * (near**3 if near > 0 else 10.0**z)
         below = _gamma_truth(a, x)
         if below > 1e-300:
-            assert off(gamma_cdf(a, x), below) < 1e-12
-            assert off(gamma_tail(a, x), 1 - below) < 1e-12
+            assert relative_error(gamma_cdf(a, x), below) < 1e-12
+            assert relative_error(gamma_tail(a, x), 1 - below) < 1e-12
             compared += 1
     assert compared > 5
 
@@ -94,11 +93,11 @@ def test_gamma_probabilities_are_within_1e_12_down_to_1e_300(a):
 @pytest.mark.parametrize("reach", [3.0, 20.0])
 def test_upper_gamma_tails_are_within_1e_12(a, reach):
     x = a + reach * max(a, 1.0) ** 0.5 * 1.5
-    assert off(gamma_tail(a, x), mp.gammainc(mp.mpf(a), mp.mpf(x), mp.inf, regularized=True)) < 1e-12
+    assert relative_error(gamma_tail(a, x), mp.gammainc(mp.mpf(a), mp.mpf(x), mp.inf, regularized=True)) < 1e-12
 
 
 def _beta_truth(a: float, b: float, x: mp.mpf) -> mp.mpf:
-    """I_x(a, b) below the mean, by its series without negative terms."""
+    """I_x(a, b) below the mean, by its series of positive terms."""
     total = term = mp.mpf(1)
     k = 0
     while term > total * 1e-20:
@@ -116,17 +115,17 @@ def test_beta_probabilities_are_within_1e_12_down_to_1e_300(a, b):
         x = mean + z * math.sqrt(a * b / (a + b) ** 3)
         if not 0 < x < 1:
             x = mean * 10.0**z if z < 0 else 1 - (1 - mean) * 10.0**-z
-        # The complement exactly, not of a rounded 1 − x.
+        # The exact complement, not that of a rounded 1 − x.
         smaller = _beta_truth(a, b, mp.mpf(x)) if x <= mean else _beta_truth(b, a, 1 - mp.mpf(x))
         if smaller > 1e-300:
-            assert off(beta_cdf(a, b, x), smaller if x <= mean else 1 - smaller) < 1e-12
+            assert relative_error(beta_cdf(a, b, x), smaller if x <= mean else 1 - smaller) < 1e-12
             if 1 - (1 - x) == x:
-                assert off(beta_cdf(b, a, 1 - x), 1 - smaller if x <= mean else smaller) < 1e-12
+                assert relative_error(beta_cdf(b, a, 1 - x), 1 - smaller if x <= mean else smaller) < 1e-12
             compared += 1
     assert compared > 5
 
 
-def test_the_ends_of_beta_and_gamma():
+def test_beta_and_gamma_at_their_limits():
     assert (beta_cdf(2, 3, 0.0), beta_cdf(2, 3, 1.0), gamma_cdf(2.0, 0.0), gamma_tail(2.0, 0.0)) == (0, 1, 0, 1)
     assert beta_cdf(1, 10**6, 1e-12) == pytest.approx(-math.expm1(10**6 * math.log1p(-1e-12)), rel=1e-12)
 
@@ -167,7 +166,7 @@ def test_binomial_probabilities(trials, log_odds):
         chance = 1 / (1 + mp.exp(-mp.mpf(log_odds)))
         for k in {0, trials // 3, trials // 2, int(trials * chance), trials}:
             true = mp.binomial(trials, k) * chance**k * (1 - chance) ** (trials - k)
-            assert off(found[k], true) < 1e-9 if true > 1e-290 else found[k] < 1e-289
+            assert relative_error(found[k], true) < 1e-9 if true > 1e-290 else found[k] < 1e-289
 
 
 def _profile(mu: float, epsilon: float) -> mp.mpf:
@@ -179,11 +178,11 @@ def _profile(mu: float, epsilon: float) -> mp.mpf:
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, 1.0, 4.0, 20.0, 100.0])
 @pytest.mark.parametrize("delta", [1e-15, 1e-10, 1e-6, 1e-3])
 def test_calibration_errs_on_the_safe_side(epsilon, delta):
-    """The μ of a promise, in exact arithmetic, never costs more than the δ that was promised."""
+    """In exact arithmetic, the calibrated μ never exceeds the promised δ."""
     with mp.workdps(60):
         mu = mu_of(epsilon, delta)
         tolerance = 0 if epsilon > 1e-3 else mp.mpf(10) ** -9
         assert _profile(mu, epsilon) <= mp.mpf(delta) * (1 + tolerance)
-        assert _profile(mu * (1 + 1e-9), epsilon) > mp.mpf(delta)  # and is the largest that does
-        assert off(delta_of(mu, epsilon), _profile(mu, epsilon)) < 1e-10
+        assert _profile(mu * (1 + 1e-9), epsilon) > mp.mpf(delta)  # and no larger μ keeps it
+        assert relative_error(delta_of(mu, epsilon), _profile(mu, epsilon)) < 1e-10
     assert epsilon_of(mu, delta) == pytest.approx(epsilon, rel=1e-9)

@@ -56,7 +56,7 @@ def test_progress_is_nobody_the_watcher_or_what_the_caller_brought():
         assert report is own
     with redirect_stderr(io.StringIO()), shown(True) as report:
         assert isinstance(report, LogLines)
-    with pytest.raises(ParameterError, match="progress must be True, False or a function that is called, got 'yes'"):
+    with pytest.raises(ParameterError, match="progress must be True, False or a function, got 'yes'"):
         shown("yes").__enter__()
 
 

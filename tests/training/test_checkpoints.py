@@ -1,4 +1,4 @@
-"""A checkpoint that anybody may have written: what does not fit the run is refused before anything is loaded."""
+"""Checkpoints are not trusted: one that does not fit the run is refused before anything is loaded."""
 
 import json
 import os
@@ -23,22 +23,22 @@ def network():
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """Of a run of three epochs."""
-    made, x = network(), torch.randn(64, 4)
-    kept = Checkpoint(tmp_path / "run.checkpoint", fingerprint="mine")
-    train(made, lambda rows: (made(x[rows]) ** 2).mean(), torch.arange(64), OPTIONS, checkpoint=kept)
-    return kept
+    """The checkpoint of a run of three epochs."""
+    trained, x = network(), torch.randn(64, 4)
+    saved = Checkpoint(tmp_path / "run.checkpoint", fingerprint="mine")
+    train(trained, lambda rows: (trained(x[rows]) ** 2).mean(), torch.arange(64), OPTIONS, checkpoint=saved)
+    return saved
 
 
-def resumed(checkpoint):
+def fresh_run():
     fresh = network()
     before = {name: value.clone() for name, value in fresh.state_dict().items()}
     optimizer = torch.optim.AdamW(fresh.parameters())
     return fresh, before, optimizer
 
 
-def refuses(checkpoint, says=""):
-    fresh, before, optimizer = resumed(checkpoint)
+def assert_refused(checkpoint, says=""):
+    fresh, before, optimizer = fresh_run()
     with pytest.raises(InputError) as raised:
         checkpoint.resume(fresh, optimizer)
     message = str(raised.value)
@@ -50,7 +50,7 @@ def refuses(checkpoint, says=""):
 
 
 def test_a_checkpoint_resumes_where_the_run_stood(checkpoint):
-    fresh, _, optimizer = resumed(checkpoint)
+    fresh, _, optimizer = fresh_run()
     state = checkpoint.resume(fresh, optimizer)
     assert (state.epoch, state.stale, state.metric) == (3, 0, float("-inf"))
     assert set(optimizer.state_dict()["state"]) == {0, 1, 2, 3}
@@ -73,7 +73,7 @@ TENSORS = {
     "no best weights": (lambda t: t.pop("best/2.bias"), "no tensor 'best/2.bias'"),
     "half an optimiser": (lambda t: t.pop("optimizer/1/exp_avg"), "no tensor"),
     "a fifth parameter": (lambda t: t.update({"optimizer/4/step": torch.tensor(1.0)}), "does not belong"),
-    "a parameter of no number": (lambda t: t.update({"optimizer/x/step": torch.tensor(1.0)}), "does not belong"),
+    "a parameter without a number": (lambda t: t.update({"optimizer/x/step": torch.tensor(1.0)}), "does not belong"),
     "another shape": (lambda t: t.update({"network/0.weight": torch.zeros(4, 3)}), "got torch.float32 of [4, 3]"),
     "another type": (lambda t: t.update({"best/0.bias": torch.zeros(3, dtype=torch.float64)}), "float64"),
     "moments of another shape": (lambda t: t.update({"optimizer/0/exp_avg": torch.zeros(1)}), "of [1]"),
@@ -87,11 +87,11 @@ TENSORS = {
     "epoch zero": (run_of(0, 0, 0.1), "is impossible"),
     "epochs below zero": (run_of(-3, 0, 0.1), "is impossible"),
     "no number of epochs": (run_of(NAN, 0, 0.1), "is impossible"),
-    "endless epochs": (run_of(INF, 0, 0.1), "is impossible"),
-    "staler than old": (run_of(2, 3, 0.1), "is impossible"),
+    "infinitely many epochs": (run_of(INF, 0, 0.1), "is impossible"),
+    "more stale epochs than epochs": (run_of(2, 3, 0.1), "is impossible"),
     "stale below zero": (run_of(2, -1, 0.1), "is impossible"),
     "no metric": (run_of(2, 0, NAN), "is impossible"),
-    "an endless metric": (run_of(2, 0, INF), "is impossible"),
+    "an infinite metric": (run_of(2, 0, INF), "is impossible"),
     "a run of two": (lambda t: t.update(run=torch.zeros(2, dtype=torch.float64)), "of [2]"),
     "a run in whole numbers": (lambda t: t.update(run=torch.tensor([3, 0, 0])), "int64"),
 }
@@ -103,7 +103,7 @@ def test_what_does_not_fit_the_run_is_refused(checkpoint, name):
     tensors = load_file(checkpoint.path)
     change(tensors)
     save_file(tensors, checkpoint.path, metadata={"fingerprint": "mine"})
-    refuses(checkpoint, says)
+    assert_refused(checkpoint, says)
 
 
 def header(content):
@@ -131,12 +131,23 @@ def header(content):
         ),
     ],
 )
-def test_a_file_that_is_no_checkpoint_is_refused(checkpoint, spoil):
+def test_a_file_that_is_not_a_checkpoint_is_refused(checkpoint, spoil):
     spoil(checkpoint.path)
-    refuses(checkpoint)
+    assert_refused(checkpoint)
 
 
-def test_the_fingerprint_is_looked_for_in_its_place(checkpoint):
-    """A tensor that is named like the fingerprint makes no checkpoint of this run."""
+def test_buffers_of_any_type_are_saved_too(tmp_path):
+    """Batch normalisation counts its batches in a whole number."""
+    trained, x = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)), torch.randn(64, 4)
+    saved = Checkpoint(tmp_path / "run.checkpoint", fingerprint="mine")
+    train(trained, lambda rows: (trained(x[rows]) ** 2).mean(), torch.arange(64), OPTIONS, checkpoint=saved)
+    fresh = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 1))
+    saved.resume(fresh, torch.optim.AdamW(fresh.parameters()))
+    assert fresh[1].num_batches_tracked == 12
+    assert all(torch.equal(value, trained.state_dict()[name]) for name, value in fresh.state_dict().items())
+
+
+def test_the_fingerprint_is_read_from_the_metadata_only(checkpoint):
+    """A tensor that is named like the fingerprint does not make a file a checkpoint of this run."""
     checkpoint.path.write_bytes(save({"mine": torch.zeros(1)}, metadata={"fingerprint": "yours"}))
-    refuses(checkpoint, "another run")
+    assert_refused(checkpoint, "another run")

@@ -34,12 +34,12 @@ def test_without_a_process_group_a_process_is_alone():
     together = processes()
     assert (together.rank, together.count, together.is_first) == (0, 1, True)
     rows = torch.ones(3, 2)
-    assert together.gathered(rows, together.portion(3)) is rows
-    assert together.add_up(rows) is rows
-    assert together.from_first(lambda: 2.5, torch.device("cpu")) == 2.5
+    assert together.gather_rows(rows, together.portion(3)) is rows
+    assert together.all_reduce(rows) is rows
+    assert together.compute_on_first(lambda: 2.5, torch.device("cpu")) == 2.5
 
 
-def test_methods_that_cannot_share_their_work_are_refused_in_one_line(monkeypatch):
+def test_methods_that_cannot_be_distributed_are_refused_in_one_line(monkeypatch):
     monkeypatch.setattr(method_base, "processes", lambda: Processes(1, 2))
     joint = HeteroCDR(config=HeteroCDR().config.__class__(joint=True))
     for method in (EASE(), joint):
@@ -58,10 +58,10 @@ def test_memory_is_counted_for_every_process_on_the_machine(monkeypatch):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """What two processes leave behind."""
+    """The folder with the output of two processes."""
     folder = tmp_path_factory.mktemp("together")
-    done = torchrun(WORKER, folder)
-    assert done.returncode == 0, done.stderr[-3000:]
+    completed = torchrun(WORKER, folder)
+    assert completed.returncode == 0, completed.stderr[-3000:]
     return folder
 
 
@@ -73,12 +73,12 @@ def test_two_processes_end_with_the_model_of_one(trained, tmp_path, name):
     for rank in range(2):
         both = np.load(trained / f"{name}.{rank}.npz")
         assert both["epochs"].tolist() == alone["epochs"].tolist()
-        scores, expected = (one["users"] @ one["items"].T + one["bias"] for one in (both, alone))
-        # Sums are rounded in another order. Training moves it a little; another draw anywhere would move it a lot.
+        scores, expected = (model["users"] @ model["items"].T + model["bias"] for model in (both, alone))
+        # Rounding in a different order changes scores a little; a different draw would change them a lot.
         assert np.median(np.abs(scores - expected)) < 1e-5
         np.testing.assert_allclose(scores, expected, atol=2e-2)
         assert (np.argsort(-scores, axis=1)[:, :5] == np.argsort(-expected, axis=1)[:, :5]).mean() > 0.99
-    # One log, of one process, with the same losses and metrics.
+    # One log, written by one process, with the same losses and metrics.
     lines, own = (
         [json.loads(line) for line in path.read_text().splitlines()]
         for path in (trained / f"{name}.log.jsonl", tmp_path / "log.jsonl")
@@ -94,10 +94,10 @@ def test_processes_that_differ_are_refused_by_all(trained):
     assert (
         first[0]
         == second[0]
-        == ("1 of 2 processes have other data or settings than the first: every process must be given the same")
+        == ("1 of 2 processes have different data or settings than the first: give every process the same")
     )
     assert (first[1], second[1]) == ("no metric", "the first process of this training failed")
-    assert all("method ease" in said[2] and "one process" in said[2] for said in (first, second))
+    assert all("method ease" in messages[2] and "one process" in messages[2] for messages in (first, second))
     assert first[3] == second[3] == first[0]
 
 

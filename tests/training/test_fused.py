@@ -1,4 +1,4 @@
-"""What is computed in fewer passes has the values and the gradients of its plain form."""
+"""Fused operations have the values and the gradients of their plain form."""
 
 import numpy as np
 import pytest
@@ -57,7 +57,7 @@ def test_entries_by_column_are_those_by_row(rows):
     assert torch.equal(counts, torch.bincount(whole.columns, minlength=rows.shape[1]))
 
 
-def test_entries_that_are_left_out_weigh_nothing_and_the_rest_more(rows):
+def test_dropped_entries_have_weight_zero_and_the_rest_is_scaled_up(rows):
     kept = rows.whole.keep(0.25)
     left = kept.weights > 0
     assert 0.1 < left.float().mean() < 0.45
@@ -86,7 +86,7 @@ def test_rows_of_length_one_have_the_gradient_of_their_definition():
     assert not unit_rows(torch.zeros(2, 3)).any()
 
 
-def test_nothing_comes_back_through_what_was_negative_or_dropped():
+def test_negative_and_dropped_units_have_no_gradient():
     units = torch.randn(200, 50, requires_grad=True)
     out = dropped_relu(units, 0.5)
     out.backward(torch.ones_like(out))
@@ -96,7 +96,7 @@ def test_nothing_comes_back_through_what_was_negative_or_dropped():
 
 
 @pytest.mark.parametrize("kind", [TwoTowers, AutoEncoder])
-def test_all_items_give_the_loss_and_the_gradients_of_a_sample_that_holds_them_all(ratings, kind):
+def test_training_on_all_items_equals_a_sample_of_all_items(ratings, kind):
     config = TargetStageConfig(hidden=8, width=4, dropout=0.0, entry_dropout=0.0, other_items=1000)
     grads = []
     for loss_of in (TargetStage.step, TargetStage.loss_of_all_items):

@@ -16,25 +16,25 @@ def batch():
     return matrix, SparseRows(matrix, CPU).batch(torch.arange(6))
 
 
-def test_every_rated_item_is_there_once_and_for_itself():
+def test_every_rated_item_is_in_the_sample_once_with_weight_one():
     matrix, rated = batch()
     sample = sample_items(rated, N, 5)
     own = len(set(matrix.indices.tolist()))
     assert sorted(sample.items[:own].tolist()) == sorted(set(matrix.indices.tolist()))
     assert len(set(sample.items.tolist())) == len(sample.items) == own + 5
     assert sample.weights[:own].tolist() == [1.0] * own
-    # The five others stand for all that nobody rated.
+    # The five others stand for all unrated items.
     assert sample.weights[own:].sum().item() == pytest.approx(N - own)
 
 
-def test_labels_say_who_rated_what():
+def test_labels_mark_rated_items():
     matrix, rated = batch()
     sample = sample_items(rated, N, 7)
     assert torch.equal(sample.labels, torch.as_tensor(matrix.toarray()).float()[:, sample.items])
 
 
 @pytest.mark.parametrize("others", [N, 10**9])
-def test_enough_others_are_all_items(others):
+def test_a_large_enough_sample_is_all_items(others):
     matrix, rated = batch()
     sample = sample_items(rated, N, others)
     assert sorted(sample.items.tolist()) == list(range(N))
@@ -49,7 +49,7 @@ def test_a_batch_that_rated_every_item_needs_no_others():
     assert sample.weights.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_on_average_the_loss_is_that_of_all_items():
+def test_the_expected_loss_is_that_of_all_items():
     matrix, rated = batch()
     torch.manual_seed(0)
     logits = torch.randn(6, N)

@@ -1,4 +1,4 @@
-"""Kernels of our own compute what torch's operations do: on a GPU, or in Triton's interpreter (TRITON_INTERPRET=1)."""
+"""Our own kernels match torch's operations: on a GPU, or in Triton's interpreter (TRITON_INTERPRET=1)."""
 
 import os
 
@@ -14,7 +14,7 @@ from pricdr.models.pricdr._networks import AutoEncoder, TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training import accelerated, fused, kernels, sparse_products
 from pricdr.training.options import TrainingOptions
-from pricdr.training.rows import Picked, SparseRows
+from pricdr.training.rows import RowSelection, SparseRows
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -36,7 +36,7 @@ def _kernels_are_used(monkeypatch):
 
 @pytest.fixture
 def ratings(rng):
-    # One item that nearly everybody rated: its row is summed up in pieces.
+    # One item that nearly every user rated: its row is summed in pieces.
     chance = np.where(np.arange(60) == 7, 0.9, 0.05)
     rows, columns = np.nonzero(rng.random((300, 60)) < chance)
     return Ratings.from_triples([f"u{r:03d}" for r in rows], [f"i{c:02d}" for c in columns])
@@ -58,7 +58,7 @@ def test_hidden_units_and_their_gradient(ratings, width, picked):
     matrix = _dense(kept, rows.shape)
     table = torch.randn(rows.shape[1], width, device=DEVICE)
     one, two = table.clone().requires_grad_(), table.clone().requires_grad_()
-    wide = sparse_products.hidden_units(kernels, Picked(kept, numbers) if picked else kept, one, 0.5)
+    wide = sparse_products.hidden_units(kernels, RowSelection(kept, numbers) if picked else kept, one, 0.5)
     units = wide[:, :width]
     assert (wide[:, width] == 1).all()
     assert not wide[:, width + 1 :].any()
@@ -72,7 +72,7 @@ def test_hidden_units_and_their_gradient(ratings, width, picked):
     _close(one.grad, two.grad)
 
 
-def test_equal_seeds_leave_out_equal_units(ratings):
+def test_equal_seeds_drop_equal_units(ratings):
     whole = SparseRows(ratings.matrix, DEVICE).whole
     table = torch.randn(len(ratings.items), 5, device=DEVICE)
     drawn = []
@@ -101,9 +101,9 @@ def test_the_loss_of_all_items(ratings):
     rows = SparseRows(ratings.matrix, DEVICE)
     n, numbers = len(ratings.items), torch.arange(40, 10, -2, device=DEVICE)
     given = [torch.randn(size, device=DEVICE) for size in ((len(numbers), 6), (n, 6), (n,))]
-    given[2] -= 12  # nearly all chances are tiny
+    given[2] -= 12  # nearly all probabilities are tiny
     one, two = ([tensor.clone().requires_grad_() for tensor in given] for _ in range(2))
-    loss = fused.all_items_loss(*one, Picked(rows.whole, numbers))
+    loss = fused.all_items_loss(*one, RowSelection(rows.whole, numbers))
     labels = rows.batch(numbers).dense(n)
     plain = binary_cross_entropy_with_logits(two[0] @ two[1].T + two[2], labels, reduction="sum") / len(numbers)
     torch.testing.assert_close(loss, plain, rtol=1e-6, atol=0)

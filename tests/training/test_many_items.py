@@ -1,4 +1,4 @@
-"""Past a million items a step touches only the items it is trained on, and no array is items x hidden units."""
+"""Beyond a million items a step touches only the items it is trained on, and no array is items x hidden units."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from pricdr.errors import InputError
 from pricdr.models import PaperCDR
 from pricdr.models import newcomers as newcomers_module
 from pricdr.models.inputs import Inputs
-from pricdr.models.newcomers import newcomers
+from pricdr.models.newcomers import select_newcomers
 from pricdr.models.pricdr import paper
 from pricdr.models.pricdr._networks import TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
@@ -26,28 +26,28 @@ USERS, ITEMS, PER_USER, HIDDEN, WIDTH = 64, LISTED + 1, 5, 8, 2
 
 
 class Largest(TorchDispatchMode):
-    """Remembers the largest tensor that any operation makes; views of what was there do not count."""
+    """Records the size of the largest tensor that any operation allocates; views do not count."""
 
     def __init__(self):
         super().__init__()
         self.numbers = 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        made = function(*args, **(kwargs or {}))
-        before = {one.untyped_storage().data_ptr() for one in tree_leaves((args, kwargs)) if torch.is_tensor(one)}
-        for one in tree_leaves(made):
-            if torch.is_tensor(one) and one.untyped_storage().data_ptr() not in before:
-                self.numbers = max(self.numbers, one.numel())
-        return made
+        result = function(*args, **(kwargs or {}))
+        inputs = {leaf.untyped_storage().data_ptr() for leaf in tree_leaves((args, kwargs)) if torch.is_tensor(leaf)}
+        for leaf in tree_leaves(result):
+            if torch.is_tensor(leaf) and leaf.untyped_storage().data_ptr() not in inputs:
+                self.numbers = max(self.numbers, leaf.numel())
+        return result
 
 
 def matrix(users=USERS, items=ITEMS, per_user=PER_USER):
     columns = np.sort(np.random.default_rng(1).integers(0, items, (users, per_user)), axis=1)
-    found = sp.csr_array(
+    ratings = sp.csr_array(
         (np.ones(columns.size), (np.repeat(np.arange(users), per_user), columns.ravel())), (users, items)
     )
-    found.data[:] = 1
-    return found
+    ratings.data[:] = 1
+    return ratings
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def stage():
     return TargetStage(TwoTowers, Ratings(matrix(), users, items), config, TrainingOptions(device="cpu"))
 
 
-def test_the_loss_of_a_batch_makes_nothing_of_the_size_of_all_items(stage):
+def test_the_loss_of_a_batch_allocates_nothing_of_the_size_of_all_items(stage):
     with Largest() as largest:
         loss = stage.step(torch.arange(USERS))
     assert loss.requires_grad
@@ -71,7 +71,7 @@ def test_vectors_of_all_items_need_no_hidden_layer_of_all_items(stage):
     assert largest.numbers == ITEMS * WIDTH
 
 
-def test_blocks_of_items_have_the_vectors_that_all_of_them_have(stage):
+def test_vectors_do_not_depend_on_blocks_of_items(stage):
     some = torch.as_tensor([0, 1, 4095, 4096, ITEMS - 1])
     stage.network.eval()
     with torch.no_grad():
@@ -79,14 +79,14 @@ def test_blocks_of_items_have_the_vectors_that_all_of_them_have(stage):
     torch.testing.assert_close(stage.item_vectors()[some], expected)
 
 
-def test_drawn_items_are_what_listed_ones_would_be(monkeypatch):
-    """Each once, none that the batch rated, weighted for all the rest, and every item as often as any other."""
+def test_drawn_items_have_the_distribution_of_listed_ones(monkeypatch):
+    """Distinct, not rated by the batch, weighted for all the rest, and uniformly distributed."""
     items, others = 60, 5
     rated = SparseRows(matrix(4, items, 2), CPU).batch(torch.arange(4))
     own = set(rated.columns.tolist())
     monkeypatch.setattr(item_samples, "LISTED", 10)
     listed = torch.nonzero
-    monkeypatch.setattr(torch, "nonzero", None)  # what listing needs
+    monkeypatch.setattr(torch, "nonzero", None)  # which listing would need
     torch.manual_seed(0)
     counts = torch.zeros(items)
     for _ in range(1000):
@@ -99,12 +99,12 @@ def test_drawn_items_are_what_listed_ones_would_be(monkeypatch):
     monkeypatch.setattr(torch, "nonzero", listed)
     rest = counts[[item for item in range(items) if item not in own]]
     expected = 1000 * others / len(rest)
-    # Chi-squared with about 50 degrees of freedom stays below 110 but for once in a million.
+    # Chi-squared with about 50 degrees of freedom exceeds 110 about once in a million.
     assert float(((rest - expected) ** 2 / expected).sum()) < 110
     assert counts[sorted(own)].sum() == 0
 
 
-def test_a_batch_that_rated_much_is_listed_all_the_same(monkeypatch):
+def test_a_batch_that_rated_many_items_uses_listing_anyway(monkeypatch):
     monkeypatch.setattr(item_samples, "LISTED", 2)
     rated = SparseRows(sp.csr_array([[1.0, 1.0, 1.0, 0.0]]), CPU).batch(torch.arange(1))
     assert sample_items(rated, 4, 10).items.tolist() == [0, 1, 2, 3]
@@ -115,7 +115,7 @@ def test_stand_ins_are_ranked_among_items_they_have_not_rated(monkeypatch):
     ids = tuple(map(str, range(400)))
     inputs = Inputs(ids[:120], ids, ratings, np.ones((120, 3), np.float32), np.ones(120, bool))
     monkeypatch.setattr(newcomers_module, "LISTED", 10)
-    held_out = newcomers(inputs, None, seed=1).held_out
+    held_out = select_newcomers(inputs, None, seed=1).held_out
     assert len(held_out) >= 24
     assert held_out.negatives.shape[1] == 99
     for user, item, negatives in zip(held_out.users, held_out.items, held_out.negatives, strict=True):

@@ -1,4 +1,4 @@
-"""Portions of a batch: whatever is drawn for one is what one process would have drawn for those rows."""
+"""Portions of a batch: the draws of a portion are those that a single process makes for the same rows."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
 from pricdr.models.pricdr._target_stage import TargetStage
 from pricdr.training.distributed import Processes
 from pricdr.training.options import TrainingOptions
-from pricdr.training.portions import Portion, rows_of
+from pricdr.training.portions import Portion, drawing_for
 from pricdr.training.rows import SparseRows
 
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ CPU = torch.device("cpu")
 
 @pytest.mark.parametrize("whole", [0, 1, 2, 7, 100])
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
-def test_shares_are_all_rows_once_and_nearly_equal(whole, count):
+def test_portions_cover_all_rows_once_and_are_nearly_equal(whole, count):
     portions = [Processes(rank, count).portion(whole) for rank in range(count)]
     assert [row for portion in portions for row in range(whole)[portion.own]] == list(range(whole))
     sizes = [len(range(whole)[portion.own]) for portion in portions]
@@ -33,7 +33,7 @@ def test_shares_are_all_rows_once_and_nearly_equal(whole, count):
     )
 
 
-def test_entries_left_out_of_a_share_are_those_left_out_of_the_whole():
+def test_a_portion_drops_the_same_entries_as_the_whole_batch():
     matrix = sp.csr_array((np.random.default_rng(2).random((30, 50)) < 0.3).astype(float))
     rows, batch = SparseRows(matrix, CPU), torch.randperm(30, generator=torch.Generator().manual_seed(0))[:11]
     torch.manual_seed(5)
@@ -42,7 +42,7 @@ def test_entries_left_out_of_a_share_are_those_left_out_of_the_whole():
         portion = Processes(rank, 3).portion(11)
         torch.manual_seed(5)
         part = rows.portion(batch, portion).keep(0.4)
-        assert torch.equal(torch.rand(1), after)  # the generator has come as far as in one process
+        assert torch.equal(torch.rand(1), after)  # the generator has advanced as far as in one process
         assert torch.equal(part.dense(50), whole.dense(50)[portion.own])
         assert part.weights.sum() == pytest.approx(
             float(whole.weights[(whole.row_of >= portion.own.start) & (whole.row_of < portion.own.stop)].sum()),
@@ -50,22 +50,22 @@ def test_entries_left_out_of_a_share_are_those_left_out_of_the_whole():
         )
 
 
-def test_units_left_out_of_a_share_are_those_left_out_of_the_whole():
+def test_a_portion_drops_the_same_units_as_the_whole_batch():
     dropout, units = Dropout(0.3), torch.ones(9, 5)
     torch.manual_seed(7)
     whole, after = dropout(units), torch.rand(1)
     for rank in range(2):
         portion = Processes(rank, 2).portion(9)
         torch.manual_seed(7)
-        with rows_of(portion):
+        with drawing_for(portion):
             assert torch.equal(dropout(units[portion.own]), whole[portion.own])
         assert torch.equal(torch.rand(1), after)
     torch.manual_seed(7)
-    assert torch.equal(dropout(units), whole)  # outside, everything is as before
+    assert torch.equal(dropout(units), whole)  # outside of the block nothing has changed
 
 
-def test_a_share_of_everything_is_no_share():
-    with rows_of(Portion(slice(0, 4), 4)):
+def test_a_portion_of_all_rows_draws_like_a_single_process():
+    with drawing_for(Portion(slice(0, 4), 4)):
         torch.manual_seed(1)
         inside = Dropout(0.5)(torch.ones(4, 4))
     torch.manual_seed(1)
@@ -73,7 +73,7 @@ def test_a_share_of_everything_is_no_share():
 
 
 @pytest.mark.parametrize("plaintext", [False, True])
-def test_losses_and_gradients_of_shares_add_up_to_those_of_the_batch(monkeypatch, plaintext):
+def test_losses_and_gradients_of_portions_add_up_to_those_of_the_batch(monkeypatch, plaintext):
     pair = synthetic_pair(SyntheticConfig(users=40, source_items=120, target_items=60))
     options = TrainingOptions(device="cpu", seed=3)
     config = SourceStageConfig(hidden=8, width=4, other_items=20, alignment=0.5, reconstruction=0.5)
@@ -95,6 +95,6 @@ def test_losses_and_gradients_of_shares_add_up_to_those_of_the_batch(monkeypatch
     loss, gradients = loss_and_gradients(Processes())
     parts = [loss_and_gradients(Processes(rank, 3)) for rank in range(3)]
     assert sum(part for part, _ in parts) == pytest.approx(loss, rel=1e-5)
-    for whole, *portions in zip(gradients, *(one for _, one in parts), strict=True):
+    for whole, *portions in zip(gradients, *(gradients for _, gradients in parts), strict=True):
         torch.testing.assert_close(sum(portions), whole, rtol=1e-4, atol=1e-6)
         assert not torch.allclose(portions[0], whole)

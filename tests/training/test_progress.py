@@ -1,4 +1,4 @@
-"""Progress from inside an epoch: seen before the first batch, never more often than ten times a second."""
+"""Progress inside an epoch: reported before the first batch, and at most ten times a second."""
 
 from itertools import count
 
@@ -14,7 +14,7 @@ from pricdr.training.run_log import Epoch, RunLog
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on by so many seconds each time it is read."""
+    """A clock that advances by a fixed number of seconds each time it is read."""
 
     def set_to(step: float) -> None:
         readings = count()
@@ -38,7 +38,7 @@ def test_the_bar_moves_inside_an_epoch_and_says_which_batch(clock):
         ("training", 0.5, 4, "epoch 1, batch 3 of 4"),
         ("training", 0.75, 4, "epoch 1, batch 4 of 4"),
     ]
-    # the end of the epoch before has just been reported
+    # the end of the previous epoch has just been reported
     assert [done for _, done, *_ in reports(lambda progress: RunLog(progress=progress), 4, epoch=2)] == [
         2.25,
         2.5,
@@ -54,16 +54,16 @@ def test_ten_reports_a_second_are_enough(clock, step, expected):
     assert abs(len(seen) - expected) <= expected / 10
 
 
-def test_networks_and_phases_share_their_turns(clock):
+def test_networks_and_phases_share_the_report_interval(clock):
     clock(0.001)
     seen = []
     log = RunLog(progress=lambda *report: seen.append(report))
     for network in ("target", "source"):
         list(log.in_phase("choosing").of_network(network).batches(range(50), 0, 4))
-    assert [what for what, *_ in seen] == ["choosing target", "choosing source"]  # each says that it has begun
+    assert [what for what, *_ in seen] == ["choosing target", "choosing source"]  # each reports that it has started
 
 
-def test_the_last_epochs_figures_stay_in_sight_and_only_those_of_the_same_network(clock):
+def test_the_figures_of_the_last_epoch_are_repeated_for_the_same_network_only(clock):
     clock(1.0)
     seen = []
     log = RunLog(progress=lambda *report: seen.append(report))
@@ -76,8 +76,8 @@ def test_the_last_epochs_figures_stay_in_sight_and_only_those_of_the_same_networ
     ]
 
 
-def test_reports_from_inside_an_epoch_read_nothing_off_the_device(monkeypatch, clock):
-    """A loss that is looked at makes a GPU wait for it: however many batches, as often as without reports."""
+def test_reports_inside_an_epoch_read_nothing_from_the_device(monkeypatch, clock):
+    """Reading a loss stalls a GPU: the number of reads must not depend on the number of batches or reports."""
     clock(1.0)  # a report before every batch
     reads = []
     for name in ("cpu", "item", "tolist", "numpy", "__float__"):

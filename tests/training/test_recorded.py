@@ -1,4 +1,4 @@
-"""A step that is recorded takes the same training: on a GPU as it is, and elsewhere with a stand-in for recordings."""
+"""Recording steps does not change a training: tested on a GPU, and elsewhere with a fake recording."""
 
 from contextlib import contextmanager
 
@@ -18,7 +18,7 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU
 
 
 class Tape:
-    """Stands in for a recording: replays what was called inside."""
+    """A fake recording: it calls the recorded function again."""
 
     def __init__(self):
         self.again, self.replays = None, 0
@@ -49,7 +49,7 @@ def tapes(monkeypatch):
 
 
 class Generator:
-    """Stands in for a GPU's generator, which a failed recording puts back."""
+    """A fake GPU generator, whose state a failed recording restores."""
 
     def clone_state(self):
         return "before"
@@ -58,7 +58,7 @@ class Generator:
         self.state = state
 
 
-def test_steps_are_taken_recorded_and_replayed_and_other_sizes_are_not(tapes):
+def test_steps_are_recorded_and_replayed_except_for_batches_of_another_size(tapes):
     taken = []
 
     def take_step(batch):
@@ -75,15 +75,22 @@ def test_steps_are_taken_recorded_and_replayed_and_other_sizes_are_not(tapes):
 
     step = RecordedStep(take_step, 2)
     losses = [step(torch.tensor([n, n])) for n in range(6)]
-    assert [int(loss) for loss in losses] == [0, 2, 4, 6, 8, 10]  # each its own, though one memory is written to
+    assert [int(loss) for loss in losses] == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        10,
+    ]  # not the same memory
     assert len(tapes) == 1
-    assert tapes[0].replays == 3  # after three steps that were taken
+    assert tapes[0].replays == 3  # after three warm-up steps
     assert int(step(torch.tensor([7]))) == 7
     assert tapes[0].replays == 3
     assert taken[-1] == [7]
 
 
-def test_what_cannot_be_recorded_goes_on_step_by_step(tapes, monkeypatch):
+def test_a_step_that_cannot_be_recorded_runs_unrecorded(tapes, monkeypatch):
     @contextmanager
     def refuse(tape):
         yield
@@ -116,7 +123,7 @@ def _trained(stage, epochs, **how):
 
 
 @on_a_gpu
-def test_a_recorded_training_is_the_one_that_was_not(stage):
+def test_a_recorded_training_equals_an_unrecorded_one(stage):
     assert stage().has_fixed_shapes
     losses, weights = _trained(stage(), 6)
     recorded, same = _trained(stage(), 6, fixed_shapes=True)
@@ -125,7 +132,7 @@ def test_a_recorded_training_is_the_one_that_was_not(stage):
 
 
 @on_a_gpu
-def test_a_recorded_training_that_is_resumed_ends_the_same(stage, tmp_path):
+def test_a_resumed_recorded_training_ends_with_the_same_weights(stage, tmp_path):
     whole = _trained(stage(), 6, fixed_shapes=True)[1]
     checkpoint = Checkpoint(tmp_path / "run", fingerprint="one")
     _trained(stage(), 3, fixed_shapes=True, checkpoint=checkpoint)
@@ -133,7 +140,7 @@ def test_a_recorded_training_that_is_resumed_ends_the_same(stage, tmp_path):
 
 
 @on_a_gpu
-def test_a_step_that_waits_for_the_gpu_is_not_recorded_and_trains_all_the_same(stage):
+def test_a_step_that_reads_from_the_gpu_is_not_recorded_but_still_trains(stage):
     before = torch.cuda.current_stream()
 
     def waits(run):
@@ -153,7 +160,7 @@ def test_a_step_that_waits_for_the_gpu_is_not_recorded_and_trains_all_the_same(s
 
 
 @on_a_gpu
-def test_where_there_is_no_room_for_a_recording_it_goes_on_without(stage):
+def test_training_works_without_memory_for_a_recording(stage):
     losses, weights = _trained(stage(), 6)
     short = stage()
 

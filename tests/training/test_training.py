@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 @settings(max_examples=30)
 @given(st.integers(0, 1000), st.integers(1, 12), st.integers(1, 15))
-def test_sparse_batches_are_the_rows_they_stand_for(seed, n, width):
+def test_sparse_batches_equal_the_dense_rows(seed, n, width):
     rng = np.random.default_rng(seed)
     dense = (rng.random((n, width)) < 0.4).astype(float)
     rows = SparseRows(sp.csr_array(dense), CPU)
@@ -37,7 +37,7 @@ def test_sparse_batches_are_the_rows_they_stand_for(seed, n, width):
     np.testing.assert_allclose(summed.numpy(), scaled[chosen] @ weights.numpy(), atol=1e-5)
 
 
-def test_dropping_keeps_sums_on_average():
+def test_dropping_entries_keeps_expected_sums():
     bags = SparseRows(sp.csr_array(np.ones((4000, 9))), CPU).all()
     torch.random.manual_seed(0)
     assert bags.keep(0.5).weights.sum() == pytest.approx(float(bags.weights.sum()), rel=0.03)
@@ -65,7 +65,7 @@ def test_losses_are_their_formulas():
 
 
 def _line(seed=0):
-    """A network of one weight that has to become 3."""
+    """A network of one weight, whose optimum is 3."""
     network = nn.Linear(1, 1, bias=False)
     with torch.no_grad():
         network.weight.fill_(0.0)
@@ -99,7 +99,7 @@ def test_training_stops_early_and_keeps_the_best_weights():
 
     result = train(network, step, rows, FAST, validate=validate)
     assert result.best_epoch == 2
-    assert len(result.history) == 7  # the best was the second; five without a better one
+    assert len(result.history) == 7  # the second was the best, then five without an improvement
     assert network.weight.item() == pytest.approx(seen[1])
 
 
@@ -119,7 +119,7 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tm
         loss = step(batch)
         return loss * float("nan") if len(calls) == 10 else loss
 
-    with pytest.raises(TrainingError, match=r"nan in epoch 3, step 2"):
+    with pytest.raises(TrainingError, match=r"nan in epoch 3, step 2: try a lower learning rate"):
         train(network, breaking, rows, FAST, checkpoint=checkpoint)
     fresh, _, _ = _line()
     state = checkpoint.resume(fresh, torch.optim.AdamW(fresh.parameters()))
@@ -127,8 +127,8 @@ def test_a_loss_that_is_not_a_number_stops_and_keeps_the_last_good_checkpoint(tm
     assert np.isfinite(fresh.weight.item())
 
 
-def test_weights_that_break_in_the_last_step_are_never_kept(tmp_path):
-    """The loss is finite before every step; the step itself takes the weight to infinity."""
+def test_weights_that_become_infinite_in_the_last_step_are_not_kept(tmp_path):
+    """The loss is finite before every step; the step itself makes the weight infinite."""
     network, step, rows = _line()
     checkpoint = Checkpoint(tmp_path / "c", fingerprint="x")
     calls = []
@@ -147,7 +147,7 @@ def test_weights_that_break_in_the_last_step_are_never_kept(tmp_path):
     assert np.isfinite(fresh.weight.item())
 
 
-def test_the_global_generator_is_left_alone():
+def test_the_global_generator_is_restored():
     network, step, rows = _line()
     before = torch.random.get_rng_state()
     train(network, step, rows, FAST)
@@ -160,8 +160,14 @@ def test_impossible_options_are_refused(wrong):
         TrainingOptions(**wrong)
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:", "cuda:00", "cuda:\u0661", "cuda:-1", "cuda:1000", "cpu\n"])
+def test_a_device_that_torch_would_not_understand_is_refused(device):
+    with pytest.raises(ParameterError, match="device must be auto, cpu, mps, cuda or cuda:N"):
+        TrainingOptions(device=device)
+
+
 def test_a_device_that_is_not_there_is_refused(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ParameterError, match="device cuda was asked for"):
+    with pytest.raises(ParameterError, match="device cuda is not available on this machine"):
         TrainingOptions(device="cuda").torch_device()
     assert TrainingOptions(device="auto").torch_device() == CPU

@@ -1,6 +1,6 @@
-"""What each of two processes does that torchrun starts: fit methods together, and be refused what must be.
+"""The work of each of two processes that torchrun starts: fit methods together, and collect refusals.
 
-The first process writes ``MODEL.npz`` for each method, and what was refused to ``refused.txt``.
+Each process writes ``METHOD.RANK.npz`` for each method, and its refusals to ``refused.RANK.txt``.
 """
 
 import os
@@ -32,7 +32,7 @@ def fitted(name: str, log: RunLog) -> FittedModel:
     kind: type[Method] = method_class(name.partition("-")[0])
     method = kind()
     split = pricdr.split(pair.target, cold=0.2, seed=1)
-    # The last batch of the target stage is a single user, whom two processes cannot share.
+    # The last batch of the target stage is a single user, so that one process has an empty portion.
     warm = int((np.diff(split.train.matrix.indptr) > 0).sum())
     batch = next(size for size in range(20, warm) if warm % size == 1)
     options = replace(method.options, epochs=4, batch=batch, device="cpu")
@@ -58,7 +58,7 @@ def save(model: FittedModel, path: Path) -> None:
 
 
 def refusals(together: Processes) -> list[str]:
-    """Return why processes that differ, a failed validation and a method that is not shared are refused."""
+    """Return the messages for processes that differ, a failed validation and a method that cannot be distributed."""
     device = torch.device("cpu")
     pair = pricdr.synthetic_pair(SyntheticConfig(users=30, source_items=120, target_items=60))
 
@@ -66,31 +66,31 @@ def refusals(together: Processes) -> list[str]:
         raise PriCDRError("no metric")
 
     attempts = (
-        lambda: together.require_alike(f"{together.rank:02x}" * 32, device),
-        lambda: together.from_first(broken, device),
+        lambda: together.require_same_run(f"{together.rank:02x}" * 32, device),
+        lambda: together.compute_on_first(broken, device),
         lambda: EASE().fit(pair.target),
         lambda: replace(DMF(), options=replace(DMF().options, seed=together.rank, epochs=1)).fit(pair.target),
     )
-    said = []
+    messages = []
     for attempt in attempts:
         try:
             attempt()
         except PriCDRError as error:
-            said.append(str(error))
-    return said
+            messages.append(str(error))
+    return messages
 
 
 def gradients(together: Processes) -> bool:
-    """Return whether gradients of a large table, few rows of them touched, add up as they should."""
+    """Return whether the gradients of large tables are summed correctly, with few or all rows touched."""
     few, many = (torch.nn.Parameter(torch.zeros(1 << 18, 4)) for _ in range(2))
     few.grad, many.grad = torch.zeros_like(few), torch.full_like(many, 1.0 + together.rank)
     few.grad[[5, 10 + together.rank]] = 2.0 + together.rank
-    together.add_up_gradients([few, many])
+    together.all_reduce_gradients([few, many])
     touched = {row: float(few.grad[row, 0]) for row in torch.nonzero(few.grad[:, 0]).squeeze(1).tolist()}
-    for size in (1, 5):  # one row is nothing for the first process
+    for size in (1, 5):  # of one row, the first process has an empty portion
         portion = together.portion(size)
         own = torch.arange(float(size))[portion.own, None].requires_grad_()
-        rows = together.gathered(own, portion)
+        rows = together.gather_rows(own, portion)
         assert rows.tolist() == [[row] for row in range(size)]
         (rows.sum() * (1 + together.rank)).backward()
         assert own.grad.tolist() == [[3.0]] * len(own)
@@ -105,14 +105,14 @@ def main(folder: Path) -> None:
         log = RunLog(file=folder / f"{name}.log.jsonl")
         model = fitted(name, log)
         save(model, folder / f"{name}.{together.rank}.npz")
-    said = refusals(together)
+    messages = refusals(together)
     assert gradients(together)
-    (folder / f"refused.{together.rank}.txt").write_text("\n".join(said))
-    together.add_up(torch.zeros(1))  # nobody leaves while another still needs the connection
+    (folder / f"refused.{together.rank}.txt").write_text("\n".join(messages))
+    together.all_reduce(torch.zeros(1))  # no process leaves while another still needs the connection
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
-    # Everything is written. On a busy machine torch's threads now and then abort a process that shuts down in order.
+    # Everything is written. On a busy machine, torch's threads sometimes abort a process during a normal shutdown.
     os._exit(0)

@@ -39,7 +39,7 @@ class DeviceName(StrEnum):
     CUDA = "cuda"
 
 
-DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto takes a GPU where there is one.")]
+DeviceOption: TypeAlias = Annotated[DeviceName, typer.Option(help="auto uses a GPU if there is one.")]
 
 
 class UnitName(StrEnum):

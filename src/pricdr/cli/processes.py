@@ -57,7 +57,7 @@ def together() -> Iterator[None]:
     try:
         yield
         # A process that left now would look lost to the first one, which is still writing the model.
-        processes().add_up(torch.zeros(1))
+        processes().all_reduce(torch.zeros(1))
     except BaseException as error:
         # Before the connection is closed, which is what the others notice.
         if _fails_first(store):

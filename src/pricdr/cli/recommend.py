@@ -1,4 +1,4 @@
-"""``pricdr recommend``: what to show to whom."""
+"""``pricdr recommend``: write recommendations to a file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,17 +26,17 @@ def recommend(
     k: Annotated[int, typer.Option("-k", help="Items per user.")] = 10,
     seen: Annotated[Path | None, typer.Option(help="Ratings whose items are left out, user by user.")] = None,
     threshold: Annotated[float | None, typer.Option(help="With --seen: only rows rated at least this.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what a stopped run has left.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue where a stopped run ended.")] = False,
     public_key: PublicKeyOption = None,
     reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
-    """Write the best unseen items of each user: user, item, score, rank, and what they rest on.
+    """Write the best unseen items of each user: user, item, score, rank, and what they are based on.
 
-    Users the model never met get what is popular, and are counted on screen.
+    Users the model does not know get popular items, and are counted on screen.
 
-    Users are worked off in parts of about 260,000 recommendations, kept beside --out until the file is whole. A run
-    that was stopped goes on with --resume, and ends with the same bytes; it refuses if the model, the users, --seen, -k
-    or the version of the software has changed.
+    Users are processed in parts of about 260,000 recommendations, kept beside --out until the file is complete.
+    --resume continues a stopped run, and ends with the same bytes; it refuses if the model, the users, --seen, -k or
+    the version of the software has changed.
 
     A model folder holds the ratings it was trained on. --export writes one without them, to serve recommendations
     elsewhere; recommending from it needs --seen to leave out what users have rated. Its numbers were still learnt from
@@ -59,7 +59,7 @@ def recommend(
     if seen is None and about_seen:
         verb = "is" if len(about_seen) == 1 else "are"
         raise ParameterError(f"{' and '.join(about_seen)} {verb} about --seen: give it too")
-    # Before the model is loaded: that takes a while.
+    # Checked before the model is loaded, which takes a while.
     for created in (out, export):
         if created is not None:
             require_absent(created)
@@ -73,7 +73,7 @@ def recommend(
     histories = None if seen is None else reading.read(seen, threshold).ratings
     _write(out, fitted, users, k, histories, resume=resume)
     if fitted.summary is not None and histories is None:
-        warn("the model was exported without histories: items that users have rated may come back (give --seen)")
+        warn("the model was exported without histories: it may recommend items that users have rated (give --seen)")
 
 
 def _write(
@@ -84,27 +84,27 @@ def _write(
     from pricdr.models.recommendation_files import kept_parts, parts_folder, write_recommendations
     from pricdr.models.recommending import Recommender, model_memory
 
-    wanted = fitted.users if users is None else read_ids(users)
-    recommender = Recommender(fitted, wanted, k, histories)
+    user_ids = fitted.users if users is None else read_ids(users)
+    recommender = Recommender(fitted, user_ids, k, histories)
     parts = len(recommender.parts())
     if resume and not kept_parts(out):
         warn("there is nothing to resume: recommending starts afresh")
     if parts > 1:
         say(
-            f"{len(wanted):,} users x {len(fitted.items):,} items in {parts:,} parts: about "
+            f"{len(user_ids):,} users x {len(fitted.items):,} items in {parts:,} parts: about "
             f"{in_words(recommender.memory())} of memory, {in_words(model_memory(fitted))} of it for the model"
         )
     try:
-        with progress_bar(f"recommending for {len(wanted):,} users") as progress:
+        with progress_bar(f"recommending for {len(user_ids):,} users") as progress:
             written = write_recommendations(out, recommender, resume=resume, progress=progress)
-    except (InputError, BusyError):  # the parts that are there are of no use to this run, or another's
+    except (InputError, BusyError):  # the parts do not belong to this run, or another run is using them
         raise
     except BaseException:
         if kept := kept_parts(out):
-            warn(f"{kept:,} of {parts:,} parts are kept in {parts_folder(out)}: go on with --resume")
+            warn(f"{kept:,} of {parts:,} parts are kept in {parts_folder(out)}: continue with --resume")
         raise
     if unknown := written.unknown_users:
-        warn(f"{unknown:,} of {len(wanted):,} users are unknown to the model: they get what is popular")
-    if histories is not None and not set(wanted) & set(histories.users):
-        warn(f"none of the {len(wanted):,} users is in --seen: nothing was left out by it")
-    say(f"{written.rows:,} recommendations for {len(wanted):,} users written to {out}")
+        warn(f"{unknown:,} of {len(user_ids):,} users are unknown to the model: they get popular items")
+    if histories is not None and not set(user_ids) & set(histories.users):
+        warn(f"none of the {len(user_ids):,} users is in --seen: no item was left out")
+    say(f"{written.rows:,} recommendations for {len(user_ids):,} users written to {out}")

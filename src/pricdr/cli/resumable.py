@@ -42,7 +42,7 @@ class ResumableRun:
             yield
         except BaseException:
             if self._left_behind():
-                warn(f"the epochs so far are kept in {self.folder}: go on with --resume")
+                warn(f"the epochs so far are kept in {self.folder}: continue with --resume")
             else:
                 self._remove()
             raise

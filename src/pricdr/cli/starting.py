@@ -62,7 +62,7 @@ def keep_networks(run: "ResumableRun", model: Path) -> None:
 
 def say_found(networks: "StartingNetworks") -> None:
     """Say which networks were not trained again."""
-    for file in networks.found:
+    for file in networks.reused:
         say(f"not trained again: the network of the same data and settings in {file.parent.parent}")
 
 

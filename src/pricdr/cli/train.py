@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 
 class PresetName(StrEnum):
-    """Whose settings to start from."""
+    """The presets that settings start from."""
 
     DEFAULT = "default"
     PAPER = "paper"
 
 
 SeedOption: TypeAlias = Annotated[
-    int | None, typer.Option(help="Another seed, another model.  [default: 0]", min=0, max=LARGEST_SEED)
+    int | None, typer.Option(help="The seed of the training.  [default: 0]", min=0, max=LARGEST_SEED)
 ]
 TrainingDeviceOption: TypeAlias = Annotated[
-    DeviceName | None, typer.Option(help="auto takes a GPU where there is one.  [default: auto]")
+    DeviceName | None, typer.Option(help="auto uses a GPU if there is one.  [default: auto]")
 ]
 ResumeOption: TypeAlias = Annotated[
-    bool, typer.Option("--resume", help="Go on where a killed run of the same --out stopped.")
+    bool, typer.Option("--resume", help="Continue where a stopped run of the same --out ended.")
 ]
 AllowUnverifiedOption: TypeAlias = Annotated[
     bool, typer.Option("--allow-unverified", help="Use a release that fails pricdr verify.")
@@ -76,7 +76,7 @@ def train(
     like: LikeOption = None,
     start: StartOption = None,
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings that replace the preset's.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="At most so many passes over the data.", max=1_000_000)] = None,
+    epochs: Annotated[int | None, typer.Option(help="The most passes over the data.", max=1_000_000)] = None,
     seed: SeedOption = None,
     device: TrainingDeviceOption = None,
     bf16: Annotated[bool, typer.Option("--bf16", help="Multiply in bfloat16 on a GPU.")] = False,
@@ -86,21 +86,21 @@ def train(
     allow_unverified: AllowUnverifiedOption = False,
     allow_not_private: AllowNotPrivateOption = False,
     threshold: Annotated[
-        float | None, typer.Option(help="Of files of ratings: count only rows rated at least this.")
+        float | None, typer.Option(help="For files of ratings: count only rows rated at least this.")
     ] = None,
     reading: ReadingOptions = DEFAULT_READING,
 ) -> None:
-    """Train a recommender on the target's ratings, with a release where there is one.
+    """Train a recommender on the target's ratings, with or without a release.
 
-    On a split, validation picks the best epoch and how far the release is trusted, for users with history and without.
-    On ratings, some are set aside to pick these first, and then everything is trained on: it takes twice as long.
-    --like MODEL carries them over from a model that was measured on a split instead, as they are.
+    On a split, validation picks the best epoch and how far the release is trusted, for users with and without history.
+    On ratings, some are set aside to pick these first, and then everything is trained on, which takes twice as long.
+    --like MODEL takes them over unchanged from a model that was measured on a split instead.
     A network that a model beside --out, or in --start, has finished on the same data and settings is not trained again.
 
     The model folder holds every rating it was trained on, to leave out what users have rated: protect it like the
     ratings. "pricdr recommend MODEL --export FOLDER" writes one without them.
     """
-    with working("starting"):  # torch takes its time to load
+    with working("starting"):  # torch is slow to load
         from pricdr._transfer import transfer
     from pricdr.files import require_absent
     from pricdr.training.run_log import RunLog
@@ -147,7 +147,7 @@ def train(
 
 
 def _use_processes(method: "Method") -> None:
-    """Settle which process uses which GPU, and say where some would be idle."""
+    """Assign a GPU to this process, and say if some GPUs would be idle."""
     method.require_shared()
     device = "cpu" if method.options is None else method.options.device
     take_gpu(device)
@@ -168,16 +168,16 @@ def _write(model: "FittedModel", out: Path, resumable: ResumableRun) -> None:
 
 
 def _described(ratings: "Ratings", validation: "HeldOut | None") -> str:
-    """Say what is trained on, so that a training is never resumed on something else."""
+    """Describe the training data, so that a training is never resumed on other data."""
     return f"{'all ratings' if validation is None else 'a split'} {ratings.fingerprint()[:12]}"
 
 
 def _say_chosen(chosen: "Chosen", how: str) -> None:
-    """Say what was chosen and how, or why nothing could be."""
+    """Say what was chosen and how, or why nothing was."""
     if chosen.not_chosen:
-        warn(f"nothing was set aside to choose by, so defaults hold (every epoch is trained): {chosen.not_chosen}")
+        warn(f"no ratings were set aside to choose by, so defaults apply (every epoch is trained): {chosen.not_chosen}")
     if chosen.epochs:
-        say(f"epochs {how}: " + ", ".join(f"{part} {epoch}" for part, epoch in chosen.epochs.items()))
+        say(f"epochs {how}: " + ", ".join(f"{network} {epoch}" for network, epoch in chosen.epochs.items()))
     if chosen.settings:
         say(f"settings {how}: " + ", ".join(f"{name} {value:g}" for name, value in chosen.settings.items()))
     if chosen.trust is not None:
@@ -185,7 +185,7 @@ def _say_chosen(chosen: "Chosen", how: str) -> None:
 
 
 def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method", *, anew: bool) -> None:
-    """Say by what a training on everything chose: a model that was measured may have been trained otherwise."""
+    """Say what a training on all ratings chose by: a measured model may have been trained differently."""
     from pricdr.models.base import ratings_to_choose_by
 
     if not anew or chosen.not_chosen or not (chosen.epochs or chosen.settings or chosen.trust is not None):
@@ -198,20 +198,20 @@ def _say_chosen_anew(chosen: "Chosen", ratings: "Ratings", method: "Method", *, 
 
 
 def _require_inputs(name: str, release: Path | None, source: Path | None) -> None:
-    """Refuse what a method does not take before anything is read."""
+    """Refuse inputs that a method does not take, before anything is read."""
     from pricdr.models.base import DataAccess
 
     if release is not None and source is not None:
         raise ParameterError("give --release or --source, not both")
     given = DataAccess.RELEASE if release else DataAccess.PLAINTEXT if source else DataAccess.TARGET
-    taken = method_class(name).data_access()
-    if given not in taken:
+    accepted = method_class(name).data_access()
+    if given not in accepted:
         flags = {
             DataAccess.TARGET: "neither --release nor --source",
             DataAccess.RELEASE: "--release",
             DataAccess.PLAINTEXT: "--source",
         }
-        raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in taken)}")
+        raise ParameterError(f"--method {name} takes {' or '.join(flags[access] for access in accepted)}")
 
 
 def _require_file(data: RatingsInput, source: Path | None, threshold: float | None, reading: ReadingOptions) -> None:
@@ -226,7 +226,7 @@ def _require_file(data: RatingsInput, source: Path | None, threshold: float | No
 def _configured(
     method: str | None, preset: PresetName | None, config: Path | None, release: Path | None, source: Path | None
 ) -> "Method":
-    """Return the method with its defaults, replaced by the file's settings."""
+    """Return the method with its defaults and the settings of the configuration file."""
     from pricdr.data.toml_files import read_toml
 
     default = "dmf" if release is None and source is None else "hetero"
@@ -240,17 +240,17 @@ def _configured(
 
 
 def _with_flags(method: "Method", flags: dict[str, int | str | bool | None]) -> "Method":
-    """Return the method with what the command line says in place of its options."""
+    """Return the method with the options that were given on the command line."""
     given: dict[str, Any] = {key: value for key, value in flags.items() if value is not None}
     if method.options is not None:
         return replace(method, options=replace(method.options, **given))
     if "epochs" in given:
         raise ParameterError(f"--method {method.name} is not trained in epochs")
-    return method  # a closed form: nothing to seed, no device to choose
+    return method  # a closed form has no seed and no device
 
 
 def _received(folder: Path | None, public_key: Path | None, *, allow_unverified: bool) -> "Release | None":
-    """Return the release, if any, verified unless that is switched off, which a pinned key does not allow."""
+    """Return the release, if any, verified unless that is switched off; a pinned key requires verification."""
     from pricdr.release import Release
 
     if folder is None:
@@ -266,7 +266,7 @@ def _received(folder: Path | None, public_key: Path | None, *, allow_unverified:
 
 
 def _say_coverage(ratings: "Ratings", release: "Release") -> None:
-    """Say how many users the release can help with, before they are trained for."""
+    """Say how many users the release covers, before training starts."""
     from pricdr.models.coverage import Coverage
 
     coverage = Coverage.of(ratings.users, release.users)
@@ -283,11 +283,11 @@ def _data(path: RatingsInput, reading: ReadingOptions, threshold: float | None) 
         with working(f"reading {path}"):
             split = load_split(path)
         return split.train, split.validation
-    # Without items that nobody likes, as in a split: the catalogue of a deployed model is that of a measured one.
+    # Without unrated items, as in a split: a deployed model has the same catalogue as a measured one.
     return reading.read_some(path, threshold).ratings.positives().rated(), None
 
 
 def _source(path: Path, reading: ReadingOptions, threshold: float | None) -> "Ratings":
-    """NOT PRIVATE: the source's ratings."""
+    """Return the source's ratings in plaintext, which is NOT PRIVATE."""
     warn("the source is read in plaintext: this model is NOT PRIVATE")
     return reading.read_some(path, threshold).ratings.positives()

@@ -10,17 +10,17 @@ from pricdr.errors import InputError, ParameterError
 
 Ids: TypeAlias = tuple[str, ...]
 IdsLike: TypeAlias = Iterable[Any]
-"""What may stand for a list of ids: a list, an array, a column or an index of text or whole numbers."""
+"""Anything accepted as a list of ids: a list, an array, a column or an index of text or whole numbers."""
 
 LONGEST_ID: Final = 1000
-"""Characters in an id."""
+"""The most characters in an id."""
 CONTROLS: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
-"""What no id holds, as a regular expression: control characters and line breaks of every kind."""
+"""Characters that no id may contain, as a regular expression: control characters and all kinds of line breaks."""
 _CONTROL: Final = re.compile(CONTROLS)
 
 
 def id_fault(name: str) -> str | None:
-    """Return what is wrong with an id, to follow "the id"; None where nothing is.
+    """Return what is wrong with an id, as the predicate of "the id …"; None if it is valid.
 
     >>> id_fault("alice") is None, id_fault("")
     (True, 'is empty')
@@ -37,7 +37,7 @@ def id_fault(name: str) -> str | None:
 def as_ids(what: str, ids: IdsLike) -> Ids:
     """Return the ids in a list, an array, a pandas or polars column, or an index; whole numbers as decimal text.
 
-    Nothing but the type is checked. ``what`` is the argument that errors name.
+    Only the type is checked. ``what`` is the name of the argument in errors.
 
     >>> as_ids("users", ["a", 7])
     ('a', '7')
@@ -50,7 +50,7 @@ def as_ids(what: str, ids: IdsLike) -> Ids:
         raise ParameterError(f"{what} must be a list of ids, got the text {shorten(ids)}; read_ids reads a file")
     if hasattr(ids, "collect_schema") or hasattr(ids, "columns"):
         raise ParameterError(f"{what} must be one column of ids, got a data frame: name the column")
-    # Each library has its own word for "as Python values"; without them numbers would come as numpy's or Arrow's own.
+    # Each library has its own method that converts to Python values; numpy's or Arrow's numbers are not wanted.
     convert = next((getattr(ids, name) for name in ("to_pylist", "to_list", "tolist") if hasattr(ids, name)), None)
     try:
         values = list(ids if convert is None else convert())
@@ -60,7 +60,7 @@ def as_ids(what: str, ids: IdsLike) -> Ids:
 
 
 def _id_text(what: str, at: int, value: object) -> str:
-    if isinstance(value, str):  # numpy's own kind of text
+    if isinstance(value, str):  # numpy's own type of text
         return str(value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return str(int(value))
@@ -69,7 +69,7 @@ def _id_text(what: str, at: int, value: object) -> str:
 
 
 def require_ids(what: str, ids: Sequence[Any]) -> Ids:
-    """Return the ids if they are distinct text that follows the rule; ``what`` they identify is named in errors.
+    """Return the ids if they are distinct and valid; ``what`` they identify is named in errors.
 
     >>> require_ids("user", ["a", "b"])
     ('a', 'b')
@@ -85,7 +85,7 @@ def require_ids(what: str, ids: Sequence[Any]) -> Ids:
         raise InputError(f"{what} ids must be text that UTF-8 can hold: {error}") from error
     if len(set(ids)) != len(ids):
         raise InputError(f"{what} ids must be distinct")
-    # Searched all together, and one by one only to name the culprit: a search in each of millions takes seconds.
+    # Searched in one text, and one by one only to name the culprit: millions of searches take seconds.
     broken = lines.count("\n") >= max(1, len(ids)) or _CONTROL.search(lines.replace("\n", ""))
     if broken or "" in ids or max(map(len, ids), default=0) > LONGEST_ID:
         raise InputError(f"the {what} id {next(filter(None, map(id_fault, ids)))}")

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
     from pricdr.data.blocks import Convert, InMemory
 
-# Names, not types: none of these libraries is needed to hold ratings.
+# Names, not types: ratings do not need any of these libraries.
 RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.DataFrame", "pa.Table"]
-"""What may stand for ratings; any other table with the Arrow PyCapsule interface will do too."""
+"""Anything accepted as ratings; other tables with the Arrow PyCapsule interface work too."""
 LONGEST_FILTER: Final = 400
-"""Characters in what is said about a filter; all that ``prepare`` and ``split`` say together takes 300."""
+"""The most characters in the description of a filter; those of ``prepare`` and ``split`` together take 300."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Ratings of one domain: users x items, one stored entry per (user, item) that was rated.
+    """Ratings of one domain: users x items, one stored entry per rated (user, item) pair.
 
-    Absent means "not rated", which counts as 0; a stored entry may hold any finite value. Ids are text, kept byte
-    for byte. The arrays are read-only: everything that changes ratings returns new ones.
+    A missing entry means "not rated" and counts as 0; a stored entry may have any finite value. Ids are text, kept byte
+    for byte. The arrays are read-only: methods that change ratings return new ones.
     """
 
     entries: SparseMatrix
-    """float64, ``len(users)`` x ``len(items)``, columns in order, no duplicates; a CSR matrix of scipy will do."""
+    """float64, ``len(users)`` x ``len(items)``, columns in order, no duplicates; a CSR matrix of scipy is accepted."""
     users: Ids
     items: Ids
     filtered_by: str | None = None
-    """The filter on counts these ratings went through (``prepare`` sets it), which a certificate must disclose."""
+    """The filter on counts that these ratings went through (set by ``prepare``), which a certificate must disclose."""
     has_values: bool = True
-    """Whether the stored values are ratings; otherwise each only says that there is one."""
+    """Whether the stored values are ratings; otherwise they only mark which pairs were rated."""
     threshold: float | None = None
-    """Only pairs rated at least this were kept, where one was declared."""
+    """If set, only pairs rated at least this were kept."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "entries", SparseMatrix.of(self.entries))
@@ -64,15 +64,15 @@ class Ratings:
             raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
         if not np.isfinite(self.entries.data).all():
             raise InputError("ratings must be finite numbers")
-        # Ratings are shared between objects, so nobody may change them in place.
+        # Ratings are shared between objects, so they must not be changed in place.
         for part in (self.entries.data, self.entries.indices, self.entries.indptr):
             part.flags.writeable = False
 
     @cached_property
     def matrix(self) -> "sp.csr_array[np.float64, tuple[int, int]]":
-        """The entries as a matrix of scipy, whose memory they share: for training, and for computations of your own.
+        """The entries as a CSR array of scipy with shared memory, for training and for your own computations.
 
-        Needs scipy, which ``pip install 'pricdr[train]'`` brings. Publishing never asks for it.
+        Needs scipy, which ``pip install 'pricdr[train]'`` installs. Publishing never uses it.
         """
         return self.entries.to_scipy()
 
@@ -83,31 +83,31 @@ class Ratings:
         items: IdsLike,
         values: Sequence[float] | npt.NDArray[Any] | None = None,
     ) -> "Ratings":
-        """Make ratings from three sequences of equal length; the largest value of a repeated pair counts.
+        """Return ratings from three sequences of equal length; the largest value of a repeated pair counts.
 
-        Ids are text or whole numbers, which become their decimal text.
+        Ids are text or whole numbers, which become their decimal text. Without values every pair counts as 1.
 
         >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
         >>> r.users, r.items, r.entries.toarray().tolist()
         (('alice', 'bob'), ('x',), [[2.0], [5.0]])
         """
         users, items = as_ids("users", users), as_ids("items", items)
-        given = np.ones(len(users)) if values is None else np.asarray(values, dtype=np.float64)
-        if not len(users) == len(items) == len(given):
+        numbers = np.ones(len(users)) if values is None else _as_numbers(values)
+        if not len(users) == len(items) == len(numbers):
             raise InputError(
-                f"there are {len(users)} users, {len(items)} items and {len(given)} ratings: give one of each"
+                f"there are {len(users)} users, {len(items)} items and {len(numbers)} ratings: give one of each"
             )
-        if not np.isfinite(given).all():
+        if not np.isfinite(numbers).all():
             raise InputError("ratings must be finite numbers")
         user_ids, item_ids = tuple(sorted(set(users))), tuple(sorted(set(items)))
-        user_at = {u: at for at, u in enumerate(user_ids)}
-        item_at = {i: at for at, i in enumerate(item_ids)}
-        best: dict[tuple[int, int], float] = {}
-        for user, item, value in zip(users, items, given.tolist(), strict=True):
+        user_at = {user: at for at, user in enumerate(user_ids)}
+        item_at = {item: at for at, item in enumerate(item_ids)}
+        largest: dict[tuple[int, int], float] = {}
+        for user, item, value in zip(users, items, numbers.tolist(), strict=True):
             cell = (user_at[user], item_at[item])
-            best[cell] = max(value, best.get(cell, -np.inf))
-        rows, columns = np.array(sorted(best), dtype=np.int64).reshape(-1, 2).T
-        data = np.array([best[cell] for cell in sorted(best)], dtype=np.float64)
+            largest[cell] = max(value, largest.get(cell, -np.inf))
+        rows, columns = np.array(sorted(largest), dtype=np.int64).reshape(-1, 2).T
+        data = np.array([largest[cell] for cell in sorted(largest)], dtype=np.float64)
         return cls.from_codes(rows, columns, data, user_ids, item_ids, has_values=values is not None)
 
     @classmethod
@@ -122,7 +122,7 @@ class Ratings:
         filtered_by: str | None = None,
         has_values: bool = True,
     ) -> "Ratings":
-        """Make ratings from positions into ``users`` and ``items``; pairs must be distinct."""
+        """Return ratings from positions in ``users`` and ``items``; pairs must be distinct."""
         entries = SparseMatrix.from_cells(rows, columns, values, (len(users), len(items)))
         return cls(entries, users, items, filtered_by, has_values)
 
@@ -138,8 +138,8 @@ class Ratings:
     ) -> "Ratings":
         """Return ratings as they are, or those in a data frame of any kind, see :meth:`from_polars`.
 
-        Whatever takes ratings takes them through here: ``publish``, ``split``, ``prepare``, ``transfer``, every ``fit``
-        and ``recommend(seen=...)``.
+        Every function that accepts ratings converts them here: ``publish``, ``split``, ``prepare``, ``transfer``, every
+        ``fit`` and ``recommend(seen=...)``.
         """
         if isinstance(ratings, Ratings):
             return ratings
@@ -157,12 +157,12 @@ class Ratings:
         rating: str | None = None,
         time: str | None = None,
     ) -> "Ratings":
-        """Return the ratings in a polars data frame, lazy or not, held to the same rules as a file.
+        """Return the ratings in a polars data frame, lazy or not, under the same rules as a file.
 
-        Columns are found by the names that files may use, where they are not given. Ids are text or whole numbers
-        (which become their decimal text); without a rating column each row counts as 1; of a repeated pair the latest
-        row counts where there is a time column, and otherwise the largest value. A frame does not remember
-        :attr:`filtered_by` or :attr:`threshold`: use :meth:`disclosing` where it was filtered by counts.
+        Columns that are not named are found by the names that files may use. Ids are text or whole numbers (which
+        become their decimal text). Without a rating column each row counts as 1. Of a repeated pair the latest row
+        counts if there is a time column, and otherwise the largest value. A frame does not carry :attr:`filtered_by` or
+        :attr:`threshold`: use :meth:`disclosing` if it was filtered by counts.
 
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
@@ -201,16 +201,16 @@ class Ratings:
     ) -> "Ratings":
         """Return the ratings in an Arrow table, see :meth:`from_polars`.
 
-        Any object with the Arrow PyCapsule interface will do: tables of pyarrow, relations of DuckDB and others.
+        Any object with the Arrow PyCapsule interface is accepted: tables of pyarrow, relations of DuckDB and others.
         """
         from pricdr.data.frames import Named, ratings_from_arrow
 
         return ratings_from_arrow(table, Named(user, item, rating, time))
 
     def to_polars(self) -> "pl.DataFrame":
-        """Return one row per rated pair: ``user``, ``item`` and, unless each only says that there is one, ``rating``.
+        """Return one row per rated pair: ``user``, ``item`` and, if there are values, ``rating``.
 
-        Users and items without a rating have no row in it.
+        Users and items without a rating do not appear.
 
         >>> Ratings.from_triples(["bob", "alice"], ["x", "y"], [1, 2]).to_polars().rows()
         [('alice', 'y', 2.0), ('bob', 'x', 1.0)]
@@ -232,7 +232,7 @@ class Ratings:
         return to_arrow(self.to_polars())
 
     def __len__(self) -> int:
-        """Return how many (user, item) pairs were rated."""
+        """Return the number of rated (user, item) pairs."""
         return self.entries.nnz
 
     def __repr__(self) -> str:
@@ -240,7 +240,7 @@ class Ratings:
         return f"Ratings({len(self.users)} users x {len(self.items)} items, {len(self)} rated)"
 
     def _repr_html_(self) -> str:
-        """Show a notebook sizes and what was declared: ratings are private."""
+        """Show sizes and declared facts in a notebook: ratings are private."""
         from pricdr.notebook import summary_html
 
         pairs = len(self.users) * len(self.items)
@@ -257,7 +257,7 @@ class Ratings:
         return summary_html("Ratings", facts)
 
     def at_least(self, threshold: float) -> "Ratings":
-        """Keep the pairs rated at least ``threshold``; all users and items stay, so nothing is filtered by counts."""
+        """Keep the pairs rated at least ``threshold``. All users and items stay, so this is not a filter by counts."""
         if not self.has_values:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
         if not abs(threshold) <= LARGEST_SCALE:
@@ -265,7 +265,7 @@ class Ratings:
         return replace(self.only(self.entries.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
-        """Count every entry rated at least ``threshold`` (all of them without one) as a 1; all users and items stay.
+        """Return 1 for every entry rated at least ``threshold`` (by default all of them); all users and items stay.
 
         >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).entries.toarray().tolist()
         [[0.0], [1.0]]
@@ -274,7 +274,7 @@ class Ratings:
         return replace(kept, entries=kept.entries.with_data(np.ones(len(kept))), has_values=False)
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
-        """Return the ratings over exactly these users and items, in this order; unknown ids get empty rows or columns.
+        """Return the ratings of exactly these users and items, in this order; unknown ids get empty rows or columns.
 
         >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
         >>> r.users, r.entries.toarray().tolist()
@@ -289,22 +289,22 @@ class Ratings:
         return replace(self, entries=entries, users=users, items=items)
 
     def outside(self, users: Ids, items: Ids) -> "Ratings":
-        """Return the ratings of everybody but these users, over exactly these items."""
+        """Return the ratings of all other users, over exactly these items."""
         listed = set(users)
         return self.select(users=tuple(user for user in self.users if user not in listed), items=items)
 
     def units(self, convert: "Convert") -> "InMemory":
-        """Return the values as whole units, which ``convert`` makes of them, for publishing to work on."""
+        """Return the values for publishing, converted to whole units by ``convert``."""
         from pricdr.data.blocks import InMemory
 
         return InMemory(convert(self.entries))
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
-        """Keep the stored entries where ``keep``, in their own order, is true; all users and items stay."""
+        """Keep the stored entries where ``keep`` is true, in storage order; all users and items stay."""
         return replace(self, entries=self.entries.only(keep))
 
     def rated(self) -> "Ratings":
-        """Leave out the users and items that have no rating."""
+        """Return the ratings without the users and items that have none."""
         users = tuple(self.users[at] for at in np.flatnonzero(self.entries.counts))
         counts = np.bincount(self.entries.indices, minlength=len(self.items))
         return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
@@ -312,7 +312,7 @@ class Ratings:
     def fingerprint(self) -> str:
         """Return the SHA-256 of who rated what, to tell whether two sets of ratings are the same.
 
-        It is for their owner alone: whoever guesses the ratings can confirm the guess by it.
+        Keep it private: anyone who guesses the ratings can confirm the guess with it.
         """
         digest = hashlib.sha256()
         for ids in (self.users, self.items):
@@ -322,12 +322,22 @@ class Ratings:
         return digest.hexdigest()
 
     def disclosing(self, filtered_by: str) -> "Ratings":
-        """Return the same ratings, marked as having gone through a filter on counts."""
+        """Return the same ratings, marked as filtered by counts."""
         return replace(self, filtered_by=filtered_by)
 
 
+def _as_numbers(values: Sequence[float] | npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    try:
+        numbers = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"ratings must be numbers: {error}") from error
+    if numbers.ndim != 1:
+        raise InputError(f"ratings must be one list of numbers, got an array of {numbers.ndim} dimensions")
+    return numbers
+
+
 def _check_filter(text: str | None) -> None:
-    """Refuse a description that does not fit into a certificate: one printable line per sentence."""
+    """Refuse a description that does not fit into a certificate, where it must be one printable line."""
     if text is not None and not (text.isprintable() and len(text) <= LONGEST_FILTER):
         raise InputError(
             f"a filter must be described in one printable line of at most {LONGEST_FILTER} characters, "
@@ -336,7 +346,7 @@ def _check_filter(text: str | None) -> None:
 
 
 def _new_positions(old: Ids, new: Ids) -> IntArray:
-    """Return where each of the old ids is in the new list; −1 for one that is not wanted."""
+    """Return the position of each old id in the new list; −1 if it is not in it."""
     at = {name: position for position, name in enumerate(new)}
     if len(at) != len(new):
         repeated = next(name for position, name in enumerate(new) if at[name] != position)

@@ -1,7 +1,7 @@
-"""``SparseMatrix``: entries by rows, in plain numpy arrays, with exactly the operations that publishing needs.
+"""``SparseMatrix``: a CSR matrix of plain numpy arrays, with exactly the operations that publishing needs.
 
 Products are of whole numbers, whose sums are the same in any order: a release has the same bytes however its users are
-cut into blocks. Training works with scipy's matrices instead, which share the arrays of this one (``to_scipy``).
+divided into blocks. Training uses scipy's matrices instead, which share the arrays of this one (``to_scipy``).
 """
 
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 
 _PIECE: Final = 32
-"""Entries of a row that are added up one after another; longer rows are cut into pieces, which are added up then."""
+"""Entries of a row that are added one after another; longer rows are cut into pieces, whose sums are added."""
 _CELLS_AT_ONCE: Final = 1 << 16
 """Cells of a product that are computed together: few enough to stay in a core's cache."""
 
 
 class Compressed(Protocol):
-    """What scipy's matrices have: arrays by rows (``format`` csr) or by columns (csc)."""
+    """The attributes of scipy's compressed matrices, by rows (``format`` csr) or by columns (csc)."""
 
     @property
     def format(self) -> str: ...  # noqa: D102
@@ -45,18 +45,18 @@ class Compressed(Protocol):
     def T(self) -> "Compressed": ...  # noqa: D102, N802
 
 
-def is_compressed(given: object) -> TypeGuard[Compressed]:
-    """Return whether something has what scipy's matrices have; scipy need not be installed to ask.
+def is_compressed(value: object) -> TypeGuard[Compressed]:
+    """Return whether a value looks like one of scipy's compressed matrices; does not need scipy.
 
     >>> is_compressed(np.zeros((2, 3))), is_compressed(SparseMatrix.from_dense(np.zeros((2, 3))))
     (False, False)
     """
-    return all(hasattr(given, name) for name in ("format", "data", "indices", "indptr", "shape"))
+    return all(hasattr(value, name) for name in ("format", "data", "indices", "indptr", "shape"))
 
 
 @dataclass(frozen=True, eq=False)
 class SparseMatrix:
-    """A matrix of which only some entries are stored, row by row; the others are 0.
+    """A matrix that stores some of its entries, row by row; all others are 0.
 
     >>> matrix = SparseMatrix.from_dense(np.array([[0, 2], [1, 0], [3, 0]]))
     >>> (matrix @ np.array([[1, 10], [2, 20]])).tolist()
@@ -68,30 +68,30 @@ class SparseMatrix:
     indices: Numbers
     """The column of each value."""
     indptr: Numbers
-    """Where each row begins in the other two; one number more, where the last row ends."""
+    """Where each row starts in the other two arrays, and where the last row ends."""
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, given: object) -> "SparseMatrix":
-        """Return a sparse matrix as it is, or one of scipy's by rows, sharing its arrays.
+    def of(cls, source: object) -> "SparseMatrix":
+        """Return a sparse matrix as it is, or convert a CSR matrix of scipy, sharing its arrays.
 
         Raises:
-            InputError: It is no matrix by rows, or its arrays do not fit together.
+            InputError: It is not a CSR matrix, or its arrays do not fit together.
         """
-        if isinstance(given, SparseMatrix):
-            return given
-        if not is_compressed(given) or given.format != "csr" or len(given.shape) != 2:
-            raise InputError(f"a sparse matrix must be stored by rows (CSR), got {type(given).__name__}")
-        stored = int(given.indptr[-1]) if len(given.indptr) else 0
-        rows, columns = given.shape
-        matrix = cls(given.data[:stored], given.indices[:stored], given.indptr, (rows, columns))
-        if not matrix._fits():  # a product would read what is not there
+        if isinstance(source, SparseMatrix):
+            return source
+        if not is_compressed(source) or source.format != "csr" or len(source.shape) != 2:
+            raise InputError(f"a sparse matrix must be stored by rows (CSR), got {type(source).__name__}")
+        stored = int(source.indptr[-1]) if len(source.indptr) else 0
+        rows, columns = source.shape
+        matrix = cls(source.data[:stored], source.indices[:stored], source.indptr, (rows, columns))
+        if not matrix._fits():  # a product would read out of bounds
             raise InputError(f"the arrays of a sparse matrix do not fit {rows:,} x {columns:,}")
         return matrix
 
     @classmethod
     def from_cells(cls, rows: Numbers, columns: Numbers, values: Numbers, shape: tuple[int, int]) -> "SparseMatrix":
-        """Return the matrix of these entries, given in any order; an entry that is given twice is refused."""
+        """Return the matrix of these entries, in any order; a repeated entry is refused."""
         codes = rows.astype(np.int64) * shape[1] + columns
         if (codes[1:] <= codes[:-1]).any():
             order = np.argsort(codes)
@@ -99,12 +99,12 @@ class SparseMatrix:
             if (codes[1:] == codes[:-1]).any():
                 raise InputError("a (user, item) pair occurs more than once")
             rows = rows[order]
-        kind = _index_type(len(values), shape)
-        return cls(values, columns.astype(kind), _starts(rows, shape[0], kind), shape)
+        index_type = _index_type(len(values), shape)
+        return cls(values, columns.astype(index_type), _starts(rows, shape[0], index_type), shape)
 
     @classmethod
     def from_dense(cls, cells: Numbers) -> "SparseMatrix":
-        """Return the matrix of all cells that are not 0."""
+        """Return the matrix of all nonzero cells."""
         rows, columns = np.nonzero(cells)
         return cls.from_cells(rows, columns, cells[rows, columns], (cells.shape[0], cells.shape[1]))
 
@@ -124,11 +124,11 @@ class SparseMatrix:
         return np.repeat(np.arange(self.shape[0], dtype=np.int64), self.counts)
 
     def with_data(self, data: Numbers) -> "SparseMatrix":
-        """Return other values at the same places."""
+        """Return a matrix with other values at the same positions."""
         return SparseMatrix(data, self.indices, self.indptr, self.shape)
 
     def rows(self, part: slice) -> "SparseMatrix":
-        """Return neighbouring rows; values and columns are shared."""
+        """Return a slice of the rows; values and columns are shared."""
         start, stop, _ = part.indices(self.shape[0])
         starts = self.indptr[start : max(start, stop) + 1]
         stored = slice(int(starts[0]), int(starts[-1]))
@@ -137,7 +137,7 @@ class SparseMatrix:
         )
 
     def only(self, keep: BoolArray) -> "SparseMatrix":
-        """Keep the stored entries where ``keep`` is true."""
+        """Return the matrix of the stored entries where ``keep`` is true."""
         kept = np.concatenate([[0], np.cumsum(keep)])
         starts = kept[self.indptr].astype(self.indptr.dtype)
         return SparseMatrix(self.data[keep], self.indices[keep], starts, self.shape)
@@ -151,13 +151,13 @@ class SparseMatrix:
         return self.moved(new_row, new_column, (len(rows), len(columns)))
 
     def moved(self, new_row: IntArray, new_column: IntArray, shape: tuple[int, int]) -> "SparseMatrix":
-        """Return the same entries at new positions, one for every row and column; those at −1 are left out."""
+        """Return the same entries at new positions, given for every row and column; those at −1 are left out."""
         rows, columns = new_row[self.entry_rows], new_column[self.indices]
         keep = (rows >= 0) & (columns >= 0)
         return SparseMatrix.from_cells(rows[keep], columns[keep], self.data[keep], shape)
 
     def merged(self, new_column: IntArray, n_columns: int) -> "SparseMatrix":
-        """Return the same entries in new columns, one for every column here; entries that meet there add up."""
+        """Return the same entries in new columns, given for every column; entries that share a cell are added."""
         codes = self.entry_rows * n_columns + new_column[self.indices]
         order = np.argsort(codes)
         codes = codes[order]
@@ -168,21 +168,21 @@ class SparseMatrix:
 
     @cached_property
     def transposed(self) -> "SparseMatrix":
-        """The same matrix by columns; made once."""
-        order = _order(self.indices)
-        kind = self.indptr.dtype
-        rows = np.repeat(np.arange(self.shape[0], dtype=kind), np.diff(self.indptr))
+        """The transposed matrix, computed once."""
+        order = _column_order(self.indices)
+        index_type = self.indptr.dtype
+        rows = np.repeat(np.arange(self.shape[0], dtype=index_type), np.diff(self.indptr))
         shape = self.shape[1], self.shape[0]
-        return SparseMatrix(self.data[order], rows[order], _starts(self.indices, shape[0], kind), shape)
+        return SparseMatrix(self.data[order], rows[order], _starts(self.indices, shape[0], index_type), shape)
 
     def row_sums(self) -> IntArray:
-        """Return the sum of each row, exactly: the values must be whole numbers."""
+        """Return the exact sum of each row; the values must be whole numbers."""
         _require_whole(self.data)
         sums = np.concatenate([[0], np.cumsum(self.data, dtype=np.int64)])
         return np.asarray(sums[self.indptr[1:]] - sums[self.indptr[:-1]])
 
     def __matmul__(self, dense: Numbers) -> Numbers:
-        """Return the product with a matrix of whole numbers, exactly, of the wider of both types."""
+        """Return the exact product with a matrix of whole numbers, in the wider of both types."""
         _require_whole(self.data)
         _require_whole(dense)
         out = np.zeros((self.shape[0], dense.shape[1]), dtype=np.result_type(self.data, dense))
@@ -193,28 +193,28 @@ class SparseMatrix:
         return out
 
     def toarray(self) -> Numbers:
-        """Return every cell."""
+        """Return the matrix as a dense array."""
         cells = np.zeros(self.shape, dtype=self.data.dtype)
         cells[self.entry_rows, self.indices] = self.data
         return cells
 
     def to_scipy(self) -> "sp.csr_array[Any, tuple[int, int]]":
-        """Return the same matrix as scipy's, sharing the arrays: for training, which scipy comes with."""
+        """Return the same matrix as a CSR array of scipy, sharing the arrays; needs the ``train`` extra."""
         SPARSE.require()
         import scipy.sparse as sp
 
         return sp.csr_array((self.data, self.indices, self.indptr), shape=self.shape)
 
     def is_canonical(self) -> bool:
-        """Return whether the columns of every row increase: no entry is stored twice."""
+        """Return whether the columns of every row increase, so that no entry is stored twice."""
         steps = np.diff(self.indices.astype(np.int64))
         inner = self.indptr[1:-1]
         inner = inner[(inner > 0) & (inner < self.nnz)]
-        steps[inner - 1] = 1  # from the last column of one row to the first of the next anything goes
+        steps[inner - 1] = 1  # a new row may start with any column
         return bool((steps > 0).all())
 
     def _fits(self) -> bool:
-        """Return whether the arrays make a matrix of this shape."""
+        """Return whether the arrays form a matrix of this shape."""
         starts, columns = self.indptr, self.indices
         if len(starts) != self.shape[0] + 1 or starts[0] != 0 or (starts[1:] < starts[:-1]).any():
             return False
@@ -222,13 +222,13 @@ class SparseMatrix:
         return bool(same_length and (not len(columns) or 0 <= columns.min() <= columns.max() < self.shape[1]))
 
     def __repr__(self) -> str:
-        """Sizes only: ratings are private."""
+        """Show sizes only: ratings are private."""
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.nnz} stored)"
 
 
 @dataclass(frozen=True, eq=False)
 class _Pieces:
-    """Some pieces of rows, at most 32 entries each, in the order of the rows."""
+    """Pieces of rows, with at most 32 entries each, in the order of the rows."""
 
     rows: IntArray
     """The row of each piece."""
@@ -236,10 +236,10 @@ class _Pieces:
     lengths: npt.NDArray[np.uint8]
 
     def add_to(self, out: Numbers, dense: Numbers, indices: Numbers, weights: Numbers | None) -> None:
-        """Add what these pieces contribute to the product.
+        """Add the contribution of these pieces to the product.
 
-        The k-th entries of all pieces are added at once, for every k: the longest pieces come first, so that those
-        with a k-th entry are neighbours.
+        For every k, the k-th entries of all pieces are added at once. The longest pieces come first, so that those
+        with a k-th entry are contiguous.
         """
         order = np.argsort(_PIECE - self.lengths, kind="stable")
         starts = self.starts[order]
@@ -249,14 +249,14 @@ class _Pieces:
         for k, count in enumerate([len(order), *longer[1:-1].tolist()]):
             at = starts[:count] + k
             rows = (gathered if k else sums)[:count]
-            # Columns are known to lie inside; "clip" spares numpy a copy.
+            # Columns are known to be in range; mode "clip" saves numpy a copy.
             np.take(dense, indices[at], axis=0, out=rows, mode="clip")
             if weights is not None:
                 rows *= weights[at][:, None]
             if k:
                 sums[:count] += rows
         first = np.flatnonzero(np.diff(self.rows, prepend=-1))
-        before = out[self.rows[0]].copy()  # the first row may have begun among the pieces before these
+        before = out[self.rows[0]].copy()  # the first row may have started in the previous pieces
         if len(first) == len(order):
             out[self.rows[order]] = sums
         else:
@@ -266,7 +266,7 @@ class _Pieces:
 
 
 def _pieces(starts: Numbers, at_once: int) -> Iterator[_Pieces]:
-    """Cut the rows that begin at ``starts`` into pieces, and yield so many of them at a time."""
+    """Cut the rows that start at ``starts`` into pieces, and yield ``at_once`` of them at a time."""
     counts = np.diff(starts).astype(np.int64, copy=False)
     of_row = -(-counts // _PIECE)
     rows = np.repeat(np.arange(len(counts)), of_row)
@@ -278,13 +278,13 @@ def _pieces(starts: Numbers, at_once: int) -> Iterator[_Pieces]:
         yield _Pieces(rows[part], begin[part], lengths[part])
 
 
-def _order(columns: Numbers) -> IntArray:
-    """Return the positions of all entries by column, those of a column as they were.
+def _column_order(columns: Numbers) -> IntArray:
+    """Return the positions of all entries, sorted by column; the order within a column is kept.
 
-    Both in one number, sorted in place: several times faster than sorting positions by what they point to.
+    Column and position are packed into one number and sorted in place: several times faster than an argsort.
     """
     codes = columns.astype(np.int64) << 32
-    if len(codes) >> 32:  # positions no longer fit
+    if len(codes) >> 32:  # positions no longer fit into 32 bits
         return np.argsort(columns, kind="stable")
     codes |= np.arange(len(codes))
     codes.sort()
@@ -293,7 +293,7 @@ def _order(columns: Numbers) -> IntArray:
 
 
 def _starts(rows: Numbers, n_rows: int, kind: type[np.signedinteger[Any]] | np.dtype[Any]) -> Numbers:
-    """Return where each row begins, and where the last one ends."""
+    """Return where each row starts, and where the last one ends."""
     starts = np.zeros(n_rows + 1, dtype=kind)
     np.cumsum(np.bincount(rows, minlength=n_rows), out=starts[1:])
     return starts
@@ -305,4 +305,4 @@ def _index_type(entries: int, shape: tuple[int, int]) -> type[np.signedinteger[A
 
 def _require_whole(numbers: Numbers) -> None:
     if numbers.dtype.kind not in "iu":
-        raise TypeError(f"sums are exact for whole numbers alone, got {numbers.dtype}")
+        raise TypeError(f"sums are exact only for whole numbers, got {numbers.dtype}")

@@ -1,4 +1,4 @@
-"""``Evaluation``: what ``pricdr evaluate --json`` wrote, read again and checked. The file is not trusted."""
+"""``Evaluation``: the output of ``pricdr evaluate --json``, read from a file that is not trusted, and checked."""
 
 import json
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from pricdr.untrusted.opening import read_bounded
 MOST_BYTES: Final = 1 << 24
 _VERSION: Final = 2
 _LARGEST: Final = 1e9
-"""No metric comes near it."""
+"""Larger than any metric can be."""
 _SHOWN: Final = 5
-"""Models that an error names."""
+"""The most models that an error names."""
 
 Text: TypeAlias = Annotated[str, Field(max_length=4000)]
 Count: TypeAlias = Annotated[int, Field(ge=0, lt=2**63)]
@@ -31,7 +31,7 @@ class _Record(BaseModel):
 
 
 class Interval(_Record):
-    """A mean difference and its 95 % interval."""
+    """A mean difference with its 95 % interval."""
 
     mean: Number
     low: Number
@@ -40,7 +40,7 @@ class Interval(_Record):
 
 
 class MeasuredVerdict(_Record):
-    """Whether a model helps over the first one, for one kind of users."""
+    """Whether a model is better than the first one, for the users of one stratum."""
 
     model: Text
     baseline: Text
@@ -74,7 +74,7 @@ class MeasuredRows(_Record):
 
 
 class MeasuredTraining(_Record):
-    """What a model was trained by."""
+    """How a model was trained."""
 
     method: Text
     with_release: bool
@@ -99,7 +99,7 @@ class _Layout(_Record):
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """The mean of a metric over the users of a stratum; its standard error where there are two or more."""
+    """The mean of a metric over the users of a stratum; with a standard error if there are two or more."""
 
     value: float
     error: float | None
@@ -108,10 +108,10 @@ class MeasuredFigure:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Figures of one or several models on one split."""
+    """The metrics of one or several models on one split."""
 
     file: str
-    """The name of the file they were read from, without its folder."""
+    """The name of the file, without its folder."""
     layout: _Layout
 
     @property
@@ -121,7 +121,7 @@ class Evaluation:
 
     @property
     def rankings(self) -> list[RankingName]:
-        """Among which candidates items were ranked."""
+        """How items were ranked: among sampled candidates, all of them, or both."""
         return self.layout.rankings
 
     @property
@@ -141,7 +141,7 @@ class Evaluation:
         return [name for name in figures if name not in {"users", "standard_error"}]
 
     def figure(self, model: str, ranking: RankingName, stratum: str, metric: str) -> MeasuredFigure | None:
-        """Return one figure; None where there are no such users, or where it was not measured."""
+        """Return one figure; None if there are no such users, or it was not measured."""
         figures = self.layout.models[model].get(ranking, {}).get(stratum, {})
         value, users, errors = _number(figures.get(metric)), figures.get("users"), figures.get("standard_error")
         if value is None or type(users) is not int or users < 1:
@@ -149,28 +149,28 @@ class Evaluation:
         return MeasuredFigure(value, _number(errors.get(metric)) if isinstance(errors, dict) else None, users)
 
     def verdicts(self, model: str, ranking: RankingName) -> list[MeasuredVerdict]:
-        """Return what the differences between a model and the first come to."""
-        return [one for one in self.layout.verdicts if (one.model, one.ranking) == (model, ranking)]
+        """Return the verdicts on a model, compared with the first one."""
+        return [verdict for verdict in self.layout.verdicts if (verdict.model, verdict.ranking) == (model, ranking)]
 
     def repeated_verdicts(self, model: str) -> list[MeasuredVerdict]:
-        """Return the verdicts over several splits; nothing unless ``--repeat`` was given."""
-        found = [] if self.layout.repeat is None else self.layout.repeat.verdicts
-        return [one for one in found if one.model == model]
+        """Return the verdicts over several splits; empty unless ``--repeat`` was given."""
+        verdicts = [] if self.layout.repeat is None else self.layout.repeat.verdicts
+        return [verdict for verdict in verdicts if verdict.model == model]
 
     def release_rows(self, model: str, ranking: RankingName) -> list[MeasuredRows]:
-        """Return the users with and without a release row; nothing for a model without a release."""
-        return [one for one in self.layout.release_rows if (one.model, one.ranking) == (model, ranking)]
+        """Return the groups of users with and without a release row; empty for a model without a release."""
+        return [group for group in self.layout.release_rows if (group.model, group.ranking) == (model, ranking)]
 
     def method_of(self, model: str) -> str | None:
-        """Return the method of a model, where the file says it."""
+        """Return the method of a model, if the file states it."""
         training = self.layout.trainings.get(model)
         return None if training is None else training.method
 
     def model_of(self, folder: str, training: Training | None) -> str:
-        """Return the measured model that is, or stands for, the one in a folder.
+        """Return the measured model that is the one in a folder, or that represents it.
 
-        It has the folder's name, or else it is the only one by the same method that saw a release where this one did:
-        a model that was trained on everything cannot be measured, and is described by one trained alike on a split.
+        It has the name of the folder, or it is the only one with the same method, and with a release if this one has
+        one: a model that was trained on all ratings cannot be measured, so one trained on a split represents it.
 
         Args:
             folder: the name of the model folder.
@@ -178,16 +178,16 @@ class Evaluation:
         """
         named = [name for name in self.layout.models if self.is_folder(name, folder) and self._fits(name, training)]
         alike = [name for name in self.layout.models if name in self.layout.trainings and self._fits(name, training)]
-        for found in (named, alike):
-            if len(found) == 1:
-                return found[0]
+        for candidates in (named, alike):
+            if len(candidates) == 1:
+                return candidates[0]
         measured = ", ".join(shorten(name) for name in list(self.layout.models)[:_SHOWN])
         rule = "more than one could be" if named or alike else "none of them is"
         raise InputError(f"{self.file} measured {measured}: {rule} {shorten(folder)} (pricdr evaluate measures it)")
 
     @staticmethod
     def is_folder(model: str, folder: str) -> bool:
-        """Return whether a measured model, called by its path, lay in a folder of this name."""
+        """Return whether the path of a measured model ends in this folder name."""
         return Path(model).name == folder
 
     def _fits(self, name: str, training: Training | None) -> bool:
@@ -196,13 +196,15 @@ class Evaluation:
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """Return what ``pricdr evaluate --json`` wrote to a file; :class:`InputError` where it holds anything else."""
+    """Return the evaluation in a file of ``pricdr evaluate --json``; raise :class:`InputError` for any other file."""
     try:
-        content = json.loads(read_bounded(path, limit=MOST_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON that can be read (pricdr evaluate --json writes it)") from error
+        raw = read_bounded(path, limit=MOST_BYTES)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    try:
+        content = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON that can be read (pricdr evaluate --json writes it)") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != _VERSION or isinstance(version, bool):
         raise InputError(f"{path} has schema_version {shorten(version)}, not {_VERSION}: measure again")
@@ -212,13 +214,13 @@ def read_evaluation(path: Path) -> Evaluation:
         first = error.errors()[0]
         place = ".".join(str(part)[:40] for part in first["loc"][:4])
         raise InputError(f"{path} is not what pricdr evaluate writes: {place}: {first['msg']}") from error
-    judged = {one.model for one in layout.verdicts} | {one.model for one in layout.release_rows}
+    judged = {verdict.model for verdict in layout.verdicts} | {group.model for group in layout.release_rows}
     if judged - set(layout.models):
         raise InputError(f"{path} is not what pricdr evaluate writes: it judges a model that it did not measure")
     return Evaluation(path.name, layout)
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - whatever JSON can hold
-    """Return a finite number, or None: a stratum's figures may be anything, since its keys are the metrics."""
+    """Return a finite number, or None: the keys of a stratum are metrics, so its values are not validated yet."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) <= _LARGEST else None

@@ -1,4 +1,4 @@
-"""Who gains by a release: users whose release row a model uses, and users it has none for, warm and cold apart."""
+"""Who gains from a release: users whose release row a model uses and users without one, warm and cold separately."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -22,25 +22,25 @@ class RowGroup:
     ranking: "Ranking"
     stratum: str
     row: bool
-    """Whether these are the users whose row it uses."""
+    """Whether the model uses a row of these users."""
     users: int
     value: float | None
-    """The mean of what models are compared by; None where there are no such users."""
+    """The mean of the metric that models are compared by; None if there are no such users."""
     baseline: str | None
-    """The first model; None where this is the first."""
+    """The first model; None if this is the first."""
     baseline_value: float | None
     difference: Difference | None
-    """To the baseline, over the same users."""
+    """The difference to the baseline over the same users."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as ``pricdr evaluate --json`` writes it."""
+        """Return the group as ``pricdr evaluate --json`` writes it."""
         return asdict(self)
 
 
 def rows_used(model: object, split: "Split") -> "BoolArray | None":
-    """Return for which evaluated users a model uses a row of its release; None without one, or where it says nothing.
+    """Return for which evaluated users a model uses a release row; None without a release, or if that is not known.
 
-    Users of the split come first among those of a model, in the same order.
+    The users of the split come first among those of a model, in the same order.
     """
     used, training = getattr(model, "in_release", None), training_of(model)
     if used is None or training is None or not training.with_release:
@@ -50,7 +50,7 @@ def rows_used(model: object, split: "Split") -> "BoolArray | None":
 
 
 def row_groups(comparison: "Comparison") -> Iterator[RowGroup]:
-    """Yield the four groups of every ranking, for each model that has rows of a release."""
+    """Yield the four groups of every ranking, for each model that uses release rows."""
     first = comparison.models[0]
     for model, used in comparison.release_rows.items():
         for ranking in comparison.rankings:

@@ -135,8 +135,8 @@ class TargetMethod(Method):
             return self._train(ratings, validation=validation, chosen=chosen, log=log)
 
         selection = _Selection(method=self.name, chooses=self.options is not None, seed=_seed(self.options))
-        with log.shown(progress) as shown:
-            model, settled = selection.choose_then_train(train, target, validation, chosen, shown)
+        with log.reporting_to(progress) as run_log:
+            model, settled = selection.choose_then_train(train, target, validation, chosen, run_log)
         return replace(model, chosen=settled, origin=Origin(self.settings(), target.fingerprint(), software=SOFTWARE))
 
     @abstractmethod
@@ -185,8 +185,8 @@ class ReleaseMethod(Method):
             return self._train(ratings, release, validation=validation, chosen=chosen, log=log)
 
         selection = _Selection(method=self.name, chooses=True, seed=_seed(self.options), known=known)
-        with log.shown(progress) as shown:
-            model, settled = selection.choose_then_train(train, target, validation, chosen, shown)
+        with log.reporting_to(progress) as run_log:
+            model, settled = selection.choose_then_train(train, target, validation, chosen, run_log)
         # Only a signature that was checked says anything about who made the release.
         signed_by = release.certificate.signed_by if release.verified else None
         origin = Origin(
@@ -253,9 +253,9 @@ class PlaintextMethod(Method):
         selection = _Selection(
             method=self.name, chooses=self.options is not None, seed=_seed(self.options), known=known
         )
-        with log.shown(progress) as shown:
+        with log.reporting_to(progress) as run_log:
             model, settled = selection.choose_then_train(
-                train, target.select(users=everyone), validation, chosen, shown
+                train, target.select(users=everyone), validation, chosen, run_log
             )
         origin = Origin(self.settings(), target.fingerprint(), plaintext_source=True, software=SOFTWARE)
         return replace(model, chosen=settled, origin=origin)

@@ -1,8 +1,8 @@
-"""``FittedModel``: what every method returns. Vectors for users and items, and a bias for items.
+"""``FittedModel``: what every method returns. Vectors of users and items, and a bias per item.
 
-Vectors may be dense or sparse (an item-kNN's user vector is the user's row of ratings); the methods with a network
-over pairs add an :class:`Interaction`. Training is over when these arrays exist: scoring, recommending and evaluating
-need numpy alone, and torch where there is an interaction.
+Vectors may be dense or sparse (an item-kNN's user vector is the user's row of ratings). Methods with a network over
+pairs add an :class:`Interaction`. Scoring, recommending and evaluating need only numpy, and torch where there is an
+interaction.
 """
 
 import os
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Vectors: TypeAlias = Any
-"""One row each: a float32 array, or a sparse CSR matrix where rows are mostly zero."""
+"""One row per user or item: a float32 array, or a CSR matrix where rows are mostly zero."""
 
 
 @dataclass(frozen=True, eq=False)
 class HistorySummary:
-    """All that an exported model keeps of the histories it was trained on."""
+    """What an exported model keeps of the histories it was trained on."""
 
     item_counts: Float32Array
     """How often each item was rated in training."""
@@ -53,21 +53,21 @@ class Origin:
     settings: Mapping[str, Mapping[str, object]]
     """Every setting of its method, by group."""
     trained_on: str | None
-    """Fingerprint of the training ratings; None in an exported model, where it would confirm a guess at them."""
+    """Fingerprint of the training ratings; None in an exported model, since it could confirm a guess at them."""
     release: str | None = None
     """SHA-256 of the release's matrix file, where one was used."""
     release_signed_by: str | None = None
-    """The public key, in base64, whose signature of the release was checked."""
+    """The public key, in base64, that the signature of the release was checked with."""
     plaintext_source: bool = False
-    """NOT PRIVATE: the source's ratings were read as they are."""
+    """NOT PRIVATE: the source's ratings were used in plaintext."""
     release_covers: tuple[int, int] | None = field(default=None, compare=False)
-    """How many of the target's users the release lists, and how many there are."""
+    """How many of the target's users the release covers, and how many there are."""
     certificate: "Certificate | None" = field(default=None, compare=False)
-    """What the release promises; None without one, and in a folder of before version 4."""
+    """The certificate of the release; None without one, and in folders older than version 4."""
     release_verified: bool | None = field(default=None, compare=False)
-    """Whether the release was verified before it was used; None where that is not recorded."""
+    """Whether the release was verified before use; None where that is not recorded."""
     software: str | None = field(default=None, compare=False)
-    """What it was trained with, such as ``pricdr 0.8.0``; None in a folder of before version 4."""
+    """The software it was trained with, such as ``pricdr 0.8.0``; None in folders older than version 4."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +81,16 @@ class FittedModel:
     item_vectors: Vectors
     item_bias: Float32Array
     seen: CSR
-    """What each user rated in training: never recommended again. Empty in an exported model."""
+    """What each user rated in training, which is never recommended. Empty in an exported model."""
     in_release: npt.NDArray[np.bool_]
-    """Which users have a row of the source (a release's, or plaintext) that the model used."""
+    """Which users have a source row (of a release, or in plaintext) that the model uses."""
     interaction: Interaction | None = None
     uses_history: bool = True
-    """False where a user's scores do not depend on the user's own ratings."""
+    """False if a user's scores do not depend on the user's own ratings."""
     summary: HistorySummary | None = None
-    """In an exported model, what stands for ``seen``."""
+    """In an exported model, the replacement of ``seen``."""
     chosen: Chosen = NOTHING_CHOSEN
-    """What validation chose in its training."""
+    """What validation chose in training."""
     origin: Origin | None = None
     """What it was trained with and on; ``fit`` fills it in."""
 
@@ -115,7 +115,7 @@ class FittedModel:
         self._require_scores()
 
     def _require_scores(self) -> None:
-        """Refuse numbers that are not finite, or so large that a score could overflow."""
+        """Refuse numbers that are not finite or so large that a score could overflow."""
         width, interaction = self.user_vectors.shape[1], self.interaction
         products = largest(_numbers(self.user_vectors)) * largest(_numbers(self.item_vectors)) * width
         bound = products + largest(self.item_bias) + (0.0 if interaction is None else interaction.largest_score())
@@ -127,22 +127,22 @@ class FittedModel:
             )
 
     def __repr__(self) -> str:
-        """Return the sizes only: a repr ends up in logs, and who rated what must not."""
+        """Show sizes only: a repr ends up in logs, and who rated what must not."""
         sizes = f"{len(self.users)} users x {len(self.items)} items"
         covers = None if self.origin is None else self.origin.release_covers
         covered = "" if covers is None else ", the release covers {:,} of {:,} users".format(*covers)
         return f"FittedModel({printable(self.method)}, {sizes}{covered})"
 
     def _repr_html_(self) -> str:
-        """Show a notebook sizes and how the model was made, never who rated what."""
+        """Show sizes and how the model was trained in a notebook, never who rated what."""
         from pricdr.models.fitted_html import fitted_html
 
         return fitted_html(self)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write a model folder, whole or not at all.
+        """Write a model folder, completely or not at all.
 
-        It holds the training ratings, so it is for its owner alone; one without histories follows the umask.
+        It contains the training ratings, so only its owner can read it; an exported model follows the umask.
         """
         from pricdr.files import new_folder
         from pricdr.models.folder import write_model
@@ -153,9 +153,12 @@ class FittedModel:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, public_key: str | os.PathLike[str] | None = None) -> "FittedModel":
-        """Return the model in ``folder``; :class:`InputError` where it is corrupt or not a model.
+        """Return the model in ``folder``.
 
         With ``public_key`` (a PEM file), a model is refused unless that key signed the release it was trained on.
+
+        Raises:
+            InputError: The folder is corrupt, or not a model.
         """
         from pricdr.models.folder import read_model
 
@@ -167,7 +170,7 @@ class FittedModel:
         Args:
             users: positions of users.
             items: only the items at these positions, a slice without a step.
-            out: an array of the result's shape that may hold the result, to spare a new one.
+            out: an array of the result's shape that may be used for the result, to save an allocation.
         """
         whole = items is None or (items.start, items.stop) == (0, len(self.items))
         vectors, bias = (
@@ -184,24 +187,24 @@ class FittedModel:
     def score_candidates(self, users: IntArray, candidates: IntArray) -> Float32Array:
         """Return the scores of a few items for each user: row r of ``candidates`` for the user at ``users[r]``."""
         if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
-            # Sparse rows cannot be picked item by item as cheaply as they are multiplied: some users at a time.
-            found = np.empty(candidates.shape, dtype=np.float32)
+            # Multiplying sparse rows is cheaper than picking items from them: all items, for some users at a time.
+            scores = np.empty(candidates.shape, dtype=np.float32)
             at_once = max(1, SCORES_AT_ONCE // max(len(self.items), 1))
             for start in range(0, len(users), at_once):
                 block = slice(start, start + at_once)
-                found[block] = np.take_along_axis(self.score(users[block]), candidates[block], axis=1)
-            return found
-        # One small product per user: scoring all items for a hundred candidates would be wasted.
+                scores[block] = np.take_along_axis(self.score(users[block]), candidates[block], axis=1)
+            return scores
+        # One small product per user: scoring all items for a hundred candidates would be wasteful.
         scores = np.einsum("uw,ucw->uc", self.user_vectors[users], self.item_vectors[candidates])
         scores = np.asarray(scores + self.item_bias[candidates], dtype=np.float32)
         return scores if self.interaction is None else scores + self.interaction.score_candidates(users, candidates)
 
     def basis(self, user: int) -> Basis:
-        """Return what the recommendations of the user at this position rest on."""
+        """Return what the recommendations of the user at this position are based on."""
         return BASES[int(self.bases(np.array([user]))[0])]
 
     def bases(self, users: IntArray) -> IntArray:
-        """Return what recommendations rest on, as positions in ``BASES``; −1 stands for a user the model never met."""
+        """Return what the recommendations of users are based on, as positions in ``BASES``; −1 is an unknown user."""
         if not self.user_vectors.shape[1] and self.interaction is None:
             return np.full(len(users), BASES.index(Basis.POPULARITY))
         released, history = np.zeros(len(users), dtype=bool), np.zeros(len(users), dtype=bool)
@@ -219,13 +222,13 @@ class FittedModel:
         return np.bincount(self.seen.indices, minlength=len(self.items)).astype(np.float32)
 
     def without_histories(self) -> "FittedModel":
-        """Return the same model without the training ratings, which it then cannot leave out by itself.
+        """Return the model without the training ratings; it can then no longer exclude rated items on its own.
 
-        What stays was learnt from them all the same: it is neither anonymous nor differentially private.
+        Its numbers were still learnt from the ratings: it is neither anonymous nor differentially private.
         """
         if isinstance(self.user_vectors, sp.csr_array) or isinstance(self.item_vectors, sp.csr_array):
             raise InputError(
-                f"a model of method {self.method} scores by the ratings themselves: it has no vectors without them"
+                f"a model of method {self.method} scores by the ratings themselves: it cannot be exported without them"
             )
         return replace(
             self,
@@ -235,24 +238,24 @@ class FittedModel:
         )
 
     def recommend(self, users: IdsLike, k: int = 10, *, seen: RatingsLike | None = None) -> Recommendations:
-        """Return the ``k`` best unseen items of each user, best first; unknown users get what is popular.
+        """Return the ``k`` best unseen items of each user, best first; unknown users get popular items.
 
-        Fewer than ``k`` where a user has rated almost everything. The result is a list that turns into a data frame,
-        and names the unknown users.
+        A user who has rated almost everything gets fewer than ``k``. The result is a list that converts to a data
+        frame, and names the unknown users.
 
         Args:
             users: ids in a list, an array or a column; whole numbers stand for their decimal text.
             k: items per user.
-            seen: ratings, or a data frame of them, whose items are left out too; an exported model knows of nothing
-                else to leave out.
+            seen: ratings, or a data frame of them, whose items are left out too; an exported model leaves out nothing
+                else.
         """
         recommender = self._recommender(users, k, seen)
         return Recommendations(
             (
-                one
+                recommendation
                 for part in recommender.parts()
                 for block in recommender.blocks(part)
-                for one in recommendations(block, self.items)
+                for recommendation in recommendations(block, self.items)
             ),
             unknown_users=recommender.unknown_users,
         )
@@ -267,21 +270,21 @@ class FittedModel:
         resume: bool = False,
         progress: Progress | bool = False,
     ) -> WrittenRecommendations:
-        """Write what :meth:`recommend` returns to a file, for any number of users, and return what was written.
+        """Write the recommendations for any number of users to a file, and return a summary.
 
-        Memory does not grow with users x items, and hardly with users: they are worked off in parts, which are kept in
-        a hidden folder beside ``path`` until the file is whole. A run that was stopped goes on from there.
+        Memory does not grow with users x items, and hardly with users: they are processed in parts, which are kept in
+        a hidden folder beside ``path`` until the file is complete. A stopped run can be resumed from there.
 
         Args:
             path: the file to create, ``.parquet`` or ``.csv``.
-            users: ids; None stands for all users of the model.
+            users: ids; None means all users of the model.
             k: items per user.
             seen: ratings whose items are left out too.
-            resume: go on with the parts that a run of the same model, users and ``k`` has left.
-            progress: True shows how far it has come; a function is called after every block of users.
+            resume: continue with the parts that a run of the same model, users and ``k`` has left.
+            progress: True shows progress; a function is called after every block of users.
 
         Raises:
-            InputError: What is to be resumed was another run, or memory does not suffice.
+            InputError: The parts to resume are from a different run, or memory is not sufficient.
             OutputError: The file exists already, or cannot be written.
         """
         from pricdr.models.recommendation_files import write_recommendations

@@ -1,4 +1,4 @@
-"""What every trained method shares: validation on the device, memory, and checkpoints that belong to one training."""
+"""What all trained methods share: validation on the device, memory checks, and the identity of a training."""
 
 import hashlib
 from collections.abc import Callable
@@ -22,16 +22,16 @@ from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
 ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""Users (b,) and items (b, c) to their scores (b, c)."""
+"""Maps users (b,) and items (b, c) to scores (b, c)."""
 
 _USERS_AT_ONCE: Final = 1024
 _COPIES, _COPIES_TO_RESUME = 5, 10
-"""Copies of a network's weights in memory: five while it is trained (weights, gradients, two moments, the best
-epoch's), ten for a moment where a checkpoint is resumed (the network, and the four of the file more than twice)."""
+"""Copies of a network's weights in memory: five in training (weights, gradients, two moments, the best epoch's), ten
+for a moment while a checkpoint is loaded (the network, and the file's four more than twice)."""
 
 
 class TrainableNetwork(Protocol):
-    """A network with all that its training needs."""
+    """A network with everything its training needs."""
 
     @property
     def network(self) -> nn.Module:
@@ -40,12 +40,12 @@ class TrainableNetwork(Protocol):
 
     @property
     def examples(self) -> Tensor:
-        """What an epoch goes through: numbers of users, or of ratings."""
+        """What an epoch iterates over: numbers of users or of ratings."""
         ...
 
     @property
     def identity(self) -> str:
-        """What is trained on what, in words; a checkpoint of another training is refused by it."""
+        """A text that identifies network, settings and data; checkpoints of any other training are refused."""
         ...
 
     def step(self, batch: Tensor, /) -> Tensor:
@@ -53,32 +53,32 @@ class TrainableNetwork(Protocol):
         ...
 
     def scorer(self) -> ScorePairs:
-        """Return how validation scores; called once each time, so what all users share is computed here."""
+        """Return the scores that validation uses; called once per validation, so compute what users share here."""
         ...
 
 
 @runtime_checkable
 class FixedShapes(Protocol):
-    """What a network may say about its steps."""
+    """A network that may promise steps of fixed shapes."""
 
     @property
     def has_fixed_shapes(self) -> bool:
-        """Whether steps on equally large batches differ in numbers alone, and none asks a GPU for one."""
+        """Whether steps on batches of one size have the same shapes and never wait for a GPU."""
         ...
 
 
 class TrainingRun(TrainableNetwork, Protocol):
-    """A method's only network: the method makes it, ``train_run`` trains it, and then it is thrown away."""
+    """The only network of a method, which ``train_run`` trains and turns into a model."""
 
     def fitted_model(self) -> FittedModel:
-        """Return the model that the network stands for now."""
+        """Return the model of the network in its current state."""
         ...
 
 
 def train_run(
     run: TrainingRun, options: TrainingOptions, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
 ) -> tuple[FittedModel, Chosen]:
-    """Train a run to its end; return its model and the epoch that validation chose, if there was any."""
+    """Train a run and return its model, and the epoch that validation chose if there was validation."""
     epochs = chosen.epochs.get(log.network)
     best_epoch = train_network(run, options, validation=validation, epochs=epochs, log=log)
     if validation is not None:
@@ -89,9 +89,9 @@ def train_run(
 def train_network(
     run: TrainableNetwork, options: TrainingOptions, *, validation: HeldOut | None, epochs: int | None, log: RunLog
 ) -> int:
-    """Train a network on its examples and return the epoch whose weights it has in the end.
+    """Train a network on its examples and return the epoch whose weights it ends with.
 
-    Validation NDCG@10 of its scorer picks that epoch. Without validation it is the last one: number ``epochs`` where an
+    The NDCG@10 of its scorer on validation picks that epoch. Without validation it is the last one: ``epochs`` if an
     earlier training chose it, or else as many as the options allow.
     """
     examples = run.examples
@@ -100,9 +100,9 @@ def train_network(
     require_trainable(sum(weights.numel() for weights in run.network.parameters()))
     if validation is None and epochs is not None:
         options = replace(options, epochs=epochs)
-    # Whatever could make another network: what is trained, how, and what picks the epoch.
+    # Everything that determines the network: what is trained, how, and what picks the epoch.
     fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
-    processes().require_alike(fingerprint, examples.device)
+    processes().require_same_run(fingerprint, examples.device)
     result = train(
         run.network,
         run.step,
@@ -117,8 +117,8 @@ def train_network(
 
 
 def require_trainable(weights: int) -> None:
-    """Refuse a network of so many weights where memory is too small to train it."""
-    # Every process has a network of its own; the first one alone reads checkpoints.
+    """Refuse to train a network of this many weights if memory is too small."""
+    # Every process has its own network; only the first one reads checkpoints.
     copies = _COPIES_TO_RESUME + _COPIES * (processes().on_this_machine - 1)
     require_memory(copies * 4 * weights, f"training a network of {weights:,} weights")
 
@@ -134,7 +134,7 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
     ranks = [np.zeros(0)]
     for start in range(0, len(held_out), _USERS_AT_ONCE):
         block = slice(start, start + _USERS_AT_ONCE)
-        # Ranked block by block: a hundred scores for each of millions of users would be gigabytes.
+        # In blocks: a hundred scores for each of millions of users would take gigabytes.
         candidates = np.column_stack([held_out.items[block], held_out.negatives[block]])
         users = torch.as_tensor(held_out.users[block], device=device)
         scores = score(users, torch.as_tensor(candidates, device=device)).double().cpu().numpy()
@@ -145,7 +145,7 @@ def ndcg_by_user(score: ScorePairs, held_out: HeldOut, device: torch.device) -> 
 
 
 def arrays_identity(*arrays: npt.NDArray[Any]) -> str:
-    """Return the SHA-256 of the numbers, whatever the width of integers they come in."""
+    """Return the SHA-256 of the numbers, independent of the width of integers."""
     digest = hashlib.sha256()
     for array in arrays:
         wide = array.astype("<i8") if array.dtype.kind == "i" else array
@@ -154,7 +154,7 @@ def arrays_identity(*arrays: npt.NDArray[Any]) -> str:
 
 
 def _identity(validation: HeldOut | None) -> str:
-    """Return what tells one validation from another: it picks the epoch, so another one makes another training."""
+    """Return a text that identifies the validation items: they pick the epoch, and so belong to a training."""
     if validation is None:
         return "none"
     return arrays_identity(validation.users, validation.items, validation.negatives)

@@ -8,8 +8,8 @@ from torch.nn.functional import dropout, pad
 
 from pricdr.training.accelerated import kernels_for
 from pricdr.training.fused import dropped_relu
-from pricdr.training.portions import drawn, is_shared
-from pricdr.training.rows import Bags, Picked
+from pricdr.training.portions import draw_for_portion, is_shared
+from pricdr.training.rows import Bags, RowSelection
 from pricdr.training.sparse_products import hidden_units, weighted_sums
 
 _CHANCES = 2**16
@@ -35,8 +35,8 @@ class Dropout(nn.Module):
         if units.device.type != "cpu":
             if not is_shared():
                 return dropout(units, self.share)
-            return units * drawn(units.shape, lambda shape: dropout(units.new_ones(shape), self.share))
-        kept = drawn(units.shape, _draws) >= left_out - _CHANCES // 2
+            return units * draw_for_portion(units.shape, lambda shape: dropout(units.new_ones(shape), self.share))
+        kept = draw_for_portion(units.shape, _draws) >= left_out - _CHANCES // 2
         return units * (kept * (_CHANCES / (_CHANCES - left_out)))
 
 
@@ -55,10 +55,10 @@ class SparseTower(nn.Module):
         self.share = dropout
         self.rest = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
 
-    def forward(self, rows: Bags | Picked) -> Tensor:
+    def forward(self, rows: Bags | RowSelection) -> Tensor:
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
-        if isinstance(rows, Bags) and (rows.mirror is None or not self.training):
+        if isinstance(rows, Bags) and (rows.column_index is None or not self.training):
             out: Tensor = self.rest(weighted_sums(rows, self.first))
         elif (kernels := kernels_for(self.first.device)) is not None:
             units, last = hidden_units(kernels, rows, self.first, self.share), self.rest[2]

@@ -1,4 +1,4 @@
-"""Recommendations of any number of users in one file: part by part, so that a run that was stopped can go on."""
+"""Recommendations for any number of users in one file, written in parts so that a stopped run can be resumed."""
 
 import fcntl
 import hashlib
@@ -26,60 +26,63 @@ if TYPE_CHECKING:
 
 SUFFIXES: Final = (".parquet", ".csv")
 _RUN: Final = "run.json"
-_LONGEST_RUN: Final = 10_000
-"""Bytes that say whose parts they are."""
-_MEANING: Final = {
+"""Identifies the run that wrote the parts."""
+_MOST_RUN_BYTES: Final = 10_000
+_DIFFERENCES: Final = {
     "software": "another version of this software",
     "model": "another model",
     "users": "other users",
     "seen": "other ratings to leave out",
     "k": "another k",
 }
+_START_OVER: Final = "recommend without resuming, which starts afresh"
 
 
 def write_recommendations(
     path: Path, recommender: Recommender, *, resume: bool = False, progress: Progress = silent
 ) -> WrittenRecommendations:
-    """Write all that ``recommender`` finds to ``path``, see :meth:`FittedModel.recommend_to`."""
+    """Write all recommendations to ``path``, see :meth:`FittedModel.recommend_to`."""
     if path.suffix not in SUFFIXES:
-        raise ParameterError(f"recommendations are written to .parquet or .csv, got {path.name!r}")
+        raise ParameterError(f"the output file must end in .parquet or .csv, got {path.name!r}")
     require_absent(path)
     users, items = len(recommender.users), len(recommender.model.items)
     require_memory(recommender.memory(), f"recommending {items:,} items to {users:,} users")
-    pieces = _Pieces(recommender, progress)
+    frames = _PartFrames(recommender, progress)
     parts = recommender.parts()
     if len(parts) <= 1:
-        frame = pl.concat([pieces.frame(part) for part in parts] or [pieces.empty()])
+        frame = pl.concat([frames.of(part) for part in parts] or [frames.empty()])
         with new_file(path) as file:
             _encode(frame, path, file)
         rows = frame.height
     else:
-        rows = _write_parts(path, recommender, parts, pieces, resume=resume)
+        rows = _write_parts(path, recommender, parts, frames, resume=resume)
     return WrittenRecommendations(path, rows, users, len(recommender.unknown_users))
 
 
 def parts_folder(path: Path) -> Path:
-    """Return the folder that keeps the finished parts of ``path`` until all of them are there."""
+    """Return the folder that holds the finished parts of ``path`` until the file is complete."""
     return path.with_name(f".{path.name}.recommending")
 
 
 def kept_parts(path: Path) -> int:
-    """Return how many finished parts of ``path`` a run that was stopped has left."""
+    """Return how many finished parts of ``path`` a stopped run has left."""
     return len(list(parts_folder(path).glob("part-*.parquet")))
 
 
-def _write_parts(path: Path, recommender: Recommender, parts: list[slice], pieces: "_Pieces", *, resume: bool) -> int:
-    """Write every part that is not there yet, and then the file from all of them; return its rows."""
+def _write_parts(
+    path: Path, recommender: Recommender, parts: list[slice], frames: "_PartFrames", *, resume: bool
+) -> int:
+    """Write every missing part, then the file from all parts; return its number of rows."""
     folder = parts_folder(path)
     try:
         str(folder).encode()
     except UnicodeEncodeError as error:  # polars reads the parts by their names
         raise OutputError(f"cannot write {path} in parts: its name is not UTF-8") from error
     names = [folder / f"part-{number:05}.parquet" for number in range(len(parts))]
-    with _claimed(folder, path, _identity(recommender), resume=resume):
+    with _locked_folder(folder, path, _identity(recommender), resume=resume):
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
-                frame = pieces.frame(part)
+                frame = frames.of(part)
                 with new_file(name, mode=0o600) as file:
                     frame.write_parquet(file)
         whole = pl.scan_parquet(names, glob=False)
@@ -93,29 +96,29 @@ def _write_parts(path: Path, recommender: Recommender, parts: list[slice], piece
     return int(rows)
 
 
-class _Pieces:
-    """Turns parts of the users into data frames."""
+class _PartFrames:
+    """Computes the recommendations of a part of the users as a data frame."""
 
     def __init__(self, recommender: Recommender, progress: Progress) -> None:
         self._recommender, self._progress = recommender, progress
         self._items = pl.Series(recommender.model.items, dtype=pl.String)
         self._bases = pl.Series([basis.value for basis in BASES], dtype=pl.String)
 
-    def frame(self, part: slice) -> pl.DataFrame:
+    def of(self, part: slice) -> pl.DataFrame:
         """Return the recommendations of the users in ``part``."""
         frames, done = [self.empty()], part.start
         for block in self._recommender.blocks(part):
-            frames.append(self._of(block))
+            frames.append(self._block_frame(block))
             done += len(block.users)
             self._progress("recommending to users", done, len(self._recommender.users))
         return pl.concat(frames, rechunk=True)
 
     def empty(self) -> pl.DataFrame:
-        """Return no recommendations."""
+        """Return a data frame without rows."""
         none = np.empty((0, 0), dtype=np.int64)
-        return self._of(UserBlock((), none[:, :0].ravel(), none, none.astype(np.float32)))
+        return self._block_frame(UserBlock((), none[:, :0].ravel(), none, none.astype(np.float32)))
 
-    def _of(self, block: UserBlock) -> pl.DataFrame:
+    def _block_frame(self, block: UserBlock) -> pl.DataFrame:
         rows, ranks = np.nonzero(block.scores > -np.inf)
         return pl.DataFrame(
             {
@@ -136,20 +139,20 @@ def _encode(frame: pl.DataFrame, path: Path, file: BinaryIO) -> None:
 
 
 @contextmanager
-def _claimed(folder: Path, path: Path, identity: Mapping[str, object], *, resume: bool) -> Iterator[None]:
-    """Hold the folder of parts for one process; make it anew unless what it holds can be gone on with."""
+def _locked_folder(folder: Path, path: Path, identity: Mapping[str, object], *, resume: bool) -> Iterator[None]:
+    """Lock the folder of parts for this process; start with an empty folder unless its parts are resumed."""
     try:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise InputError(f"{folder} is no plain folder: remove it")
+            raise InputError(f"{folder} is not a plain folder: remove it")
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with os.fdopen(os.open(folder / _RUN, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until the file is closed
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released when the file is closed
             except BlockingIOError as error:
                 raise BusyError(f"{path} is being written by another run: try again when it has ended") from error
-            left = file.read(_LONGEST_RUN)
-            if resume and left:
-                _require_same(folder, left, identity)
+            previous = file.read(_MOST_RUN_BYTES)
+            if resume and previous:
+                _require_same_run(folder, previous, identity)
                 _require_parts(folder)
             else:
                 for stale in folder.iterdir():
@@ -166,39 +169,39 @@ def _claimed(folder: Path, path: Path, identity: Mapping[str, object], *, resume
                 if not kept_parts(path):
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
-    except PriCDRError:  # among them what says that a part cannot be written, an OSError too
+    except PriCDRError:  # OutputError is an OSError too, and already names the file
         raise
     except OSError as error:
         raise OutputError(f"cannot use {folder}: {error.strerror or error}") from error
 
 
-def _require_same(folder: Path, left: bytes, identity: Mapping[str, object]) -> None:
+def _require_same_run(folder: Path, recorded: bytes, identity: Mapping[str, object]) -> None:
     try:
-        before = json.loads(left)
+        previous = json.loads(recorded)
     except (ValueError, RecursionError):
-        before = None
-    if not isinstance(before, dict):
-        raise InputError(f"{folder / _RUN} cannot be read: recommend without resuming, which starts afresh")
-    different = [words for name, words in _MEANING.items() if before.get(name) != identity[name]]
-    if different or before.keys() != identity.keys():
+        previous = None
+    if not isinstance(previous, dict):
+        raise InputError(f"{folder / _RUN} cannot be read: {_START_OVER}")
+    different = [words for name, words in _DIFFERENCES.items() if previous.get(name) != identity[name]]
+    if different or previous.keys() != identity.keys():
         reasons = " and ".join(different or ["another version of this software"])
-        raise InputError(f"{folder} was left by a run of {reasons}: recommend without resuming, which starts afresh")
+        raise InputError(f"{folder} was left by a run with {reasons}: {_START_OVER}")
 
 
 def _require_parts(folder: Path) -> None:
-    """Refuse links, since what they point to would become part of the output, and files that the disk has damaged."""
-    for left in sorted(folder.iterdir()):
-        if left.is_symlink() or not left.is_file():
-            raise InputError(f"{left} is no plain file: recommend without resuming, which starts afresh")
-        if left.name.startswith("part-"):
+    """Refuse links, whose targets would become part of the output, and damaged files."""
+    for file in sorted(folder.iterdir()):
+        if file.is_symlink() or not file.is_file():
+            raise InputError(f"{file} is not a plain file: {_START_OVER}")
+        if file.name.startswith("part-"):
             try:
-                pl.scan_parquet(left, glob=False).select(pl.all().hash().sum()).collect(engine="streaming")
+                pl.scan_parquet(file, glob=False).select(pl.all().hash().sum()).collect(engine="streaming")
             except pl.exceptions.PolarsError as error:
-                raise InputError(f"{left} is damaged: recommend without resuming, which starts afresh") from error
+                raise InputError(f"{file} is damaged: {_START_OVER}") from error
 
 
 def _identity(recommender: Recommender) -> dict[str, object]:
-    """Return what two runs have in common whose parts fit together."""
+    """Return what must be equal in two runs for their parts to fit together."""
     return {
         "software": pricdr.__version__,
         "model": model_fingerprint(recommender.model),
@@ -209,7 +212,7 @@ def _identity(recommender: Recommender) -> dict[str, object]:
 
 
 def model_fingerprint(model: "FittedModel") -> str:
-    """Return the SHA-256 of all that a model recommends by. It is for the model's owner alone, as the model is."""
+    """Return the SHA-256 of everything a model recommends by; like the model, it is for its owner only."""
     interaction, summary = model.interaction, model.summary
     arrays = [*_arrays(model.user_vectors), *_arrays(model.item_vectors), model.item_bias, model.in_release]
     arrays += [model.seen.indptr, model.seen.indices, np.array([model.uses_history])]

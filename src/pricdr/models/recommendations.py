@@ -1,4 +1,4 @@
-"""What a model recommends: a list of items for users, which leaves as a data frame of any kind."""
+"""Recommendations as a list that converts to a data frame of any kind."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class Basis(Enum):
-    """What a user's recommendations rest on."""
+    """What a user's recommendations are based on."""
 
     HISTORY = "history"
     RELEASE = "release"
-    """The source's data: its release, or, in a model that is not private, its ratings."""
+    """The source's data: its release, or its ratings in a model that is not private."""
     BOTH = "both"
     POPULARITY = "popularity"
 
@@ -30,40 +30,40 @@ class Recommendation(NamedTuple):
     item: str
     score: float
     rank: int
-    """From 1."""
+    """1 is the best."""
     basis: Basis
 
 
 class WrittenRecommendations(NamedTuple):
-    """What was written to a file."""
+    """A summary of the recommendations that were written to a file."""
 
     path: Path
     rows: int
     """Recommended items, one row each."""
     users: int
-    """Users who were asked for."""
+    """The number of users that were requested."""
     unknown_users: int
-    """How many of them the model never met: they get what is popular."""
+    """How many of them the model does not know: they get popular items."""
 
 
 class Recommendations(list[Recommendation]):
-    """Recommended items, best first for each user in turn, and whom the model did not know."""
+    """Recommended items, user by user and best first, and the users that the model does not know."""
 
     def __init__(self, recommended: Iterable[Recommendation] = (), *, unknown_users: Ids = ()) -> None:
         super().__init__(recommended)
         self.unknown_users = unknown_users
-        """The users the model never met, each once: they get what is popular."""
+        """The users that the model does not know, each once: they get popular items."""
 
     def __repr__(self) -> str:
         """Show sizes only: a repr ends up in logs."""
-        users = len({one.user for one in self})
+        users = len({recommendation.user for recommendation in self})
         return f"Recommendations({len(self)} items for {users} users, {len(self.unknown_users)} of them unknown)"
 
     def to_polars(self) -> "pl.DataFrame":
         """Return one row per recommended item: ``user``, ``item``, ``score``, ``rank`` and ``basis``."""
         from pricdr.data.frames import recommendations_to_polars
 
-        return recommendations_to_polars((*one[:4], one.basis.value) for one in self)
+        return recommendations_to_polars((*row[:4], row.basis.value) for row in self)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the rows of :meth:`to_polars` as a pandas data frame; pandas must be installed."""

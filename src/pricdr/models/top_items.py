@@ -1,4 +1,4 @@
-"""The best items of each user, without sorting all the others: of one block of items, or of one after another."""
+"""The best items of each user without sorting all items, from one block of scores or from several in turn."""
 
 from collections.abc import Iterator
 from typing import Final, TypeAlias
@@ -9,12 +9,12 @@ import numpy.typing as npt
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 
-_WIDTH: Final = 32
-"""Items in a group: the best of each group say how good one of the best items is at least."""
+_GROUP: Final = 32
+"""Items in a group: the best scores of all groups give a lower bound on the k-th best score."""
 _RUN: Final = 256
-"""Neighbouring items that are looked at together in a further block: most runs hold nothing new."""
-_MOST: Final = 8
-"""Candidates of a row, on average, up to which a further block is not worth a search row by row."""
+"""Neighbouring items that are compared together in a later block: most runs contain no new candidate."""
+_MOST_CANDIDATES: Final = 8
+"""Average number of candidates per row up to which a later block is not searched row by row."""
 
 
 def top_items(scores: Float32Array, k: int) -> Iterator[npt.NDArray[np.intp]]:
@@ -23,7 +23,7 @@ def top_items(scores: Float32Array, k: int) -> Iterator[npt.NDArray[np.intp]]:
     >>> [row.tolist() for row in top_items(np.array([[1, 3, 3, 2], [0, 0, 0, 5]], dtype=np.float32), 2)]
     [[1, 2], [3, 0]]
     """
-    for row, least in zip(scores, _at_least(scores, k), strict=True):
+    for row, least in zip(scores, _lower_bounds(scores, k), strict=True):
         candidates = np.flatnonzero(row >= least)
         yield candidates[np.lexsort((candidates, -row[candidates]))[:k]]
 
@@ -31,8 +31,8 @@ def top_items(scores: Float32Array, k: int) -> Iterator[npt.NDArray[np.intp]]:
 class BestItems:
     """The ``k`` best items of each row so far, while blocks of items are scored from left to right.
 
-    It ends with what :func:`top_items` finds in all of them together, however they were cut. A score of −∞ is no
-    item: a row with fewer than ``k`` others ends in them.
+    The result is what :func:`top_items` finds in all blocks together, whatever their sizes. A score of −∞ marks an
+    excluded item: a row with fewer than ``k`` other items ends in −∞.
     """
 
     def __init__(self, rows: int, k: int) -> None:
@@ -40,25 +40,25 @@ class BestItems:
         self.scores: Float32Array = np.full((rows, k), -np.inf, dtype=np.float32)
 
     def add(self, scores: Float32Array, start: int) -> None:
-        """Take the scores of a further block of items, the first of which is at position ``start``."""
+        """Add the scores of another block of items, the first of which is at position ``start``."""
         rows, columns = self._candidates(scores)
         if len(rows):
             self._merge(rows, columns + start, scores[rows, columns])
 
     def _candidates(self, scores: Float32Array) -> tuple[IntArray, IntArray]:
-        """Return the cells that may be among the best: rows, and columns."""
-        # An equal score does not displace an earlier item: ties go by position.
+        """Return the rows and columns of the scores that may be among the best."""
+        # An equal score does not displace an earlier item: ties are broken by position.
         least = self.scores[:, -1]
         whole = scores.shape[1] // _RUN * _RUN
         runs = scores[:, :whole].reshape(len(scores), -1, _RUN)
-        most = _MOST * len(scores)
+        most = _MOST_CANDIDATES * len(scores)
         rows, run = np.nonzero(runs.max(axis=2, initial=-np.inf) > least[:, None])
         if len(rows) <= most:
-            found, within = np.nonzero(runs[rows, run] > least[rows][:, None])
-            more_rows, more_columns = np.nonzero(scores[:, whole:] > least[:, None])
-            if len(found) + len(more_rows) <= most:
-                columns = run[found] * _RUN + within
-                return np.concatenate([rows[found], more_rows]), np.concatenate([columns, whole + more_columns])
+            at, within = np.nonzero(runs[rows, run] > least[rows][:, None])
+            last_rows, last_columns = np.nonzero(scores[:, whole:] > least[:, None])
+            if len(at) + len(last_rows) <= most:
+                columns = run[at] * _RUN + within
+                return np.concatenate([rows[at], last_rows]), np.concatenate([columns, whole + last_columns])
         best = list(top_items(scores, self.items.shape[1]))
         rows = np.repeat(np.arange(len(best)), [len(row) for row in best])
         columns = np.concatenate(best)
@@ -77,12 +77,12 @@ class BestItems:
         self.items[changed], self.scores[changed] = all_items[kept], all_scores[kept]
 
 
-def _at_least(scores: Float32Array, k: int) -> Float32Array:
-    """Return for each row a score that ``k`` items reach, and few others: the k-th best of the groups' best."""
+def _lower_bounds(scores: Float32Array, k: int) -> Float32Array:
+    """Return for each row a score that at least ``k`` items reach, and few others: the k-th best group maximum."""
     rows, items = scores.shape
-    groups = items // _WIDTH
+    groups = items // _GROUP
     if groups < k:
         return np.full(rows, -np.inf, dtype=np.float32)
-    # Every groups-th item, not neighbours: numpy compares whole rows at a time then.
-    best = scores[:, : groups * _WIDTH].reshape(rows, _WIDTH, groups).max(axis=1)
+    # A group takes every groups-th item, not neighbours: numpy can then compare whole rows.
+    best = scores[:, : groups * _GROUP].reshape(rows, _GROUP, groups).max(axis=1)
     return np.partition(best, groups - k, axis=1)[:, groups - k]

@@ -1,7 +1,7 @@
-"""Special functions that the accounting and its checks rest on, in double precision.
+"""Special functions for the accounting and its checks, in double precision.
 
-How far each may be from the truth, relatively, is stated here, derived in ``docs/mathematics.md`` (section 14) and
-tested against arithmetic of 30 digits. ``verify`` tolerates 1e-9.
+Each docstring states a bound on the relative error. It is derived in ``docs/mathematics.md`` (section 14) and tested
+against 30-digit arithmetic. ``verify`` tolerates 1e-9.
 """
 
 import math
@@ -17,18 +17,18 @@ Float64Array: TypeAlias = npt.NDArray[np.float64]
 
 _ROUNDING: Final = 2.0**-53
 _ASYMPTOTIC: Final = 10.0
-"""From here on the asymptotic series of the scaled error function is exact to double precision."""
+"""From here on the asymptotic series of the scaled error function is accurate to double precision."""
 _TERMS: Final = 14
 _STIRLING: Final = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 _CLOSE: Final = 1e-6
-"""Below this a Newton step that does not halve the one before is rounding."""
+"""Below this, a Newton step that is not half of the previous one is rounding error."""
 _MOST_STEPS: Final = 200
 _LARGEST_EXPONENT: Final = 709.0
 _STANDARD: Final = NormalDist()
 
 
 def scaled_erfc(x: float) -> float:
-    """Return e^(x²) erfc(x), within 2e-15 of itself; infinite below −26.6.
+    """Return e^(x²) erfc(x) with a relative error below 2e-15; infinite below −26.6.
 
     >>> scaled_erfc(0.0), f"{scaled_erfc(1e6):.9e}"
     (1.0, '5.641895835e-07')
@@ -43,7 +43,7 @@ def scaled_erfc(x: float) -> float:
 
 
 def normal_cdf(x: float) -> float:
-    """Return Φ(x), within 2e-15 of itself down to 1e-307.
+    """Return Φ(x) with a relative error below 2e-15, down to 1e-307.
 
     >>> normal_cdf(0.0), f"{normal_cdf(-38.0):.4e}"
     (0.5, '2.8854e-316')
@@ -52,12 +52,12 @@ def normal_cdf(x: float) -> float:
         return math.erfc(-x / math.sqrt(2)) / 2
     if not x >= -39:
         return 0.0 if x < -39 else math.nan
-    # With erfc alone, the rounding of x/√2 would count x² times.
+    # With erfc alone, the rounding error of x/√2 would be multiplied by x².
     return scaled_erfc(-x / math.sqrt(2)) / 2 * _exp_square(x, -0.5)
 
 
 def normal_quantile(p: float) -> float:
-    """Return Φ⁻¹(p), within 2e-15 of itself or 1e-16 of zero; infinite at 0 and 1.
+    """Return Φ⁻¹(p) with a relative error below 2e-15, or within 1e-16 of zero; infinite at 0 and 1.
 
     >>> f"{normal_quantile(0.05):.6f}", normal_quantile(0.0)
     ('-1.644854', -inf)
@@ -75,12 +75,15 @@ def gamma_cdf(a: float, x: float) -> float:
 
 
 def gamma_tail(a: float, x: float) -> float:
-    """Return Q(a, x) = 1 − P(a, x). The smaller of both is within 1e-12 of itself, for a up to 1e8, down to 1e-300."""
+    """Return Q(a, x) = 1 − P(a, x).
+
+    The smaller of P and Q has a relative error below 1e-12 for a up to 1e8, down to 1e-300.
+    """
     return 1 - gamma_cdf(a, x) if x < a + 1 else math.exp(_log_poisson(a, x)) * _gamma_fraction(a, x)
 
 
 def gamma_quantile(a: float, p: float) -> float:
-    """Return the x at which P(a, x) = p, for p up to 1/2, within 1e-12 of itself.
+    """Return the x at which P(a, x) = p, for p up to 1/2, with a relative error below 1e-12.
 
     >>> f"{gamma_quantile(1.0, 0.5):.6f}"
     '0.693147'
@@ -91,12 +94,12 @@ def gamma_quantile(a: float, p: float) -> float:
         total = _gamma_series(a, x)
         return (math.log(p) - math.log(total) - _log_poisson(a, x)) * total / a
 
-    near = 1 - 1 / (9 * a) + normal_quantile(p) / (3 * math.sqrt(a))  # Wilson and Hilferty
-    return math.exp(_climb(step, math.log(a * near**3) if near > 0 else (math.log(p) + math.lgamma(a + 1)) / a))
+    root = 1 - 1 / (9 * a) + normal_quantile(p) / (3 * math.sqrt(a))  # Wilson and Hilferty: (x/a)^(1/3) is near normal
+    return math.exp(_newton(step, math.log(a * root**3) if root > 0 else (math.log(p) + math.lgamma(a + 1)) / a))
 
 
 def gamma_upper_quantile(a: float, q: float) -> float:
-    """Return the x at which Q(a, x) = q, for q up to 1/2, within 1e-12 of itself.
+    """Return the x at which Q(a, x) = q, for q up to 1/2, with a relative error below 1e-12.
 
     >>> f"{gamma_upper_quantile(1.0, 1e-100):.6f}"
     '230.258509'
@@ -107,22 +110,22 @@ def gamma_upper_quantile(a: float, q: float) -> float:
         total = _gamma_fraction(a, x)
         return (math.log(total) + _log_poisson(a, x) - math.log(q)) * total / a
 
-    near = 1 - 1 / (9 * a) - normal_quantile(q) / (3 * math.sqrt(a))
-    return math.exp(_climb(step, math.log(a * near**3)))
+    root = 1 - 1 / (9 * a) - normal_quantile(q) / (3 * math.sqrt(a))
+    return math.exp(_newton(step, math.log(a * root**3)))
 
 
 def beta_cdf(a: float, b: float, x: float) -> float:
     """Return I_x(a, b), the probability that a beta variable is at most ``x``.
 
-    It is also the probability of ``a`` successes or more in a + b − 1 trials. The smaller of it and its complement is
-    within 1e-12 of itself, for a + b up to 1e8, down to 1e-300.
+    It is also the probability of ``a`` or more successes in a + b − 1 trials. The smaller of it and its complement has
+    a relative error below 1e-12 for a + b up to 1e8, down to 1e-300.
 
-    >>> f"{beta_cdf(2, 3, 0.5):.6f}"  # two heads or more in four tosses of a coin
+    >>> f"{beta_cdf(2, 3, 0.5):.6f}"  # two or more heads in four coin tosses
     '0.687500'
     """
     if not 0 < x < 1:
         return float(x >= 1)
-    # Exactly, since a and its mean may have all but the last digits in common.
+    # Computed exactly, since a and its mean may agree in all but the last digits.
     away = float(Fraction(a) - (Fraction(a) + Fraction(b)) * Fraction(x))
     density = math.exp(_log_binomial(a, b, x, 1 - x, away)) * a * b / (a + b)
     if away > 0:
@@ -131,7 +134,7 @@ def beta_cdf(a: float, b: float, x: float) -> float:
 
 
 def beta_upper_quantile(a: float, b: float, q: float) -> float:
-    """Return the x at which 1 − I_x(a, b) = q, for q up to 1/2, within 1e-12 of itself.
+    """Return the x at which 1 − I_x(a, b) = q, for q up to 1/2, with a relative error below 1e-12.
 
     >>> f"{beta_upper_quantile(1, 100, 0.05):.4f}"
     '0.0295'
@@ -144,18 +147,18 @@ def beta_upper_quantile(a: float, b: float, q: float) -> float:
         density = _log_binomial(a, b, x, y, away) + math.log(a * b / (a + b))
         return (density - math.log(below) - math.log(q)) / below
 
-    return 1 / (1 + math.exp(-_climb(step, math.log(a / b))))
+    return 1 / (1 + math.exp(-_newton(step, math.log(a / b))))
 
 
 def binomial_probabilities(trials: int, log_odds: float) -> Float64Array:
-    """Return the probability of 0, 1, … ``trials`` successes; each within 1e-9 of itself or 1e-300.
+    """Return the probabilities of 0, 1, … ``trials`` successes, each with a relative error below 1e-9 or within 1e-300.
 
     >>> binomial_probabilities(2, 0.0).round(9).tolist()
     [0.25, 0.5, 0.25]
     """
     odds = math.exp(log_odds)
     chance = 1 / (1 + math.exp(-log_odds))
-    # From the likeliest number outwards, so that nothing grows.
+    # From the most likely count outwards, so that no product grows.
     likeliest = min(trials, int((trials + 1) * chance))
     steps = np.arange(trials + 1, dtype=np.float64)
     steps[likeliest + 1 :] = odds * (trials + 1 - steps[likeliest + 1 :]) / steps[likeliest + 1 :]
@@ -177,7 +180,7 @@ def _exp_square(x: float, factor: float = 1.0) -> float:
 
 
 def _log_poisson(a: float, x: float) -> float:
-    """Return the logarithm of x^a e^−x / Γ(a + 1), in Loader's saddle-point form: nothing large cancels in it."""
+    """Return the logarithm of x^a e^−x / Γ(a + 1), in Loader's saddle-point form, where no large terms cancel."""
     return -_stirling_error(a) - _deviance(a, x, a - x) - 0.5 * math.log(2 * math.pi * a)
 
 
@@ -198,14 +201,14 @@ def _deviance(x: float, mean: float, away: float) -> float:
         return x * math.log(x / mean) - away
     # ln(x/mean) = 2 artanh(v), whose first term cancels most of the rest.
     total, power = away * v, 2 * x * v
-    for k in range(3, 60, 2):  # at most a quarter of the one before
+    for k in range(3, 60, 2):  # each term is at most a quarter of the previous one
         power *= v * v
         total += power / k
     return total
 
 
 def _stirling_error(a: float) -> float:
-    """Return ln Γ(a + 1) less Stirling's ½ ln(2πa) + a ln a − a."""
+    """Return ln Γ(a + 1) minus Stirling's ½ ln(2πa) + a ln a − a."""
     if a < 16:
         return math.lgamma(a + 1) - 0.5 * math.log(2 * math.pi * a) - a * math.log(a) + a
     total = 0.0
@@ -215,24 +218,27 @@ def _stirling_error(a: float) -> float:
 
 
 def _terms(size: float) -> range:
-    """Return the terms that a series or fraction may take: about 9 times the root of its size makes it exact."""
+    """Return the range of term numbers of a series or fraction; about 9 times the root of its size are needed."""
     return range(1, 2000 + int(50 * math.sqrt(size)))
 
 
 def _gamma_series(a: float, x: float) -> float:
-    """Return P(a, x) over x^a e^−x / Γ(a + 1): a series of positive terms."""
+    """Return P(a, x) divided by x^a e^−x / Γ(a + 1), as a series of positive terms."""
     total = term = 1.0
     for k in _terms(a):
         term *= x / (a + k)
         total += term
-        # From here on each term is at most x/(a + k) of the one before: the rest is at most a geometric series.
+        # Each further term is at most x/(a + k) of the previous one, so a geometric series bounds the rest.
         if term * x <= total * _ROUNDING * (a + k - x):
             break
     return total
 
 
 def _gamma_fraction(a: float, x: float) -> float:
-    """Return Q(a, x) over x^a e^−x / Γ(a + 1): Legendre's continued fraction, by Lentz's method, for x above a − 1."""
+    """Return Q(a, x) divided by x^a e^−x / Γ(a + 1), for x above a − 1.
+
+    This is Legendre's continued fraction, by Lentz's method.
+    """
     b = x + 1 - a
     d = 1 / b
     c, value = math.inf, d
@@ -248,9 +254,10 @@ def _gamma_fraction(a: float, x: float) -> float:
 
 
 def _beta_fraction(a: float, b: float, x: float, away: float) -> float:
-    """Return x^a (1 − x)^b / B(a, b) over I_x(a, b), where away = a − (a + b) x is above −1.
+    """Return x^a (1 − x)^b / B(a, b) divided by I_x(a, b), where away = a − (a + b) x is above −1.
 
-    The continued fraction of DiDonato and Morris (1992), by Lentz's method: its terms are positive up to the b-th.
+    This is the continued fraction of DiDonato and Morris (1992), by Lentz's method; its terms are positive up to the
+    b-th.
     """
     c = value = a * (away + 1) / (a + 1)
     d = 0.0
@@ -266,12 +273,12 @@ def _beta_fraction(a: float, b: float, x: float, away: float) -> float:
     return value
 
 
-def _climb(newton: Callable[[float], float], at: float) -> float:
-    """Return where Newton's steps end. The function is concave: after the first step they all go the same way."""
-    step = newton(at)
+def _newton(step_at: Callable[[float], float], x: float) -> float:
+    """Return the root that Newton's steps converge to. The function is concave: after the first they go one way."""
+    step = step_at(x)
     for _ in range(_MOST_STEPS):
-        at += step
-        before, step = step, newton(at)
-        if abs(before) < _CLOSE and abs(step) >= abs(before) / 2:  # what is left is rounding
+        x += step
+        previous, step = step, step_at(x)
+        if abs(previous) < _CLOSE and abs(step) >= abs(previous) / 2:  # only rounding error is left
             break
-    return at
+    return x

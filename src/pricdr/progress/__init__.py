@@ -1,4 +1,4 @@
-"""How far long work has come: the library reports it, and a terminal, a notebook or a log shows it."""
+"""Progress of long work: the library reports it, and a terminal, a notebook or a log shows it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,31 +7,31 @@ from typing import Final, Protocol
 from pricdr.errors import ParameterError
 
 PREPARING: Final = "preparing"
-"""What is shown until the work reports something itself."""
+"""What is shown until the first report."""
 
 
 class Progress(Protocol):
-    """Called while long work goes on. Give one to whatever takes ``progress``, or ``True`` to see it."""
+    """A callback for long work. Pass one as ``progress``, or ``True`` to see a progress bar."""
 
     def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
-        """``done`` of ``total`` pieces of ``what`` are finished, with a fraction for the piece under way.
+        """Report that ``done`` of ``total`` pieces of ``what`` are finished, with a fraction for the current piece.
 
-        A ``total`` of 0 means that nobody can say how far it is. ``note`` says how it goes.
+        A ``total`` of 0 means that the amount of work is unknown. ``note`` adds details, such as the loss.
         """
         ...
 
 
 def silent(what: str, done: float, total: int, note: str = "") -> None:
-    """Report progress to nobody."""
+    """Ignore a report."""
 
 
 @contextmanager
 def shown(progress: Progress | bool, what: str = PREPARING) -> Iterator[Progress]:
-    """Yield where work reports to: nobody for False, whoever watches for True, or what the caller brought.
+    """Yield the callback for a ``progress`` argument: a display for True, none for False, or the caller's own.
 
     Args:
         progress: the argument of a public function.
-        what: what is shown until the first report.
+        what: the text that is shown until the first report.
     """
     if progress is True:
         from pricdr.progress.displays import display
@@ -43,4 +43,4 @@ def shown(progress: Progress | bool, what: str = PREPARING) -> Iterator[Progress
     elif callable(progress):
         yield progress
     else:
-        raise ParameterError(f"progress must be True, False or a function that is called, got {progress!r:.40}")
+        raise ParameterError(f"progress must be True, False or a function, got {progress!r:.40}")

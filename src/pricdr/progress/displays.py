@@ -1,4 +1,4 @@
-"""Progress where somebody watches: bars on a terminal, bars in a notebook; lines in a log where nobody does."""
+"""Displays of progress: bars on a terminal or in a notebook, and lines in a log everywhere else."""
 
 import os
 import sys
@@ -14,12 +14,12 @@ from pricdr.progress import Progress
 from pricdr.progress.log_lines import LogLines, Report, elapsed
 from pricdr.progress.ticker import Ticker
 
-_REDRAWN_EVERY: Final = 0.25
-"""Seconds; a browser that is sent more falls behind."""
+_REDRAW_INTERVAL: Final = 0.25
+"""Seconds between two updates; with more of them a browser falls behind."""
 
 
 def display(what: str) -> AbstractContextManager[Progress]:
-    """Return the display that suits where the program runs; ``what`` is shown until the first report."""
+    """Return the display for the current environment; ``what`` is shown until the first report."""
     if in_notebook():
         return NotebookBars(what)
     if on_terminal():
@@ -33,15 +33,15 @@ def on_terminal() -> bool:
 
 
 def in_notebook() -> bool:
-    """Return whether a notebook's kernel runs this; a terminal's IPython has none."""
-    ipython = sys.modules.get("IPython")  # loaded where it runs us
+    """Return whether this runs in a notebook kernel; IPython in a terminal has none."""
+    ipython = sys.modules.get("IPython")  # a notebook has it loaded
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
 
 
 @contextmanager
 def terminal_bars(what: str) -> Iterator[Progress]:
-    """Yield bars with the time left on standard error, erased in the end."""
+    """Yield progress bars with the remaining time on standard error; they are erased at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
@@ -60,7 +60,7 @@ def terminal_bars(what: str) -> Iterator[Progress]:
     def report(what: str, done: float, total: int, note: str = "") -> None:
         what, note = printable(what), printable(note)
         for other in [name for name, known in totals.items() if not known and name != what]:
-            # Work that cannot say how far it is is over when something else is reported.
+            # Work of unknown length is finished when something else is reported.
             del totals[other]
             bars.remove_task(tasks.pop(other))
         if what not in tasks:
@@ -74,23 +74,23 @@ def terminal_bars(what: str) -> Iterator[Progress]:
 
 
 class NotebookBars:
-    """Bars below the cell that runs, which stay there; itself a ``Progress``.
+    """Progress bars below the running cell, which stay there; an instance is a ``Progress`` callback.
 
-    Drawn as HTML that is sent again and again: unlike widgets, it needs nothing installed beside the notebook, and is
-    still there when the notebook is opened the next day.
+    They are drawn as HTML that is sent repeatedly: unlike widgets, HTML needs no extra package, and is still there when
+    the notebook is opened again.
     """
 
-    def __init__(self, what: str, *, seconds: float = _REDRAWN_EVERY) -> None:
+    def __init__(self, what: str, *, seconds: float = _REDRAW_INTERVAL) -> None:
         self._reports = {what: Report(what)}
         self._started = time.monotonic()
         self._ticker = Ticker(self._redraw, seconds)
         self._handle: Any = None
 
     def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
-        """Remember a report until the bars are drawn the next time."""
-        others = {name: one for name, one in self._reports.items() if one.total or name == what}
-        # Replaced, never changed: it may be drawn from the other thread at this moment.
-        self._reports = {**others, what: Report(what, done, total, note)}
+        """Store a report until the bars are redrawn."""
+        kept = {name: report for name, report in self._reports.items() if report.total or name == what}
+        # Replaced, not changed: the other thread may be drawing it right now.
+        self._reports = {**kept, what: Report(what, done, total, note)}
 
     def __enter__(self) -> Self:
         """Draw the first bar."""
@@ -103,9 +103,9 @@ class NotebookBars:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Draw the bars a last time, as far as they came."""
+        """Draw the bars one last time, with what was reached."""
         self._ticker.stop()
-        with suppress(Exception):  # the work is done, whatever is wrong with its picture
+        with suppress(Exception):  # a broken display must not fail the work
             self._redraw(over=True)
 
     def _redraw(self, *, over: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Progress where nobody watches: a line every half a minute, for whoever reads the log afterwards."""
+"""Progress without a terminal: a line every 30 seconds, for reading in a log."""
 
 import sys
 import time
@@ -12,11 +12,11 @@ from pricdr.errors import printable
 from pricdr.progress.ticker import Ticker
 
 SECONDS: Final = 30.0
-"""Between two lines, and before the first: short work leaves none."""
+"""Seconds between two lines, and before the first: short work writes none."""
 
 
 class Report(NamedTuple):
-    """What was reported last about one piece of work."""
+    """The last report about one piece of work."""
 
     what: str
     done: float = 0
@@ -24,18 +24,18 @@ class Report(NamedTuple):
     note: str = ""
 
     def __str__(self) -> str:
-        """Return the report in words.
+        """Return the report as one line of text.
 
         >>> str(Report("target", 12.5, 500, "loss 0.3")), str(Report("reading r.csv"))
         ('target: 12 of 500, loss 0.3', 'reading r.csv')
         """
-        how_far = [f"{int(self.done):,} of {self.total:,}"] if self.total else []
-        details = ", ".join([*how_far, *([self.note] if self.note else [])])
+        counts = f"{int(self.done):,} of {self.total:,}" if self.total else ""
+        details = ", ".join(filter(None, [counts, self.note]))
         return printable(f"{self.what}: {details}" if details else self.what)
 
 
 class LogLines:
-    """Writes the last report to standard error every 30 seconds, while it is open; itself a ``Progress``."""
+    """Writes the last report to standard error every 30 seconds while open; an instance is a ``Progress`` callback."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class LogLines:
         seconds: float | None = None,
         write: Callable[[Report, float], None] | None = None,
     ) -> None:
-        """Write nothing yet.
+        """Prepare to write lines; nothing is written before :meth:`__enter__`.
 
         Args:
-            what: what the lines say until the first report.
-            seconds: between two lines.
-            write: called with the last report and the seconds since the start, in place of a line of text.
+            what: the text of lines before the first report.
+            seconds: the time between two lines.
+            write: called with the last report and the seconds since the start, instead of writing a line.
         """
         self._last = Report(what)
         self._write_report = write or _write_text
@@ -57,23 +57,23 @@ class LogLines:
         self._ticker = Ticker(self._write, SECONDS if seconds is None else seconds)
 
     def __call__(self, what: str, done: float, total: int, note: str = "") -> None:
-        """Remember a report for the next line."""
+        """Store a report for the next line."""
         self._last = Report(what, done, total, note)
 
     def __enter__(self) -> Self:
-        """Begin to write lines."""
+        """Start to write lines."""
         self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Write no more."""
+        """Stop writing lines."""
         self._ticker.stop()
 
     @contextmanager
     def part(self, what: str) -> Iterator[Self]:
-        """Yield the same lines for one part of the work; afterwards they say again what they said before."""
+        """Report one part of the work inside the block; afterwards the previous report is back."""
         before, self._last = self._last, Report(what)
         try:
             yield self

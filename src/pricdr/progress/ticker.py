@@ -1,4 +1,4 @@
-"""A clock for displays: it ticks while the work is inside one long call."""
+"""A timer for displays, which runs while the work is inside one long call."""
 
 import os
 import signal
@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-_PATIENCE: Final = 1.0
-"""Seconds to wait for the last tick: somebody may have stopped reading what it writes."""
+_JOIN_TIMEOUT: Final = 1.0
+"""Seconds to wait for the last tick, which may be blocked: its output may no longer be read."""
 
 
 class Ticker:
-    """Calls ``tick`` every so many seconds on a thread of its own, until it is stopped."""
+    """Calls ``tick`` every ``seconds`` on its own thread, until it is stopped."""
 
     def __init__(self, tick: Callable[[], None], seconds: float) -> None:
         self._tick, self._seconds = tick, seconds
@@ -20,27 +20,27 @@ class Ticker:
         self._owner = os.getpid()
 
     def start(self) -> None:
-        """Begin to tick; the first time after ``seconds``."""
+        """Start the timer; the first tick is after ``seconds``."""
         thread = threading.Thread(target=self._run, name="pricdr-progress", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread is to be had: the work goes on unseen
+        except RuntimeError:  # no thread available: the work continues without a display
             return
         self._thread = thread
 
     def stop(self) -> None:
-        """Stop; afterwards nothing is ticked any more."""
-        # A forked child has no such thread, and perhaps its lock in a state that nobody will ever change.
+        """Stop the timer and wait a moment for a tick that is running."""
+        # A forked child does not have the thread, and may have inherited its lock in a locked state.
         if self._thread is None or self._owner != os.getpid():
             return
         self._stopped.set()
-        self._thread.join(_PATIENCE)
+        self._thread.join(_JOIN_TIMEOUT)
 
     def _run(self) -> None:
-        # Signals are for the thread that works: one that arrived here would not wake it from a blocked read.
+        # Signals must reach the working thread: one that arrived here would not wake it from a blocked read.
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while not self._stopped.wait(self._seconds):
             try:
                 self._tick()
             except Exception:
-                return  # whatever is wrong with the display, the work is not to suffer from it
+                return  # a broken display must not fail the work

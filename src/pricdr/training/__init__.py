@@ -1,4 +1,4 @@
-"""The only place with an epoch loop. It knows no model: networks, steps and the validation metric are passed in."""
+"""The epoch loop and what it needs. It does not know the models: networks, steps and the metric are passed in."""
 
 from pricdr.extras import TRAIN
 

@@ -1,4 +1,4 @@
-"""Whether a device can run kernels of our own: they need Triton, and Triton needs a C compiler."""
+"""Whether a device can run our own kernels: they need Triton, and Triton needs a C compiler."""
 
 from functools import cache
 from types import ModuleType
@@ -7,15 +7,15 @@ import torch
 
 
 def kernels_for(device: torch.device) -> ModuleType | None:
-    """Return :mod:`pricdr.training.kernels` where the device can run them, or else None: torch's operations do too."""
-    return _tried(device) if device.type == "cuda" else None
+    """Return :mod:`pricdr.training.kernels` if the device can run them; None means to use torch's operations."""
+    return _load_kernels(device) if device.type == "cuda" else None
 
 
 @cache
-def _tried(device: torch.device) -> ModuleType | None:
-    # Whatever is wrong, a missing package, an old GPU, no compiler, no room for its files: training works without.
+def _load_kernels(device: torch.device) -> ModuleType | None:
+    # Whatever fails (a missing package, an old GPU, no compiler, no space for its cache), training works without them.
     try:
-        from pricdr.training import kernels  # here, since Triton takes a second to import
+        from pricdr.training import kernels  # imported here: Triton takes a second to load
 
         ones = torch.ones(2, 4, device=device)
         kernels.add_rows(ones, ones.clone(), torch.tensor([[0, 2], [0, 1]], device=device))

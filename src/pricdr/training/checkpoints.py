@@ -1,4 +1,4 @@
-"""Training runs that can be killed: everything the next epoch needs, in one file, replaced in one step."""
+"""Checkpoints of training runs: everything the next epoch needs, in one file that is replaced atomically."""
 
 import json
 from collections.abc import Iterator
@@ -17,21 +17,32 @@ from pricdr.untrusted.opening import Folder
 
 Weights = dict[str, Tensor]
 _LARGEST_HEADER: Final = 1 << 20
-_KINDS: Final = {torch.float32: "F32", torch.float64: "F64"}
-"""What safetensors calls the types that a checkpoint has."""
+_DTYPES: Final = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
+"""The names that safetensors has for the types of weights and buffers."""
 _SLOTS: Final = ("step", "exp_avg", "exp_avg_sq")
-"""What AdamW keeps for each parameter it has moved: a number, and two arrays of the parameter's shape."""
+"""What AdamW keeps for each parameter that had a gradient: a number, and two tensors of the parameter's shape."""
 
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands after so many epochs."""
+    """The state of a run after some epochs."""
 
     epoch: int
     stale: int
     """Epochs since the best one."""
     metric: float
+    """The best metric so far."""
     best: Weights
+    """The weights of the best epoch."""
 
     @classmethod
     def fresh(cls, network: nn.Module) -> "State":
@@ -39,36 +50,36 @@ class State:
         return cls(0, 0, float("-inf"), _copy(network))
 
     def after(self, network: nn.Module, metric: float | None) -> "State":
-        """Return the state one epoch later, which takes over the weights; without a metric the newest are the best."""
+        """Return the state one epoch later, which reuses the same weights; without a metric the newest are the best."""
         if metric is None:
-            return replace(self, epoch=self.epoch + 1, best=self._now_best(network))
+            return replace(self, epoch=self.epoch + 1, best=self._update_best(network))
         if metric > self.metric:  # equal is not better, or patience would never run out on a plateau
-            return State(self.epoch + 1, 0, metric, self._now_best(network))
+            return State(self.epoch + 1, 0, metric, self._update_best(network))
         return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
 
-    def _now_best(self, network: nn.Module) -> Weights:
-        """Copy the network over the best weights so far: a new copy would need memory beside the old one."""
+    def _update_best(self, network: nn.Module) -> Weights:
+        """Copy the network over the best weights so far: a second copy would need more memory."""
         for name, value in network.state_dict().items():
             self.best[name].copy_(value)
         return self.best
 
 
 class Checkpoint:
-    """A file that a run is saved to after every epoch, and resumed from; it belongs to one configuration."""
+    """The file that a run is saved to after every epoch and resumed from; it belongs to one configuration."""
 
     def __init__(self, path: Path, *, fingerprint: str) -> None:
         self.path = path
         self._fingerprint = fingerprint
 
     def after_epoch(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Replace the file by where the run stands now."""
+        """Replace the file by the current state of the run."""
         self.save(state, network, optimizer)
 
     def when_finished(self, state: State, network: nn.Module) -> None:
-        """Do nothing: the last epoch was saved like the others."""
+        """Do nothing: the last epoch was saved like all others."""
 
     def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
-        """Write the run; without ``optimizer`` no epoch can follow, and the best weights are all that is written."""
+        """Write the run; without ``optimizer`` only the best weights are written, and no epoch can follow."""
         # Numbers as tensors too: floats in text would lose bits.
         tensors = {"run": torch.tensor([state.epoch, state.stale, state.metric], dtype=torch.float64)}
         tensors |= {f"best/{name}": value for name, value in state.best.items()}
@@ -76,10 +87,10 @@ class Checkpoint:
             tensors |= {f"network/{name}": value for name, value in network.state_dict().items()}
             for index, slots in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
-        replace_file(self.path, _pieces(tensors, {"fingerprint": self._fingerprint}))
+        replace_file(self.path, _chunks(tensors, {"fingerprint": self._fingerprint}))
 
     def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> State:
-        """Put network and optimiser where the file says, and return its state; a fresh one where there is no file."""
+        """Load the file into network and optimiser and return its state; a fresh state if there is no file."""
         if not self.path.exists():
             return State.fresh(network)
         try:
@@ -89,7 +100,7 @@ class Checkpoint:
             best = _weights(tensors, "best/", network)
             weights = _weights(tensors, "network/", network) if tensors else best
             if tensors:
-                raise InputError(f"the tensor {min(tensors)!r:.60} does not belong to it")
+                raise InputError(f"the tensor {min(tensors)!r:.60} does not belong in it")
         except (SafetensorError, OSError, ValueError, RecursionError) as error:
             reason = f": {error}" if isinstance(error, InputError) else ""
             raise InputError(f"{self.path} is not a checkpoint that can be resumed{reason}") from error
@@ -101,23 +112,23 @@ class Checkpoint:
         return replace(state, best={name: value.to(device) for name, value in best.items()})
 
     def _read(self, network: nn.Module) -> Weights:
-        """Return the file's tensors, once the header says that it is this run's."""
-        # The network itself, its best copy, and two moments of every parameter: no checkpoint is larger.
+        """Return the file's tensors, after checking in the header that they belong to this run."""
+        # The network, its best copy and two moments of every parameter: a checkpoint is never larger.
         largest = _LARGEST_HEADER + 4 * sum(value.nbytes for value in network.state_dict().values())
         with Folder.opened(self.path.parent, "the folder of a checkpoint") as folder:
             content = folder.read(self.path.name, limit=largest)
         header = int.from_bytes(content[:8], "little")
         if header > _LARGEST_HEADER:
             raise InputError(f"its header has {header:,} bytes; at most {_LARGEST_HEADER:,} are allowed")
-        stated = json.loads(content[8 : 8 + header])
-        about = stated.get("__metadata__") if isinstance(stated, dict) else None
-        if not isinstance(about, dict) or about.get("fingerprint") != self._fingerprint:
+        described = json.loads(content[8 : 8 + header])
+        metadata = described.get("__metadata__") if isinstance(described, dict) else None
+        if not isinstance(metadata, dict) or metadata.get("fingerprint") != self._fingerprint:
             raise InputError("it belongs to another run: data, release or configuration differ")
         return load(content)
 
 
 class Checkpoints(Protocol):
-    """Hands out the checkpoint of each network that a method trains."""
+    """Provides the checkpoint of each network that a method trains."""
 
     def open(self, label: str, fingerprint: str) -> Checkpoint:
         """Return the checkpoint of the network called ``label`` (a few words) in this training."""
@@ -126,10 +137,10 @@ class Checkpoints(Protocol):
 
 @dataclass(frozen=True)
 class CheckpointFiles:
-    """Checkpoints beside each other, by the label of their network; one that another training left is refused."""
+    """Checkpoint files in one folder, named by their networks; those of another training are refused."""
 
     path: Path
-    """What their names begin with."""
+    """The common beginning of their paths."""
 
     def open(self, label: str, fingerprint: str) -> Checkpoint:
         """Return the checkpoint at ``path`` with the label as its suffix."""
@@ -137,13 +148,13 @@ class CheckpointFiles:
         return Checkpoint(self.path.with_name(name), fingerprint=fingerprint)
 
 
-def _pieces(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memoryview]:
-    """Yield a safetensors file piece by piece: made in one piece, it would be in memory three times."""
+def _chunks(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memoryview]:
+    """Yield a safetensors file in chunks: as one block it would be in memory three times."""
     header: dict[str, object] = {"__metadata__": metadata}
     end = 0
     for name, tensor in tensors.items():
         start, end = end, end + tensor.nbytes
-        header[name] = {"dtype": _KINDS[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     yield len(text).to_bytes(8, "little") + text
@@ -152,8 +163,8 @@ def _pieces(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memo
 
 
 def _state(tensors: Weights) -> State:
-    """Take the run's epoch, epochs without a gain and best metric; the weights are taken elsewhere."""
-    numbers = _take(tensors, "run", torch.float64, torch.Size([3]), finite=False)
+    """Remove the run's epoch, stale epochs and best metric from the tensors; return them without weights."""
+    numbers = _pop(tensors, "run", torch.float64, torch.Size([3]), finite=False)
     epoch, stale, metric = numbers.tolist()
     whole = 1 <= epoch < 2**53 and 0 <= stale <= epoch and epoch.is_integer() and stale.is_integer()
     if not whole or not -float("inf") <= metric < float("inf"):
@@ -162,23 +173,23 @@ def _state(tensors: Weights) -> State:
 
 
 def _weights(tensors: Weights, prefix: str, network: nn.Module) -> Weights:
-    """Take one tensor for each of the network's, of its type and shape."""
+    """Remove and return one tensor for each of the network's, of the same type and shape."""
     return {
-        name: _take(tensors, prefix + name, value.dtype, value.shape) for name, value in network.state_dict().items()
+        name: _pop(tensors, prefix + name, value.dtype, value.shape) for name, value in network.state_dict().items()
     }
 
 
 def _slots(tensors: Weights, network: nn.Module) -> dict[int, Weights]:
-    """Take what the optimiser knows of each parameter; one that never had a gradient has nothing."""
+    """Remove and return the optimiser's state of each parameter; one that never had a gradient has none."""
     slots: dict[int, Weights] = {}
     for index, parameter in enumerate(network.parameters()):
         names = {slot: f"optimizer/{index}/{slot}" for slot in _SLOTS}
         if not any(name in tensors for name in names.values()):
             continue
         slots[index] = {
-            slot: _take(tensors, name, torch.float32, torch.Size([]))
+            slot: _pop(tensors, name, torch.float32, torch.Size([]))
             if slot == "step"
-            else _take(tensors, name, parameter.dtype, parameter.shape)
+            else _pop(tensors, name, parameter.dtype, parameter.shape)
             for slot, name in names.items()
         }
         if float(slots[index]["step"]) < 1 or bool((slots[index]["exp_avg_sq"] < 0).any()):
@@ -186,12 +197,12 @@ def _slots(tensors: Weights, network: nn.Module) -> dict[int, Weights]:
     return slots
 
 
-def _take(tensors: Weights, name: str, kind: torch.dtype, shape: torch.Size, *, finite: bool = True) -> Tensor:
+def _pop(tensors: Weights, name: str, dtype: torch.dtype, shape: torch.Size, *, finite: bool = True) -> Tensor:
     if name not in tensors:
         raise InputError(f"there is no tensor {name!r}")
     tensor = tensors.pop(name)
-    if tensor.dtype != kind or tensor.shape != shape:
-        raise InputError(f"{name} must be {kind} of {list(shape)}, got {tensor.dtype} of {list(tensor.shape)}")
+    if tensor.dtype != dtype or tensor.shape != shape:
+        raise InputError(f"{name} must be {dtype} of {list(shape)}, got {tensor.dtype} of {list(tensor.shape)}")
     if finite and not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{name} has a value that is not a finite number")
     return tensor

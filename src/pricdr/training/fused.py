@@ -1,7 +1,7 @@
-"""Parts of a network in fewer passes over memory, which is what they cost on a GPU: the same values and gradients.
+"""Parts of a network in fewer passes over memory, with the same values and gradients.
 
-Written out in torch's own operations, most of a step's time goes into reading and writing tensors of items x hidden and
-users x items. Here what is read twice is read once, and what can be overwritten is.
+With torch's own operations, a GPU spends most of a step reading and writing tensors of items x hidden and users x
+items. Here a tensor is read once instead of twice, and overwritten where possible.
 """
 
 from typing import Any
@@ -12,11 +12,11 @@ from torch.autograd import Function
 from torch.nn.functional import dropout, softplus
 
 from pricdr.training.accelerated import kernels_for
-from pricdr.training.rows import Bags, Picked
+from pricdr.training.rows import Bags, RowSelection
 
 
 def dropped_relu(units: Tensor, share: float) -> Tensor:
-    """Return ``dropout(relu(units), share)``; what comes out is remembered in place of what went in and the mask."""
+    """Return ``dropout(relu(units), share)``, saving only the result for the backward pass: no input and no mask."""
     return _DroppedReLU.apply(units, share)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -31,12 +31,12 @@ class _DroppedReLU(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:  # noqa: ANN401
         (out,) = ctx.saved_tensors
-        # What is 0 was negative or dropped: either way nothing comes back through it.
+        # A 0 was negative or dropped: its gradient is 0 either way.
         return torch.ops.aten.threshold_backward(grads[0], out, 0).mul_(ctx.scale), None
 
 
 def unit_rows(rows: Tensor) -> Tensor:
-    """Return the rows at length 1; rows of zeros stay."""
+    """Return the rows scaled to length 1; rows of zeros stay as they are."""
     return _UnitRows.apply(rows)  # type: ignore[no-any-return, no-untyped-call]
 
 
@@ -61,24 +61,24 @@ class _UnitRows(Function):
         if ctx.kernels is not None:
             back: Tensor = ctx.kernels.unit_rows_back(grad, unit, lengths)
             return back
-        # The part along a row changes its length alone, which is 1 whatever it was.
+        # The component along a row only changes its length, which is normalised to 1 anyway.
         along = torch.linalg.vecdot(unit, grad).unsqueeze(1)
         across: Tensor = torch.addcmul(grad, unit, along, value=-1).div_(lengths)
         return across
 
 
-def all_items_loss(users: Tensor, items: Tensor, bias: Tensor, rated: Bags | Picked) -> Tensor:
-    """Return the binary cross-entropy of users · itemsᵀ + bias, summed over all items, and its mean over users."""
+def all_items_loss(users: Tensor, items: Tensor, bias: Tensor, rated: Bags | RowSelection) -> Tensor:
+    """Return the binary cross-entropy of users · itemsᵀ + bias, summed over all items, as a mean over users."""
     with torch.autocast(users.device.type, enabled=False):
         return _AllItemsLoss.apply(users.float(), items.float(), bias, rated)  # type: ignore[no-any-return, no-untyped-call]
 
 
 class _AllItemsLoss(Function):
     @staticmethod
-    def forward(ctx: Any, users: Tensor, items: Tensor, bias: Tensor, rated: Bags | Picked) -> Tensor:  # noqa: ANN401
+    def forward(ctx: Any, users: Tensor, items: Tensor, bias: Tensor, rated: Bags | RowSelection) -> Tensor:  # noqa: ANN401
         logits = torch.addmm(bias, users, items.T)
         loss = _replace_by_errors(logits, rated) / len(users)
-        # Not saved as torch saves tensors: nobody else has it, and it goes as soon as it was used.
+        # Kept outside of save_for_backward, so that it can be freed as soon as it was used.
         ctx.errors = logits
         ctx.save_for_backward(users, items)
         return loss
@@ -88,8 +88,8 @@ class _AllItemsLoss(Function):
         (users, items), errors = ctx.saved_tensors, ctx.errors
         del ctx.errors
         scale = grads[0] / len(users)
-        # A column of ones sums up the errors of each item on the way: the product's tiles have room for it. Zeros after
-        # it, since rows that begin at multiples of 16 bytes are read faster.
+        # A column of ones makes the product sum the errors of each item too, at no extra cost. Zeros pad the rows to a
+        # multiple of 16 bytes, which are read faster.
         width = users.shape[1]
         right = torch.nn.functional.pad(users, (0, 4 + -width % 4))
         right[:, width] = 1
@@ -97,13 +97,13 @@ class _AllItemsLoss(Function):
         return (errors @ items).mul_(scale), to_items[:, :width], to_items[:, width], None
 
 
-def _replace_by_errors(logits: Tensor, rated: Bags | Picked) -> Tensor:
-    """Replace the scores of all items by their errors, σ(x) − y, and return the binary cross-entropy."""
-    if isinstance(rated, Picked):
-        kernels, mirror = kernels_for(logits.device), rated.whole.mirror
+def _replace_by_errors(logits: Tensor, rated: Bags | RowSelection) -> Tensor:
+    """Replace the scores of all items by their errors, σ(x) − y, in place; return the binary cross-entropy."""
+    if isinstance(rated, RowSelection):
+        kernels, index = kernels_for(logits.device), rated.whole.column_index
         assert kernels is not None
-        assert mirror is not None
-        losses: Tensor = kernels.cross_entropy_errors(logits, mirror.by_row.bounds, rated.whole.columns, rated.numbers)
+        assert index is not None
+        losses: Tensor = kernels.cross_entropy_errors(logits, index.by_row.bounds, rated.whole.columns, rated.numbers)
         return losses.sum()
     entries = rated.row_of * logits.shape[1] + rated.columns
     loss = softplus(logits).sum() - logits.view(-1)[entries].sum()

@@ -1,10 +1,10 @@
-"""Kernels of our own for a GPU, written in Triton: what a step on all items does between its dense products.
+"""Our own GPU kernels, written in Triton: what a step on all items does between its dense products.
 
-torch's operations read and write whole tensors of items x hidden and users x items, one pass each. These make one pass
-where several would do the same. Triton comes with torch's builds for CUDA; where it is missing this module can be
-imported but not used, and :func:`pricdr.training.accelerated.kernels_for` says so.
+Each of torch's operations reads and writes whole tensors of items x hidden or users x items. These kernels do the work
+of several in one pass. Triton comes with torch's CUDA builds. Without it this module can be imported but not used:
+:func:`pricdr.training.accelerated.kernels_for` then returns None.
 
-Sums are added in a fixed order and random numbers are drawn by counter, so that equal seeds give equal results.
+Sums are added in a fixed order and random numbers come from a counter, so equal seeds give equal results.
 """
 
 from collections.abc import Callable
@@ -20,28 +20,28 @@ try:
 except ImportError:
     triton, constexpr = None, int
 
-# The sizes below were measured on one H200, on 29,476 users x 41,884 items; others give the same sums, more slowly.
+# The sizes below were tuned on one H200, on 29,476 users x 41,884 items; other sizes give the same sums, more slowly.
 _AT_ONCE, _ENTRIES, _WARPS = 32, 2, 2
-"""Entries that a program looks at together, rows of a table that it reads together, and its groups of 32 threads."""
+"""Entries that a program loads at once, table rows that it reads at once, and its warps (groups of 32 threads)."""
 _UNITS = 512
-"""Units that a program adds up at most; wider rows are shared among programs."""
+"""The most units that one program sums; wider rows are split among programs."""
 _SEGMENT, _COLUMNS = 8192, 2048
-"""Scores that a program turns into errors, and how many of them at a time."""
+"""Scores that one program turns into errors, and how many of them at a time."""
 _WIDEST, _BLOCK = 4096, 2048
-"""Rows up to this width are brought to length 1 by one program, which takes as many rows as make up a block."""
+"""The widest row that one program normalises, and the numbers it handles: narrower rows share a program."""
 
 Pointer = Any
-"""What a kernel gets for a tensor."""
+"""What a kernel receives for a tensor."""
 
 
 def _kernel(function: Callable[..., None]) -> Any:  # noqa: ANN401
     return function if triton is None else triton.jit(function)
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], *given: Any, **sizes: int) -> None:  # noqa: ANN401
-    """Start a kernel on the device of its first tensor, which need not be the one that torch uses by default."""
-    with torch.cuda.device_of(given[0]):  # type: ignore[no-untyped-call]
-        kernel[grid](*given, **sizes)
+def _launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:  # noqa: ANN401
+    """Launch a kernel on the device of its first tensor, which need not be torch's current device."""
+    with torch.cuda.device_of(arguments[0]):  # type: ignore[no-untyped-call]
+        kernel[grid](*arguments, **sizes)
 
 
 @_kernel
@@ -85,10 +85,10 @@ def _sums(
         else:
             at = entry if order is None else tl.load(order + entry, mask=inside, other=0)
             weight = tl.load(weights + at, mask=inside, other=0.0)
-        # Most entries weigh nothing. The others move together first, so that nothing is read or added for those.
+        # Most entries have weight 0. The others are packed together first, so that no table row is read for a zero.
         some = weight != 0
         to = first + tl.cumsum(some.to(tl.int32), 0) - 1
-        tl.debug_barrier()  # every other part of the program has read what it left last time
+        tl.debug_barrier()  # all threads have read what the previous round packed
         tl.store(left_rows + to, row.to(tl.int32), mask=some)
         tl.store(left_weights + to, weight, mask=some)
         tl.debug_barrier()
@@ -121,21 +121,21 @@ def add_rows(
     share: float = 0.0,
     scale: float = 1.0,
 ) -> None:
-    """Write the weighted sum of some of the table's rows into each row of ``out``, times ``scale``.
+    """Write a weighted sum of table rows, times ``scale``, into each row of ``out``.
 
     Args:
-        out: what is written to. Where it is wider than the table, a 1 comes after each sum, and zeros.
-        table: the rows that are added up. Where it is wider than ``out``, only so much of them.
-        bounds: for each sum, where its entries begin and end.
-        columns: the row of the table at each entry; the entry itself where there are none.
-        weights: the weight of each entry; 1 where there are none. Entries of weight 0 are not read.
-        order: where the weight of each entry lies.
-        places: where the table has each row; -1 for a row that it does not have, which adds nothing.
-        read_at: which of the bounds to take, one after the other; all of them where it is not given.
+        out: the result. If it is wider than the table, each sum is followed by a 1 and then zeros.
+        table: the rows to add. If it is wider than ``out``, the extra columns are ignored.
+        bounds: the first entry and the end of each sum.
+        columns: the table row of each entry; by default entry n is row n.
+        weights: the weight of each entry, by default 1. Rows of entries with weight 0 are not read.
+        order: the position of each entry's weight in ``weights``.
+        places: the position of each row in the table; -1 for a row that is missing, which adds nothing.
+        read_at: which bounds to use, in this order; by default all of them.
         write_at: which rows of ``out`` to write to.
-        seed: draw from it which units to leave out; negative ones are left out too.
-        share: of the units that are left out.
-        scale: what sums are multiplied by.
+        seed: apply ReLU and dropout, drawn from this seed.
+        share: the share of units that dropout sets to 0.
+        scale: the factor of every sum.
     """
     count = len(read_at if read_at is not None else write_at if write_at is not None else bounds)
     if not count:
@@ -175,7 +175,7 @@ def _unit(
 
 
 def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the rows at length 1, and the lengths they had."""
+    """Return the rows scaled to length 1, and their original lengths."""
     unit, lengths = torch.empty_like(rows), rows.new_empty(len(rows), 1)
     block, count = _row_blocks(rows)
     grid = (triton.cdiv(len(rows), count),)
@@ -207,7 +207,7 @@ def _unit_back(
 
 
 def unit_rows_back(grad: Tensor, unit: Tensor, lengths: Tensor) -> Tensor:
-    """Return the gradient of rows, from that of the same rows at length 1."""
+    """Return the gradient of :func:`unit_rows` with respect to its input."""
     out = torch.empty_like(unit)
     block, count = _row_blocks(unit)
     grad = grad if grad.stride(1) == 1 else grad.contiguous()
@@ -224,12 +224,12 @@ def unit_rows_back(grad: Tensor, unit: Tensor, lengths: Tensor) -> Tensor:
 
 
 def fits_unit_rows(rows: Tensor) -> bool:
-    """Return whether rows are of a kind that :func:`unit_rows` takes."""
+    """Return whether :func:`unit_rows` supports these rows."""
     return rows.dtype == torch.float32 and rows.is_contiguous() and 0 < rows.shape[1] <= _WIDEST and len(rows) > 0
 
 
 def _row_blocks(rows: Tensor) -> tuple[int, int]:
-    """Return the power of 2 that a row fits in, and how many rows one program takes."""
+    """Return the power of 2 that a row fits in, and the number of rows per program."""
     block = triton.next_power_of_2(rows.shape[1])
     return block, max(_BLOCK // block, 1)
 
@@ -256,7 +256,7 @@ def _errors(
         entry = first + tl.arange(0, RATED)
         item = tl.load(columns + entry, mask=entry < end, other=-1)
         rated += tl.load(row + item, mask=(item >= begin) & (item < begin + SEGMENT), other=0.0)
-    tl.debug_barrier()  # scores of rated items are read before any is overwritten
+    tl.debug_barrier()  # read the scores of rated items before any is overwritten
     total = tl.zeros((COLUMNS,), tl.float32)
     product = tl.full((COLUMNS,), 1.0, tl.float32)
     for first in range(begin, begin + SEGMENT, COLUMNS):
@@ -265,12 +265,12 @@ def _errors(
         small = tl.exp(-tl.abs(x))
         chance = 1.0 / (1.0 + small)
         tl.store(row + item, tl.where(x >= 0, chance, small * chance), mask=item < N)
-        # log(1 + small): by its series where 1 + small would lose most digits of small, as for nearly all items. Of the
-        # others, the logarithm of the product; it has few factors, all of them below 2.
+        # log(1 + small): by its series where 1 + small would lose most digits of small, as for nearly all items. For
+        # the others, one logarithm of a product of a few factors, each of them at most 2.
         series = small * (1.0 - small * (0.5 - small * (1.0 / 3.0)))
         total += tl.maximum(x, 0.0) + tl.where(small < 0.01, series, 0.0)
         product *= tl.where(small < 0.01, 1.0, 1.0 + small)
-    tl.debug_barrier()  # every error is written before those of rated items are taken down by 1
+    tl.debug_barrier()  # write all errors before 1 is subtracted from those of rated items
     for first in range(start, end, RATED):
         entry = first + tl.arange(0, RATED)
         item = tl.load(columns + entry, mask=entry < end, other=-1)
@@ -280,13 +280,13 @@ def _errors(
 
 
 def cross_entropy_errors(logits: Tensor, bounds: Tensor, columns: Tensor, users: Tensor) -> Tensor:
-    """Replace scores of all items by their errors, σ(x) − y, and return summands of the binary cross-entropy.
+    """Replace scores of all items by their errors, σ(x) − y, and return partial sums of the binary cross-entropy.
 
     Args:
-        logits: one row for each of the users.
-        bounds: for every user there is, where the entries begin and end.
-        columns: the item of each entry, none twice for a user.
-        users: whose rows these are.
+        logits: one row of scores per user of the batch; overwritten.
+        bounds: for every user of the matrix, the first entry and the end.
+        columns: the item of each entry, distinct within a user.
+        users: the users of the batch, as rows of the matrix.
     """
     n = logits.shape[1]
     losses = logits.new_empty(len(logits), triton.cdiv(n, _SEGMENT))

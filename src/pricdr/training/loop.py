@@ -1,10 +1,10 @@
-"""The epoch loop: steps, early stopping, and what is recorded after each epoch."""
+"""The epoch loop: steps, early stopping, checkpoints and logs."""
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -15,20 +15,22 @@ from pricdr.training.checkpoints import Checkpoint, State
 from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
-from pricdr.training.steps import Step, steps_of
+from pricdr.training.steps import Step, build_step
 
 Validate: TypeAlias = Callable[[], float]
-"""The metric to stop by; larger is better."""
+"""Returns the metric for early stopping; larger is better."""
+
+_REMEDY: Final = "try a lower learning rate"
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a training went; the network itself is left with its best weights."""
+    """How a training went; the network itself has its best weights."""
 
     history: list[Epoch]
-    """The epochs of this run; those before a checkpoint that was resumed are not among them."""
+    """The epochs of this run, without those before a resumed checkpoint."""
     best_epoch: int
-    """The epoch whose weights were kept: the last one where there was no validation."""
+    """The epoch whose weights were kept; the last one without validation."""
 
 
 def train(
@@ -44,18 +46,18 @@ def train(
 ) -> TrainingResult:
     """Train ``network`` in place and leave it with its best weights (the last ones without ``validate``).
 
-    Every epoch's randomness follows from the seed and its number alone. So a run that is killed and resumed from its
-    checkpoint goes through the same batches and the same dropout, and ends with the same network.
+    The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
+    from its checkpoint sees the same batches and the same dropout, and ends with the same network.
 
-    ``fixed_shapes`` says that steps on equally large batches differ in numbers alone, and that none asks a GPU for one.
+    ``fixed_shapes`` promises that steps on batches of one size have the same shapes and never wait for a GPU.
     """
-    optimizer, take_step = steps_of(network, step, options, fixed_shapes=fixed_shapes)
+    optimizer, take_step = build_step(network, step, options, fixed_shapes=fixed_shapes)
     together = processes()
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
-    state = together.start_from_first(state, network, optimizer)
+    state = together.broadcast_start(state, network, optimizer)
     history: list[Epoch] = []
     steps = -(-len(examples) // options.batch)
-    # In steps too: on small data an epoch is a few steps, and training starts on a plateau.
+    # Counted in steps too: on small data an epoch has few steps, and training starts on a plateau.
     patience = max(options.patience, -(-options.patience_steps // max(steps, 1)))
     with seeded(options.seed, examples.device):
         while state.epoch < options.epochs and state.stale < patience:
@@ -67,7 +69,7 @@ def train(
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
             if checkpoint is not None:
                 checkpoint.after_epoch(state, network, optimizer)
-            # After the checkpoint: whoever is interrupted by what is reported here can resume from this epoch.
+            # After the checkpoint: if reporting is interrupted, the run can still resume from this epoch.
             log.record(history[-1], options.epochs, state.metric)
     if checkpoint is not None:
         checkpoint.when_finished(state, network)
@@ -78,7 +80,7 @@ def train(
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Start torch's generators at ``seed`` inside; outside they go on as if nothing had happened."""
+    """Seed torch's generators inside the block, and restore them afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
@@ -102,24 +104,25 @@ def _run_epoch(
     losses = []
     for start in log.batches(range(0, len(order), options.batch), epoch, options.epochs):
         losses.append(take_step(order[start : start + options.batch]))
-    # Looked at once an epoch: asking after every step would make a GPU wait. The checkpoint is older than any of them.
-    values = processes().add_up(torch.stack(losses).float()).cpu()
+    # Checked once an epoch: reading each loss would stall a GPU. The checkpoint is still that of the epoch before.
+    values = processes().all_reduce(torch.stack(losses).float()).cpu()
     broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if broken:
-        raise TrainingError(f"the loss became {values[broken[0]].item()} in epoch {epoch + 1}, step {broken[0] + 1}")
-    # A loss is finite before the step it leads to: weights can still break in the last one.
-    # The largest absolute value says it too (a nan counts), without a second copy of each parameter.
+        loss, step = values[broken[0]].item(), broken[0] + 1
+        raise TrainingError(f"the loss became {loss} in epoch {epoch + 1}, step {step}: {_REMEDY}")
+    # A loss is computed before its step, so the last step can still break the weights. The largest absolute value shows
+    # that too (it is nan if any weight is), without a second copy of each parameter.
     largest = [
         torch.linalg.vector_norm(parameter.detach(), float("inf"))
         for parameter in network.parameters()
         if parameter.numel()
     ]
     if not bool(torch.isfinite(torch.stack(largest)).all()):
-        raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}")
+        raise TrainingError(f"the weights are no longer finite after epoch {epoch + 1}, step {len(losses)}: {_REMEDY}")
     return float(values.mean())
 
 
 def _validated(network: nn.Module, validate: Validate, device: torch.device) -> float:
     network.eval()
     with torch.no_grad():
-        return processes().from_first(validate, device)
+        return processes().compute_on_first(validate, device)

@@ -10,9 +10,9 @@ def cross_entropy_per_user(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor, users: int | None = None) -> Tensor:
-    """Return the binary cross-entropy, summed over items with a weight each, and its mean over users.
+    """Return the binary cross-entropy as a weighted sum over items and a mean over users.
 
-    ``users`` is how many the mean is over, where these are a portion of them: what all portions return adds up to it.
+    ``users`` is the size of the whole batch where these rows are a portion of it; the portions' losses then add up.
     """
     summed = binary_cross_entropy_with_logits(logits, labels, weight=weights, reduction="sum")
     return summed / (len(labels) if users is None else users)
@@ -25,7 +25,7 @@ def normalised_cross_entropy(cosines: Tensor, labels: Tensor) -> Tensor:
 
 
 def alignment(left: Tensor, right: Tensor) -> Tensor:
-    """Return Σ‖Uᴬ − Uᴮ‖², user by user: row u of one against row u of the other, and nothing broadcast.
+    """Return Σ‖Uᴬ − Uᴮ‖², user by user: row u of one against row u of the other, without broadcasting.
 
     >>> import torch
     >>> float(alignment(torch.ones(3, 2), torch.zeros(3, 2)))

@@ -1,4 +1,4 @@
-"""Items a user has not rated, drawn on the device, fresh in every batch."""
+"""Items a user has not rated, drawn on the device anew for every batch."""
 
 from typing import Final
 
@@ -9,15 +9,15 @@ from torch import Tensor
 from pricdr.data.csr import CSR
 
 _SLOTS_PER_RATING: Final = 32
-"""Of the table that rules out pairs nobody rated: one in so many is searched for in vain."""
+"""Size of the lookup table that rules out unrated pairs: about one in 32 of them is searched for needlessly."""
 _ROUNDS: Final = 8
-"""Draws that hit a rated item are drawn again so many times; what is left then is negligible and harmless."""
+"""How often draws that hit a rated item are repeated; the few that remain are negligible and harmless."""
 
 
 class Negatives:
     """Uniform draws among the items a user has not rated in training.
 
-    Held-out items are unobserved like any other: leaving them out would tell the model which they are.
+    Held-out items count as unrated: leaving them out would reveal to the model which they are.
     """
 
     def __init__(self, ratings: CSR, device: torch.device) -> None:
@@ -25,31 +25,31 @@ class Negatives:
         rows = np.repeat(np.arange(n_users, dtype=np.int64), np.diff(ratings.indptr))
         self._rated = torch.as_tensor(rows * self._n_items + ratings.indices.astype(np.int64), device=device)
         self._slots = 1 << (_SLOTS_PER_RATING * max(len(self._rated), 1) - 1).bit_length()
-        self._taken = torch.zeros(self._slots, dtype=torch.bool, device=device)
-        self._taken[self._rated % self._slots] = True
+        self._may_be_rated = torch.zeros(self._slots, dtype=torch.bool, device=device)
+        self._may_be_rated[self._rated % self._slots] = True
 
     def draw(self, users: Tensor, count: int) -> Tensor:
         """Return ``count`` items for each of ``users``, one row each."""
         drawn = torch.randint(self._n_items, (len(users), count), device=users.device)
         for _ in range(_ROUNDS):
-            known = self._known(users, drawn)
-            # Asked of a processor alone: a GPU would have to wait for the answer.
-            if users.device.type == "cpu" and not known.any():
+            rated = self._is_rated(users, drawn)
+            # Only on a CPU: a GPU would have to stop for the answer.
+            if users.device.type == "cpu" and not rated.any():
                 break
-            drawn = torch.where(known, torch.randint(self._n_items, drawn.shape, device=users.device), drawn)
+            drawn = torch.where(rated, torch.randint(self._n_items, drawn.shape, device=users.device), drawn)
         return drawn
 
-    def _known(self, users: Tensor, items: Tensor) -> Tensor:
-        # A pair as one number, so that a binary search among the rated pairs finds it.
+    def _is_rated(self, users: Tensor, items: Tensor) -> Tensor:
+        # Each pair as one number, to search for it among the sorted rated pairs.
         keys = users[:, None] * self._n_items + items
         if users.device.type != "cpu":
             return self._among_rated(keys)
-        # One look into a table rules out nearly every pair; the others are searched for.
-        known = self._taken[keys & (self._slots - 1)]
-        known[known.clone()] = self._among_rated(keys[known])
-        return known
+        # One table lookup rules out nearly every pair; only the rest is searched for.
+        rated = self._may_be_rated[keys & (self._slots - 1)]
+        rated[rated.clone()] = self._among_rated(keys[rated])
+        return rated
 
     def _among_rated(self, keys: Tensor) -> Tensor:
-        at = torch.searchsorted(self._rated, keys).clamp(max=max(len(self._rated) - 1, 0))
-        known: Tensor = self._rated[at] == keys
-        return known
+        nearest = torch.searchsorted(self._rated, keys).clamp(max=max(len(self._rated) - 1, 0))
+        rated: Tensor = self._rated[nearest] == keys
+        return rated

@@ -1,4 +1,4 @@
-"""How the rows of a sparse matrix are shared out for adding up: one row is as long as thousands of others."""
+"""How the rows of a sparse matrix are cut for summing: one row can be as long as thousands of others."""
 
 from typing import Final, NamedTuple
 
@@ -6,26 +6,26 @@ import torch
 from torch import Tensor
 
 _LONGEST: Final = 128
-"""Entries that are added up in one go; a longer row is cut into pieces, whose sums are added up in turn."""
+"""Entries that are summed in one pass; a longer row is cut into pieces, whose sums are added afterwards."""
 
 
 class Pieces(NamedTuple):
-    """The rows of a matrix and the pieces of long ones; bounds are pairs, where entries begin and where they end."""
+    """The rows of a matrix and the pieces of its long rows; bounds are pairs (first entry, end)."""
 
     bounds: Tensor
-    """Of every row."""
+    """The bounds of every row."""
     short: Tensor
-    """The rows that are added up in one go, by number."""
+    """Numbers of the rows that are summed in one pass."""
     long: Tensor
-    """The others."""
+    """Numbers of the other rows."""
     cuts: Tensor
     """The bounds of all pieces of long rows."""
     cuts_of: Tensor
-    """For each long row, where its pieces begin and end among all of them."""
+    """For each long row, the bounds of its pieces within ``cuts``."""
 
     @classmethod
     def of(cls, offsets: Tensor, n_entries: int) -> "Pieces":
-        """Return the pieces of rows that begin at these offsets, one after the other.
+        """Return the pieces of consecutive rows that start at these offsets.
 
         >>> import torch
         >>> pieces = Pieces.of(torch.tensor([0, 300, 302]), 302)

@@ -1,6 +1,6 @@
-"""Parts of a batch that is shared among processes: random draws are made for all of it, and each takes its own.
+"""Portions of a batch that several processes share: each draws random numbers for the whole batch and keeps its own.
 
-So the draws of a training are the same however many processes share it, and so is the network they end with.
+So the draws of a training do not depend on the number of processes, and neither does the network they end with.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ from torch import Tensor
 
 
 class Portion(NamedTuple):
-    """Which rows of a whole a process computes."""
+    """The rows of a batch that this process computes."""
 
     own: slice
     whole: int
 
     @property
     def is_all(self) -> bool:
-        """Whether there is nothing that another process computes."""
+        """Whether this process computes every row."""
         return self.own == slice(0, self.whole)
 
 
@@ -28,8 +28,8 @@ _PORTION: Final[ContextVar[Portion | None]] = ContextVar("_PORTION", default=Non
 
 
 @contextmanager
-def rows_of(portion: Portion) -> Iterator[None]:
-    """Let what is drawn for rows inside belong to the own rows of a whole."""
+def drawing_for(portion: Portion) -> Iterator[None]:
+    """Make :func:`draw_for_portion` draw for this portion of a batch while the block runs."""
     token = _PORTION.set(None if portion.is_all else portion)
     try:
         yield
@@ -38,16 +38,16 @@ def rows_of(portion: Portion) -> Iterator[None]:
 
 
 def is_shared() -> bool:
-    """Return whether the rows at hand are a part of a whole."""
+    """Return whether the current rows are only a portion of a batch."""
     return _PORTION.get() is not None
 
 
-def drawn(shape: torch.Size, draw: Callable[[torch.Size], Tensor]) -> Tensor:
-    """Return what ``draw`` draws for rows of this shape: for all rows of the whole, of which the own are kept.
+def draw_for_portion(shape: torch.Size, draw: Callable[[torch.Size], Tensor]) -> Tensor:
+    """Call ``draw`` for every row of the batch and return the rows of the current portion, which have this shape.
 
     >>> import torch
-    >>> with rows_of(Portion(slice(2, 4), 4)):
-    ...     drawn(torch.Size([2]), lambda shape: torch.arange(shape[0]))
+    >>> with drawing_for(Portion(slice(2, 4), 4)):
+    ...     draw_for_portion(torch.Size([2]), lambda shape: torch.arange(shape[0]))
     tensor([2, 3])
     """
     portion = _PORTION.get()

@@ -1,4 +1,4 @@
-"""Sparse rows on a device, handed out in batches: memory grows with the ratings, never with users x items."""
+"""Sparse rows on a device, in batches: memory grows with the ratings, never with users x items."""
 
 from functools import cached_property
 from typing import NamedTuple
@@ -13,35 +13,38 @@ from pricdr.training.pieces import Pieces
 from pricdr.training.portions import Portion
 
 
-class Mirror(NamedTuple):
-    """Where the entries of a matrix lie when they are put in order by column."""
+class ColumnIndex(NamedTuple):
+    """The entries of a matrix in the order of their columns."""
 
     order: Tensor
+    """Positions of the entries, sorted by column."""
     rows: Tensor
+    """The row of each entry, in that order."""
     offsets: Tensor
+    """Where each column starts in that order."""
     by_row: Pieces
     by_column: Pieces
 
 
 class Bags(NamedTuple):
-    """A batch of sparse rows, as an embedding bag takes them."""
+    """A batch of sparse rows, in the form that an embedding bag takes."""
 
     columns: Tensor
     offsets: Tensor
     weights: Tensor
     row_of: Tensor
     """The batch row each entry belongs to."""
-    mirror: "Mirror | None" = None
-    """The same entries by column, where the batch is a whole matrix."""
+    column_index: "ColumnIndex | None" = None
+    """The same entries by column; only where the batch is a whole matrix."""
     drawn_for: Portion | None = None
-    """Where these entries lie among those of the whole batch, if this is a portion of one."""
+    """The position of these entries among those of the whole batch, if this is a portion of one."""
 
     def keep(self, chance: float) -> "Bags":
-        """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
+        """Return the batch with each entry kept with probability ``chance``, scaled to keep expected sums the same."""
         if chance >= 1:
             return self
-        if self.mirror is not None:
-            # Left in with weight 0: the matrix stays as it is, and nobody waits to learn how many entries are left.
+        if self.column_index is not None:
+            # Dropped entries stay with weight 0: shapes do not change, so nothing waits for a count from the GPU.
             return self._replace(weights=dropout(self.weights, 1 - chance))
         own, whole = self.drawn_for or Portion(slice(None), len(self.columns))
         kept = torch.nonzero(torch.rand(whole, device=self.columns.device)[own] < chance).squeeze(1)
@@ -50,45 +53,45 @@ class Bags(NamedTuple):
         return Bags(self.columns[kept], torch.cumsum(counts, 0) - counts, self.weights[kept] / chance, row_of)
 
     def transposed(self, n_columns: int) -> "Bags":
-        """Return the same entries by column: a row for each of ``n_columns``, with the rows they came from."""
-        if self.mirror is None:
-            return self.mirrored(n_columns).transposed(n_columns)
-        mirror = self.mirror
-        return Bags(mirror.rows, mirror.offsets, self.weights[mirror.order], self.columns[mirror.order])
+        """Return the transposed matrix: one row for each of the ``n_columns`` columns."""
+        if self.column_index is None:
+            return self.with_column_index(n_columns).transposed(n_columns)
+        index = self.column_index
+        return Bags(index.rows, index.offsets, self.weights[index.order], self.columns[index.order])
 
-    def mirrored(self, n_columns: int) -> "Bags":
-        """Return the same batch, which also knows where its entries lie when they are put in order by column."""
+    def with_column_index(self, n_columns: int) -> "Bags":
+        """Return the same batch with its column index."""
         order = torch.argsort(self.columns, stable=True)
         offsets = torch.searchsorted(self.columns[order], torch.arange(n_columns, device=order.device))
         pieces = [Pieces.of(starts, len(order)) for starts in (self.offsets, offsets)]
-        return self._replace(mirror=Mirror(order, self.row_of[order], offsets, *pieces))
+        return self._replace(column_index=ColumnIndex(order, self.row_of[order], offsets, *pieces))
 
     def dense(self, width: int) -> Tensor:
-        """Return the labels of a batch: 1 at every entry, 0 elsewhere."""
+        """Return the batch as dense labels: 1 at every entry, 0 elsewhere."""
         labels = torch.zeros(len(self.offsets), width, device=self.columns.device)
         labels[self.row_of, self.columns] = 1.0
         return labels
 
 
-class Picked(NamedTuple):
-    """A batch of sparse rows, by their numbers in a whole matrix: as many entries in every batch, most without weight.
+class RowSelection(NamedTuple):
+    """A batch of sparse rows, given by their numbers in a whole matrix. Only our own kernels can use it.
 
-    So nothing has to be counted before it can be computed, and nobody waits for a GPU. Takes kernels of our own.
+    Its tensors have the same sizes in every batch, so that no step waits for a count from the GPU.
     """
 
     whole: Bags
     numbers: Tensor
-    """No row twice."""
+    """Distinct row numbers."""
 
-    def keep(self, chance: float) -> "Picked":
-        """Return the batch with each entry kept with this probability, scaled so that expected sums stay the same."""
+    def keep(self, chance: float) -> "RowSelection":
+        """Return the batch with each entry kept with probability ``chance``, scaled to keep expected sums the same."""
         return self._replace(whole=self.whole.keep(chance))
 
 
 class SparseRows:
-    """Rows of a matrix, each scaled by 1/√(its entries), so that long and short ones weigh in alike.
+    """The rows of a matrix, each scaled by 1/√(number of entries), so that long and short rows have equal weight.
 
-    With ``scaled`` false every entry weighs 1, as the printed methods have it.
+    With ``scaled=False`` every entry weighs 1, as in the published methods.
     """
 
     def __init__(self, matrix: CSR, device: torch.device, *, scaled: bool = True) -> None:
@@ -101,7 +104,7 @@ class SparseRows:
         self._weights = torch.as_tensor(weights.astype(np.float32), device=device)
 
     def portion(self, rows: Tensor, portion: Portion) -> Bags:
-        """Return the entries of a portion of these rows, which knows of the others what random draws must know."""
+        """Return the entries of a portion of these rows, placed among the entries of all of them for random draws."""
         if portion.is_all:
             return self.batch(rows)
         counts = self.counts[rows]
@@ -116,9 +119,9 @@ class SparseRows:
         offsets = torch.cumsum(counts, 0) - counts
         total = int(counts.sum())
         row_of = torch.repeat_interleave(torch.arange(len(rows), device=rows.device), counts, output_size=total)
-        # Where each entry lies in the whole matrix: its place in the batch, moved by its row's start.
-        at = torch.arange(total, device=rows.device) + (self._starts[rows] - offsets)[row_of]
-        return Bags(self._columns[at], offsets, self._weights[at], row_of)
+        # The position of each entry in the whole matrix: its position in the batch, shifted by the start of its row.
+        positions = torch.arange(total, device=rows.device) + (self._starts[rows] - offsets)[row_of]
+        return Bags(self._columns[positions], offsets, self._weights[positions], row_of)
 
     def all(self) -> Bags:
         """Return the entries of every row."""
@@ -126,10 +129,10 @@ class SparseRows:
 
     @cached_property
     def whole(self) -> Bags:
-        """The entries of every row, which know their order by column too: for what is multiplied again and again."""
+        """The entries of every row with their column index: for a matrix that is multiplied many times."""
         row_of = torch.repeat_interleave(torch.arange(self.shape[0], device=self.counts.device), self.counts)
-        return Bags(self._columns, self._starts, self._weights, row_of).mirrored(self.shape[1])
+        return Bags(self._columns, self._starts, self._weights, row_of).with_column_index(self.shape[1])
 
     def popularity(self) -> Tensor:
-        """Return how many rows have each column, on the processor."""
+        """Return the number of entries in each column, as a CPU tensor."""
         return torch.bincount(self._columns.cpu(), minlength=self.shape[1]).float()

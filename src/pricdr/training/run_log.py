@@ -1,6 +1,6 @@
-"""Where a training reports to while it runs: a log file, checkpoints and a progress bar.
+"""Where a training reports while it runs: a log file, checkpoints and a progress bar.
 
-The model does not depend on any of it: a checkpoint only saves epochs from being run twice.
+None of it changes the model: a checkpoint only saves running an epoch twice.
 """
 
 import json
@@ -18,8 +18,8 @@ from pricdr.training.distributed import processes
 
 Batch = TypeVar("Batch")
 
-_BETWEEN_BATCHES: Final = 0.1
-"""Seconds between two reports from inside an epoch: small batches would do little else."""
+_REPORT_INTERVAL: Final = 0.1
+"""Seconds between two reports inside an epoch: with small batches, reporting would take most of the time."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Epoch:
 
 @dataclass
 class _LastReport:
-    """What was last reported, and when: the next one from inside an epoch waits for its turn and repeats the note."""
+    """The last report and its time: reports inside an epoch are spaced out, and repeat its note."""
 
     at: float = -math.inf
     label: str = ""
@@ -52,7 +52,7 @@ class RunLog:
     """Where interrupted networks are kept, and resumed from."""
     progress: Progress = silent
     phase: str = ""
-    """Written before the network's name where everything is trained more than once."""
+    """Precedes the network's name where the same networks are trained more than once."""
     network: str = "training"
     """What the log and the progress bar call the network that is being trained."""
     _last: _LastReport = field(default_factory=_LastReport, repr=False, compare=False)
@@ -71,14 +71,14 @@ class RunLog:
         return replace(self, phase=name)
 
     def checkpoint(self, fingerprint: str) -> Checkpoint | None:
-        """Return the checkpoint of this network; ``fingerprint`` tells one training from any other."""
+        """Return the checkpoint of this network, if any; ``fingerprint`` identifies the training."""
         return None if self.checkpoints is None else self.checkpoints.open(self.label, fingerprint)
 
     @contextmanager
-    def shown(self, progress: Progress | bool) -> Iterator["RunLog"]:
-        """Yield the same run log, which reports to ``progress`` instead, unless that is False.
+    def reporting_to(self, progress: Progress | bool) -> Iterator["RunLog"]:
+        """Yield this run log with its progress sent to ``progress``, unless that is False.
 
-        Of processes that train together, the first alone writes and reports.
+        Where several processes train together, only the first writes and reports.
         """
         if not processes().is_first:
             yield NO_LOG
@@ -90,26 +90,26 @@ class RunLog:
             yield replace(self, progress=report)
 
     def working(self, what: str, note: str = "") -> None:
-        """Report work that cannot say how far it is."""
+        """Report work whose progress cannot be measured."""
         self.progress(what, 0, 0, note)
 
     def batches(self, batches: Sequence[Batch], epoch: int, epochs: int) -> Iterator[Batch]:
-        """Yield the batches of an epoch, counted from 0, and report now and then how far it has come.
+        """Yield the batches of an epoch (counted from 0), and report progress now and then.
 
-        A report reads nothing off the device: asking for a loss would make a GPU wait.
+        A report reads nothing from the device: reading a loss would stall a GPU.
         """
         for number, batch in enumerate(batches):
             now = time.monotonic()
-            # The very first says that training has begun; of other epochs ``record`` has just said so.
-            if not (number or epoch) or (number and now - self._last.at >= _BETWEEN_BATCHES):
+            # The very first batch reports that training has started; later epochs start right after a ``record``.
+            if not (number or epoch) or (number and now - self._last.at >= _REPORT_INTERVAL):
                 self._last.at = now
-                so_far = f", {self._last.note}" if self._last.note and self._last.label == self.label else ""
-                note = f"epoch {epoch + 1}, batch {number + 1:,} of {len(batches):,}{so_far}"
+                last_note = f", {self._last.note}" if self._last.note and self._last.label == self.label else ""
+                note = f"epoch {epoch + 1}, batch {number + 1:,} of {len(batches):,}{last_note}"
                 self.progress(self.label, epoch + number / len(batches), epochs, note)
             yield batch
 
     def record(self, epoch: Epoch, total: int, best: float) -> None:
-        """Report one finished epoch out of ``total`` at most; ``best`` is the best metric so far."""
+        """Write and report a finished epoch of at most ``total``; ``best`` is the best metric so far."""
         if self.file is not None:
             with self.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"part": self.label, **asdict(epoch)}) + "\n")

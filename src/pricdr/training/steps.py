@@ -1,4 +1,4 @@
-"""One step of training: from a batch to its loss, its gradients, and the weights after it."""
+"""One training step: the loss of a batch, its gradients, and the update of the weights."""
 
 from collections.abc import Callable
 from typing import TypeAlias
@@ -11,16 +11,16 @@ from pricdr.training.options import TrainingOptions
 from pricdr.training.recorded import RecordedStep
 
 Step: TypeAlias = Callable[[Tensor], Tensor]
-"""A batch of examples, by number, to its loss; where processes train together, to this one's summand of it."""
+"""Maps a batch of example numbers to its loss, or to this process's share of the loss where several train together."""
 
 
-def steps_of(
+def build_step(
     network: nn.Module, step: Step, options: TrainingOptions, *, fixed_shapes: bool = False
 ) -> tuple[torch.optim.Optimizer, Step]:
-    """Return a network's optimiser, and what moves its weights by a batch and returns the loss before that.
+    """Return the optimiser of a network, and a function that takes one step and returns the loss before it.
 
-    ``fixed_shapes`` says that steps on equally large batches differ in numbers alone, and that none asks a GPU for one:
-    there they are recorded.
+    ``fixed_shapes`` promises that steps on batches of one size have the same shapes and never wait for a GPU; on a GPU
+    such steps are recorded.
     """
     together, on_gpu = processes(), next(network.parameters()).is_cuda
     optimizer = torch.optim.AdamW(
@@ -36,7 +36,7 @@ def steps_of(
         with torch.autocast(batch.device.type, torch.bfloat16, enabled=options.bf16 and batch.device.type == "cuda"):
             loss = step(batch)
         loss.backward()  # type: ignore[no-untyped-call]
-        together.add_up_gradients(network.parameters())
+        together.all_reduce_gradients(network.parameters())
         optimizer.step()
         return loss.detach()
 

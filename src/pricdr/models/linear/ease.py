@@ -14,11 +14,11 @@ from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.models.base import PlaintextMethod, ReleaseMethod, SearchSpace, TargetMethod, Trained
 from pricdr.models.chosen import UNTRUSTED, Chosen, Trust
-from pricdr.models.evidence import is_followed, is_refused, tested
+from pricdr.models.evidence import is_refused, trust_is_settled, with_evidence
 from pricdr.models.fitted import FittedModel, Vectors
 from pricdr.models.inputs import BoolArray, Inputs, ReleaseRows
 from pricdr.models.linear.closed_form import solve_ease
-from pricdr.models.newcomers import newcomers, shows_gain
+from pricdr.models.newcomers import select_newcomers, shows_gain
 from pricdr.training.run_log import RunLog
 
 
@@ -120,7 +120,7 @@ class EASERelease(ReleaseMethod):
     ) -> Trained:
         config = self.config
         inputs = Inputs.of(target, release)
-        chosen = tested(inputs, validation, chosen)
+        chosen = with_evidence(inputs, validation, chosen)
         if is_refused(validation, chosen):
             # Not a weight of 0: the release's columns would still be inverted.
             unused = replace(inputs, source=None, present=np.zeros_like(inputs.present))
@@ -128,11 +128,11 @@ class EASERelease(ReleaseMethod):
             return model, replace(chosen, trust=UNTRUSTED)
         model = self._solved(inputs)
         trust = chosen.trust
-        if trust is None or not is_followed(validation, chosen):
-            shown_by = newcomers(inputs, validation, seed=0)
+        if trust is None or not trust_is_settled(validation, chosen):
+            newcomers = select_newcomers(inputs, validation, seed=0)
             # Stand-ins are cold in a solution of their own: in the model itself their rows were fitted to them.
-            unseen = self._solved(shown_by.hidden_from(inputs)) if shown_by.stand_ins.any() else model
-            trust = Trust(1.0, 1.0 if _helps(unseen, shown_by.held_out) else 0.0)
+            unseen = self._solved(newcomers.hidden_from(inputs)) if newcomers.stand_ins.any() else model
+            trust = Trust(1.0, 1.0 if _helps(unseen, newcomers.held_out) else 0.0)
         return model if trust.cold else _popular_for_cold_users(model), replace(chosen, trust=trust)
 
     def _solved(self, inputs: Inputs) -> FittedModel:

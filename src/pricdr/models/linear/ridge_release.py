@@ -18,12 +18,12 @@ from pricdr.evaluation.ranking import sampled_ranks
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen
-from pricdr.models.evidence import is_followed, is_refused, tested
+from pricdr.models.evidence import is_refused, trust_is_settled, with_evidence
 from pricdr.models.fitted import FittedModel
 from pricdr.models.inputs import Inputs, ReleaseRows, unit_rows
 from pricdr.models.linear.closed_form import ones
 from pricdr.models.networks import log_odds
-from pricdr.models.newcomers import Newcomers, newcomers, shows_gain
+from pricdr.models.newcomers import Newcomers, select_newcomers, shows_gain
 from pricdr.training.run_log import RunLog
 
 REGULARISATIONS: Final = (1.0, 10.0, 100.0, 1000.0)
@@ -71,15 +71,15 @@ class RidgeRelease(ReleaseMethod):
         require_memory(8 * (5 * dim * dim + 4 * dim * n_items), f"ridge regression on {dim:,} numbers a release row")
         inputs = Inputs.of(target, release)
         popular = _popularity(inputs)
-        chosen = tested(inputs, validation, chosen)
+        chosen = with_evidence(inputs, validation, chosen)
         unused = Chosen(trust=UNTRUSTED, evidence=chosen.evidence, not_chosen=chosen.not_chosen)
         if is_refused(validation, chosen):
             return popular, unused
         regularisation = chosen.settings.get("regularisation", self.config.regularisation)
         scale = chosen.settings.get("scale", self.config.scale)
-        if not is_followed(validation, chosen):
+        if not trust_is_settled(validation, chosen):
             choices = [(regularisation, scale)] if validation is None else list(product(REGULARISATIONS, SCALES))
-            best = _best(choices, inputs, popular, newcomers(inputs, validation, seed=0))
+            best = _best(choices, inputs, popular, select_newcomers(inputs, validation, seed=0))
             if best is None:
                 return popular, unused
             regularisation, scale = best
@@ -89,14 +89,14 @@ class RidgeRelease(ReleaseMethod):
         return _Decoder(inputs, popular).model(regularisation, scale), replace(chosen, trust=TRUSTED)
 
 
-def _best(choices: Sequence[Choice], inputs: Inputs, popular: FittedModel, shown_by: Newcomers) -> Choice | None:
+def _best(choices: Sequence[Choice], inputs: Inputs, popular: FittedModel, newcomers: Newcomers) -> Choice | None:
     """Return the λ and the scale with the best NDCG@10 for newcomers; None where none of them beats popularity."""
-    if not len(shown_by.held_out):
+    if not len(newcomers.held_out):
         return None
-    decoder = _Decoder(shown_by.hidden_from(inputs), popular)
-    by_choice = {choice: _ndcg(decoder.model(*choice), shown_by.held_out) for choice in choices}
+    decoder = _Decoder(newcomers.hidden_from(inputs), popular)
+    by_choice = {choice: _ndcg(decoder.model(*choice), newcomers.held_out) for choice in choices}
     best = max(by_choice, key=lambda choice: float(by_choice[choice].mean()))
-    return best if shows_gain(by_choice[best], _ndcg(popular, shown_by.held_out)) else None
+    return best if shows_gain(by_choice[best], _ndcg(popular, newcomers.held_out)) else None
 
 
 class _Decoder:

@@ -1,4 +1,4 @@
-"""The networks of HeteroCDR and its ablation: two ways of scoring items, and the source's encoder."""
+"""The networks of HeteroCDR and its ablation: two that score items, and the encoder of the source."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from pricdr.training.rows import Bags
 
 @dataclass(frozen=True)
 class Sizes:
-    """What a network is built for."""
+    """The sizes and the dropout of a network."""
 
     users: int
     items: int
@@ -25,9 +25,9 @@ class Sizes:
 
 
 class TargetNetwork(nn.Module, ABC):
-    """The target's network: a user's history to a vector, and that vector to scores of all items.
+    """The target's network: it maps a user's history to a vector, and that vector to scores of all items.
 
-    How the vector meets the items, and where item vectors come from, is what the two subclasses differ in.
+    The subclasses differ in where item vectors come from, and how user vectors are compared with them.
     """
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
@@ -37,37 +37,37 @@ class TargetNetwork(nn.Module, ABC):
 
     @abstractmethod
     def items(self, numbers: Tensor, columns: Bags) -> Tensor:
-        """Return the vectors of some items, given by number and by their columns of ratings."""
+        """Return the vectors of some items, given by their numbers and their columns of ratings."""
 
     @abstractmethod
     def users(self, vectors: Tensor) -> Tensor:
-        """Return what item vectors are multiplied by."""
+        """Return the user vectors in the form that item vectors are multiplied by."""
 
 
 class TwoTowers(TargetNetwork):
-    """DMF: item towers, cosines, a learnt logit scale.
+    """DMF: a tower for items too, cosines, and a learnt logit scale.
 
-    A bare cosine confines probabilities to 0.27 … 0.73 and cannot learn as a logit; the scale and an item bias let it.
+    A bare cosine as a logit confines probabilities to 0.27 … 0.73; the scale and an item bias lift that limit.
     """
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__(sizes, popularity)
         self.item_tower = SparseTower(sizes.users, sizes.hidden, sizes.width, sizes.dropout)
-        # As a logarithm: a scale that gradients cannot turn negative.
+        # As a logarithm, so that the scale stays positive.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0)))
 
     def items(self, numbers: Tensor, columns: Bags) -> Tensor:
-        """Return unit vectors, from the columns of ratings."""
+        """Return unit vectors, computed from the columns of ratings."""
         vectors = self.item_tower(columns)
-        return normalize(vectors, dim=1) if columns.mirror is None else unit_rows(vectors)
+        return normalize(vectors, dim=1) if columns.column_index is None else unit_rows(vectors)
 
     def users(self, vectors: Tensor) -> Tensor:
-        """Return the vectors at the learnt length."""
+        """Return the vectors, scaled to the learnt length."""
         return self.log_scale.exp() * (unit_rows(vectors) if vectors.is_cuda else normalize(vectors, dim=1))
 
 
 class AutoEncoder(TargetNetwork):
-    """A target row to a vector and back: the decoder scores the items."""
+    """Encodes a target row as a vector and decodes it: the decoder scores the items."""
 
     def __init__(self, sizes: Sizes, popularity: Tensor) -> None:
         super().__init__(sizes, popularity)
@@ -85,7 +85,7 @@ class AutoEncoder(TargetNetwork):
 
 
 class SourceNetwork(nn.Module):
-    """A row of the source to a user vector; a release's row also back, which is its auto-encoder."""
+    """Maps a source row to a user vector, and with a decoder back: then it is an auto-encoder."""
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module | None) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class SourceNetwork(nn.Module):
 
     @classmethod
     def of_narrow_release(cls, dim: int, hidden: int, width: int, dropout: float) -> "SourceNetwork":
-        """Return the network for dense rows of few numbers, which are not reconstructed."""
+        """Return the network for narrow dense rows, which are not reconstructed."""
         return cls(dense_tower(dim, hidden, width, dropout), None)
 
     @classmethod

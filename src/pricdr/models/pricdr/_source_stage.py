@@ -1,9 +1,10 @@
-"""The source stage: a row of the source to a user vector, trained against the items as the target stage left them.
+"""The source stage: maps a source row to a user vector, trained against the items of the finished target stage.
 
-The target's own network is finished and frozen by now. So a release that is worth nothing costs nothing: where
-validation finds no use for it, what is left is the model of the target stage, number for number.
+The target's own network is frozen by now. So a worthless release costs nothing: where validation finds no use for it,
+the result is the model of the target stage, number for number.
 
-total = regression + ρ · reconstruction + α · alignment, each per user, so that they mean the same at any batch size.
+total = regression + ρ · reconstruction + α · alignment, each per user, so that the weights do not depend on the batch
+size.
 """
 
 from dataclasses import dataclass, replace
@@ -28,7 +29,7 @@ from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, mean_cross_entropy
 from pricdr.training.pair_scores import pair_scores
-from pricdr.training.portions import Portion, rows_of
+from pricdr.training.portions import Portion, drawing_for
 from pricdr.training.rows import Bags, SparseRows
 from pricdr.training.run_log import RunLog
 
@@ -40,21 +41,21 @@ class SourceStageConfig(TargetStageConfig):
     """Sizes and dropouts of both networks, and the weights in the source's loss."""
 
     release_dropout: float = 0.5
-    """Share of a wide release row's numbers left out in each batch."""
+    """Share of a wide release row's numbers dropped in each batch."""
     narrow_dropout: float = 0.0
-    """Share of a narrow release row's numbers left out in each batch."""
+    """Share of a narrow release row's numbers dropped in each batch."""
     plaintext_dropout: float = 0.7
-    """Share of a plaintext source row's ratings left out in each batch."""
+    """Share of a plaintext source row's ratings dropped in each batch."""
     reconstruction: float = 0.1
     """ρ: weight of the auto-encoder's squared error; a narrow release is not reconstructed."""
     alignment: float = 0.01
     """α: weight of the squared distance between the two user vectors; not for a narrow release."""
     joint: bool = False
-    """Train both networks together, as the paper does, in place of one after the other. For ablations: what the source
-    says then moves items and histories too, and no gate can undo it."""
+    """Train both networks together, as the paper does, instead of one after the other. For ablations only: the source
+    then moves items and histories too, and no gate can undo it."""
     gated: bool = True
-    """Let evidence, newcomers and validation decide how far the source is trusted. Off for ablations: the source is
-    then trusted fully, whatever it is worth, and the model may be worse than one of the target alone."""
+    """Let evidence, newcomers and validation decide how far the source is trusted. If false (for ablations), the source
+    is trusted fully, and the model may be worse than one of the target alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,25 +92,25 @@ class SourceStage:
         self.network = network.to(self.device)
 
     def take_target_vectors(self) -> None:
-        """Take items and histories as the target's network has them now."""
+        """Store the item and history vectors of the target's network in its current state."""
         self.target_network.eval()
-        newcomers = len(self.inputs.users) - len(self.target_stage.target.users)
+        extra_users = len(self.inputs.users) - len(self.target_stage.target.users)
         self.item_vectors = self.target_stage.item_vectors()
-        self.history_vectors = torch.nn.functional.pad(self.target_stage.history_vectors(), (0, 0, 0, newcomers))
+        self.history_vectors = torch.nn.functional.pad(self.target_stage.history_vectors(), (0, 0, 0, extra_users))
 
     @property
     def examples(self) -> Tensor:
-        """The users with a history and a row of the source, but for those who stand in for cold users."""
+        """The users with a history and a source row, without the stand-ins for cold users."""
         return torch.nonzero(self.fitted_to).squeeze(1)
 
     @property
     def fitted_to(self) -> Tensor:
-        """Which users' rows are fitted to their histories."""
+        """Which users have rows that are fitted to their histories."""
         return self.warm & self.present & ~self.stand_ins
 
     @property
     def identity(self) -> str:
-        """The configuration and a hash of everything trained on, the frozen network included."""
+        """The configuration and a hash of all training data, including the frozen network."""
         source: Any = self.inputs.source
         ratings = self.inputs.ratings
         sparse = isinstance(self.source, SparseRows)
@@ -118,28 +119,28 @@ class SourceStage:
         digest = arrays_identity(
             self.inputs.present, self.stand_ins.cpu().numpy(), ratings.indptr, ratings.indices, *frozen, *numbers
         )
-        # Gates come after it, so it is one network with them and without; a joint training has a word of its own.
+        # Gates come after training, so they do not change the network; a joint training adds a word of its own.
         return f"source {replace(self.config, gated=True, joint=False)!r} {digest}"
 
     def train(
-        self, validation: HeldOut | None, epochs: int | None, log: RunLog, shown_by: Newcomers | None = None
+        self, validation: HeldOut | None, epochs: int | None, log: RunLog, newcomers: Newcomers | None = None
     ) -> int:
         """Train the source's network and return the epoch it ends with, see :func:`train_network`.
 
-        Where there is validation, newcomers pick the epoch: they have nothing else. None of them is trained on.
+        Newcomers pick the epoch where there is validation, since only their rows serve them. They are not trained on.
         """
-        # Frozen: whatever the source says, what the target learnt stays as it is.
+        # Frozen, so that the source cannot change what the target has learnt.
         for parameter in self.target_network.parameters():
             parameter.requires_grad_(False)
-        if shown_by is not None:
-            self.leave_out(shown_by)
-            if validation is not None and len(shown_by.held_out):
-                validation = shown_by.held_out
+        if newcomers is not None:
+            self.leave_out(newcomers)
+            if validation is not None and len(newcomers.held_out):
+                validation = newcomers.held_out
         return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
-    def leave_out(self, shown_by: Newcomers) -> None:
-        """Leave those out of training who stand in for cold users."""
-        self.stand_ins = torch.as_tensor(shown_by.stand_ins, device=self.device)
+    def leave_out(self, newcomers: Newcomers) -> None:
+        """Leave the stand-ins for cold users out of training."""
+        self.stand_ins = torch.as_tensor(newcomers.stand_ins, device=self.device)
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
@@ -151,9 +152,9 @@ class SourceStage:
         return self.loss(own, vectors, sample, items, histories, len(batch))
 
     def training_vectors(self, batch: Tensor, portion: Portion | None = None) -> Tensor:
-        """Return the vectors of a batch of users, or of a portion of it, each from a part of its source row."""
+        """Return the vectors of a batch of users, or of a portion of it, each from a random part of the source row."""
         portion = portion or ALONE.portion(len(batch))
-        with rows_of(portion):
+        with drawing_for(portion):
             vectors: Tensor = self.network(self._training_rows(batch, portion))
         return vectors
 
@@ -166,14 +167,14 @@ class SourceStage:
         histories: Tensor,
         users: int | None = None,
     ) -> Tensor:
-        """Return the loss of the source's vectors against the vectors of items and histories.
+        """Return the loss of the source's user vectors, given the vectors of items and histories.
 
-        It is a mean over so many ``users`` where those of the batch are a portion of them.
+        ``users`` is the size of the whole batch where ``batch`` is a portion of it: the loss is a mean over it.
         """
         network = self.target_network
         logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
         loss = mean_cross_entropy(logits, sample.labels, sample.weights, users)
-        if self.narrow:  # so few numbers that reconstructing them would only copy their noise
+        if self.narrow:  # reconstructing so few numbers would only copy their noise
             return loss
         total = self.config.alignment * alignment(vectors, histories)
         if self.network.decoder is not None:
@@ -183,23 +184,23 @@ class SourceStage:
         return loss + total / (len(batch) if users is None else users)
 
     def scorer(self) -> ScorePairs:
-        """Return how validation scores while the network is trained: by the source alone."""
+        """Return the scores that validation uses in training: by the source alone."""
         return self.score_with(self.source_alone(1.0))
 
     @torch.no_grad()
     def user_vectors(self, trust: Trust) -> Tensor:
-        """Return own history plus what the source adds to it; the source alone where there is no history."""
+        """Return the users' histories plus what the source adds; the source alone where there is no history."""
         both = self.target_network.users(self.history_vectors + trust.warm * self._source_vectors())
         return torch.where(self.warm[:, None], both, self.source_alone(trust.cold))
 
     @torch.no_grad()
     def score_with(self, user_vectors: Tensor) -> ScorePairs:
-        """Return the scores of items under these user vectors."""
+        """Return a function that scores items with these user vectors."""
         bias = self.target_network.item_bias
         return lambda users, items: pair_scores(user_vectors, self.item_vectors, bias, users, items)
 
     def is_cold(self, held_out: HeldOut) -> BoolArray:
-        """Return which of the held-out items belong to users without a history."""
+        """Return which held-out items belong to users without a history."""
         cold: BoolArray = ~self.warm.cpu().numpy()[held_out.users]
         return cold
 
@@ -219,25 +220,25 @@ class SourceStage:
 
     @torch.no_grad()
     def _source_vectors(self) -> Tensor:
-        """Return each user's source row as a vector; zeros where there is none."""
+        """Return the vector of each user's source row; zeros where there is none."""
         everyone = torch.arange(len(self.inputs.users), device=self.device)
         blocks = [self.network(self._source_rows(users)) for users in torch.split(everyone, _USERS_AT_ONCE)]
         return torch.cat(blocks) * self.present[:, None]
 
     @torch.no_grad()
     def source_alone(self, trust: float) -> Tensor:
-        """Return user vectors from the source alone. The network gives them a learnt length, so trust comes last."""
+        """Return user vectors from the source alone, times ``trust``: last, since the network sets their length."""
         return trust * self.target_network.users(self._source_vectors()) * self.present[:, None]
 
     def _source_rows(self, users: Tensor) -> Tensor | Bags:
         return self.source.batch(users) if isinstance(self.source, SparseRows) else self.source[users]
 
     def _training_rows(self, batch: Tensor, portion: Portion) -> Tensor | Bags:
-        """Return source rows of a portion of a batch, with a part of their numbers or ratings left out."""
+        """Return the source rows of a portion of a batch, with some of their numbers or ratings dropped."""
         if isinstance(self.source, SparseRows):
             return self.source.portion(batch, portion).keep(1 - self.config.plaintext_dropout)
-        left_out = self.config.narrow_dropout if self.narrow else self.config.release_dropout
-        return torch.nn.functional.dropout(self.source[batch], left_out)[portion.own]
+        share = self.config.narrow_dropout if self.narrow else self.config.release_dropout
+        return torch.nn.functional.dropout(self.source[batch], share)[portion.own]
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Tensor | SparseRows:

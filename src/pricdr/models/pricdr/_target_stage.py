@@ -1,4 +1,4 @@
-"""The target stage: learn from the target's own ratings, whatever the source may add later."""
+"""The target stage: learns from the target's own ratings alone."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -22,12 +22,12 @@ from pricdr.training.loop import seeded
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.options import TrainingOptions
 from pricdr.training.pair_scores import pair_scores
-from pricdr.training.portions import rows_of
-from pricdr.training.rows import Picked, SparseRows
+from pricdr.training.portions import drawing_for
+from pricdr.training.rows import RowSelection, SparseRows
 from pricdr.training.run_log import RunLog
 
 _AT_ONCE = 4096
-"""Users or items that go through a tower together, where all of them do."""
+"""Users or items per block, where all of them go through a tower."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +38,9 @@ class TargetStageConfig:
     width: int = 200
     dropout: float = 0.5
     entry_dropout: float = 0.7
-    """Share of a row's ratings left out in each batch."""
+    """Share of a row's ratings dropped in each batch."""
     other_items: int = 1024
-    """Items that a batch is trained on beside those its users rated; they stand for all the rest."""
+    """Items that a batch is trained on besides those its users rated; they stand for all the rest."""
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width, other_items=self.other_items)
@@ -48,27 +48,27 @@ class TargetStageConfig:
 
 
 def target_options() -> TrainingOptions:
-    """Return how the target's network is trained by default.
+    """Return the default training options of the target's network.
 
-    Patience is counted in steps first: 250 of them outlast the plateau that training starts on. Where an epoch has many
-    steps, on large data, six epochs without a gain say as much as twenty did, in half the time.
+    Patience is at least 250 steps, which outlasts the plateau that training starts on. On large data, where an epoch
+    has many steps, six epochs without a gain say as much as twenty did, in half the time.
     """
     return TrainingOptions(patience=6, patience_steps=250)
 
 
 class TargetPass(NamedTuple):
-    """What a batch of users becomes on its way through the target's network, while that is trained."""
+    """What the target's network computes for a batch of users in training."""
 
     histories: Tensor
-    """Vectors of the users, each from a part of its history."""
+    """Vectors of the users, each from a random part of the user's history."""
     sample: ItemSample
     items: Tensor
-    """Vectors of the sampled items, each from a part of its column."""
+    """Vectors of the sampled items, each from a random part of the item's column."""
     loss: Tensor
 
 
 class TargetStage:
-    """Fits users' rows to items by matrix products, with binary cross-entropy; what was not rated counts as 0."""
+    """Fits user vectors to item vectors with binary cross-entropy; unrated items are labelled 0."""
 
     def __init__(
         self, kind: type[TargetNetwork], target: Ratings, config: TargetStageConfig, options: TrainingOptions
@@ -76,7 +76,7 @@ class TargetStage:
         self.target, self.config, self.options = target, config, options
         self.device = options.torch_device()
         n_users, n_items = target.matrix.shape
-        # Before the network is allocated: its other layers are small beside these two.
+        # Checked before the network is allocated; its other layers are small compared with these two.
         require_trainable(config.hidden * (n_items + max(n_users, n_items)))
         self.rows = SparseRows(target.matrix, self.device)
         self.columns = SparseRows(target.matrix.T.tocsr(), self.device)
@@ -92,7 +92,7 @@ class TargetStage:
     @property
     def identity(self) -> str:
         """The network, its configuration and the ratings."""
-        # What a source's configuration adds plays no part here: trainings that differ in it alone share this network.
+        # Without the source's settings: trainings that differ only in those share this network.
         config = {part.name: getattr(self.config, part.name) for part in fields(TargetStageConfig)}
         return f"{type(self.network).__name__} {config} {self.target.fingerprint()}"
 
@@ -101,26 +101,26 @@ class TargetStage:
         return train_network(self, self.options, validation=validation, epochs=epochs, log=log)
 
     def step(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch of users, against all items in expectation."""
+        """Return the loss of a batch of users; its expectation is the loss over all items."""
         return self.loss_of_all_items(batch) if self._on_all_items else self.training_pass(batch).loss
 
     @property
     def has_fixed_shapes(self) -> bool:
-        """Whether every item is in every step, and kernels of our own find a batch's entries among all of them."""
+        """Whether steps have fixed shapes: every step uses all items, and our own kernels select a batch's entries."""
         return self._on_all_items and kernels_for(self.device) is not None
 
     @property
     def _on_all_items(self) -> bool:
         everything = self.config.other_items >= self.rows.shape[1]
-        return everything and self.device.type == "cuda" and processes().count == 1  # processes share a pass
+        return everything and self.device.type == "cuda" and processes().count == 1  # several share a sample
 
     def loss_of_all_items(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch against all items, where they are asked for: nothing is sampled.
+        """Return the loss of a batch over all items, without sampling.
 
-        A GPU is quicker so up to some tens of thousands of items: it would wait for every sample.
+        Up to some tens of thousands of items this is faster on a GPU, which would have to wait for every sample.
         """
         network, kept = self.network, 1 - self.config.entry_dropout
-        rated = self.rows.batch(batch) if kernels_for(self.device) is None else Picked(self.rows.whole, batch)
+        rated = self.rows.batch(batch) if kernels_for(self.device) is None else RowSelection(self.rows.whole, batch)
         vectors = network.users(network.user_tower(rated.keep(kept)))
         items = network.items(self._all_items, self.columns.whole.keep(kept))
         return all_items_loss(vectors, items, network.item_bias, rated)
@@ -130,25 +130,25 @@ class TargetStage:
         return torch.arange(self.rows.shape[1], device=self.device)
 
     def training_pass(self, batch: Tensor) -> TargetPass:
-        """Return the loss of a batch of users and what it was computed from."""
+        """Return the loss of a batch of users, and what it was computed from."""
         network, kept, together = self.network, 1 - self.config.entry_dropout, processes()
         rated, users = self.rows.batch(batch), together.portion(len(batch))
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
-        with rows_of(users):
+        with drawing_for(users):
             vectors = network.user_tower((rated if users.is_all else self.rows.portion(batch, users)).keep(kept))
         sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
         sample = sample._replace(labels=sample.labels[users.own])
         items = together.portion(len(sample.items))
-        with rows_of(items):
+        with drawing_for(items):
             own = network.items(sample.items[items.own], self.columns.portion(sample.items, items).keep(kept))
-        item_vectors = together.gathered(own, items)
-        with rows_of(users):
+        item_vectors = together.gather_rows(own, items)
+        with drawing_for(users):
             logits = network.users(vectors) @ item_vectors.T + network.item_bias[sample.items]
         loss = mean_cross_entropy(logits, sample.labels, sample.weights, len(batch))
         return TargetPass(vectors, sample, item_vectors, loss)
 
     def scorer(self) -> ScorePairs:
-        """Return how validation scores."""
+        """Return the scores that validation uses."""
         users, items, bias = self.user_vectors(), self.item_vectors(), self.network.item_bias
         return lambda chosen, candidates: pair_scores(users, items, bias, chosen, candidates)
 
@@ -156,27 +156,27 @@ class TargetStage:
     def item_vectors(self) -> Tensor:
         """Return the vectors of all items."""
         everything = torch.arange(self.rows.shape[1], device=self.device)
-        # In blocks: the hidden layer of all items at once is several times as large as their vectors.
+        # In blocks: the hidden layer of all items at once would be several times as large as their vectors.
         blocks = [self.network.items(items, self.columns.batch(items)) for items in torch.split(everything, _AT_ONCE)]
         return torch.cat(blocks)
 
     @torch.no_grad()
     def history_vectors(self) -> Tensor:
-        """Return each user's history as a vector, before it meets the items; zeros where there is no history."""
+        """Return the output of the user tower for each user's history; zeros where there is no history."""
         everyone = torch.arange(self.rows.shape[0], device=self.device)
         blocks = [self.network.user_tower(self.rows.batch(users)) for users in torch.split(everyone, _AT_ONCE)]
         return torch.cat(blocks) * (self.rows.counts > 0)[:, None]
 
     @torch.no_grad()
     def user_vectors(self) -> Tensor:
-        """Return what item vectors are multiplied by; zeros without a history, which leaves what is popular."""
+        """Return the vectors to multiply by item vectors; zeros without a history, so that popularity decides."""
         return self.network.users(self.history_vectors()) * (self.rows.counts > 0)[:, None]
 
     def fitted_model(self, method: str = "dmf", users: Ids | None = None) -> FittedModel:
-        """Return the model of the target alone; ``users`` are the target's and others, who get what is popular."""
+        """Return the model of the target alone; ``users`` may name more users, who get popular items."""
         everyone = self.target.users if users is None else users
-        newcomers = len(everyone) - len(self.target.users)
-        vectors = torch.nn.functional.pad(self.user_vectors(), (0, 0, 0, newcomers))
+        extra_users = len(everyone) - len(self.target.users)
+        vectors = torch.nn.functional.pad(self.user_vectors(), (0, 0, 0, extra_users))
         return FittedModel(
             method=method,
             users=everyone,
@@ -184,6 +184,6 @@ class TargetStage:
             user_vectors=vectors.cpu().numpy(),
             item_vectors=self.item_vectors().detach().cpu().numpy(),
             item_bias=self.network.item_bias.detach().cpu().numpy(),
-            seen=self.target.select(users=everyone).matrix if newcomers else self.target.matrix,
+            seen=self.target.select(users=everyone).matrix if extra_users else self.target.matrix,
             in_release=np.zeros(len(everyone), dtype=bool),
         )

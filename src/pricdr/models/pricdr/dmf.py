@@ -16,12 +16,12 @@ from pricdr.training.run_log import NO_LOG, RunLog
 
 @dataclass(frozen=True, kw_only=True)
 class DMF(TargetMethod):
-    """User rows and item columns through towers, cosine times a learnt scale, cross-entropy over items.
+    """Towers for user rows and item columns, a cosine times a learnt scale, and cross-entropy over items.
 
-    Xue et al. (IJCAI 2017) take the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
+    Xue et al. (IJCAI 2017) use the bare cosine, clamped, with sampled negatives; a learnt scale and an item bias
     train faster and rank better (``PaperCDR`` keeps the printed form). A batch is trained on the items it rated and on
     a sample that stands for all others: the same loss on average, at a fraction of the time. Every rating counts as 1,
-    rows and columns are scaled by 1/√(entries), and the ReLU comes between the two layers, not after them.
+    rows and columns are scaled by 1/√(entries), and the ReLU is between the two layers, not after them.
     """
 
     name: ClassVar[str] = "dmf"
@@ -40,16 +40,16 @@ class DMF(TargetMethod):
 
     @property
     def starts_others(self) -> tuple[str, ...]:
-        """Its only network, which is the target stage of other methods."""
+        """Its only network, which other methods use as their target stage."""
         return (NO_LOG.network,)
 
     @property
     def is_shared(self) -> bool:
-        """Always: users and items of a batch are shared among processes."""
+        """Always true: processes share the users and the items of a batch."""
         return True
 
     def training_run(self, target: Ratings) -> TargetStage:
-        """Return the network for these ratings, not trained yet."""
+        """Return the untrained network for these ratings."""
         return TargetStage(TwoTowers, target, self.config, self.options)
 
     def _train(self, target: Ratings, *, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:

@@ -1,4 +1,4 @@
-"""HeteroCDR: the target through DMF towers, the release through an auto-encoder, both into one space of users."""
+"""HeteroCDR: DMF towers for the target and an auto-encoder for the release, with user vectors in one space."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,11 +15,12 @@ from pricdr.training.run_log import RunLog
 
 @dataclass(frozen=True, kw_only=True)
 class HeteroCDR(TwoStageMethod, PlaintextMethod):
-    """Train on target ratings and a release: the `default` preset, what works best. The paper's is ``PaperCDR``.
+    """Train on target ratings and a release: the `default` preset, which works best. The paper's form is ``PaperCDR``.
 
-    In two stages: DMF on the target, then the release's rows into the same space, against its finished items. Trained
-    jointly, as the paper has it, a release at ε = 8 cost users with history NDCG@10 (.009 ± .006 for sjlt on Douban).
-    ``fit_plaintext`` feeds it the source's ratings themselves, to see what there is to gain; nothing is reconstructed.
+    It trains in two stages: DMF on the target, then the release rows into the same space, against the finished items.
+    Trained jointly, as in the paper, a release at ε = 8 cost users with history NDCG@10 (.009 ± .006 for sjlt on
+    Douban). ``fit_plaintext`` trains on the source's ratings themselves, to measure what there is to gain; they are not
+    reconstructed.
     """
 
     name: ClassVar[str] = "hetero"

@@ -1,4 +1,4 @@
-"""HeteroCDR as the paper prints it: the `paper` preset, reported beside the default whatever it gives."""
+"""HeteroCDR as the paper prints it: the `paper` preset, always reported beside the default."""
 
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
@@ -14,12 +14,12 @@ from pricdr.errors import require_count, require_not_negative
 from pricdr.memory import require_memory
 from pricdr.models.base import ReleaseMethod, Trained
 from pricdr.models.chosen import TRUSTED, UNTRUSTED, Chosen, Trust
-from pricdr.models.evidence import is_followed, is_refused, tested
+from pricdr.models.evidence import is_refused, trust_is_settled, with_evidence
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, TrainingRun, arrays_identity, ndcg_by_user, require_trainable, train_run
 from pricdr.models.inputs import Inputs, ReleaseRows
 from pricdr.models.networks import SparseTower, dense_tower
-from pricdr.models.newcomers import Newcomers, newcomers, shows_gain
+from pricdr.models.newcomers import Newcomers, select_newcomers, shows_gain
 from pricdr.training.loop import seeded
 from pricdr.training.losses import alignment, normalised_cross_entropy
 from pricdr.training.options import TrainingOptions
@@ -27,9 +27,9 @@ from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
 
 _PER_SCORE: Final = 9
-"""Numbers in memory for each score of a batch: its label, what the loss makes of it, and the gradients."""
+"""Numbers in memory per score of a batch: its label, the intermediate values of the loss, and the gradients."""
 _PER_UNIT: Final = 4
-"""Numbers in memory for each hidden unit of each item."""
+"""Numbers in memory per hidden unit of each item."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class PaperConfig:
     width: int = 200
     alignment: float = 100.0
     gated: bool = True
-    """Let evidence and newcomers decide whether the release is used. Off: it always is, as in the paper."""
+    """Let evidence and newcomers decide whether the release is used. If false, it always is, as in the paper."""
 
     def __post_init__(self) -> None:
         require_count(hidden=self.hidden, width=self.width)
@@ -51,10 +51,10 @@ class PaperConfig:
 class PaperCDR(ReleaseMethod):
     """L = L_rec + L_reg + α L_ali, summed over users as printed; scores are bare cosines.
 
-    A user without target ratings is scored by Uᴬ, which alignment has drawn to where Uᴮ would be. That is where it is
-    gated, which the paper is silent about: a release that fails the evidence test is neither reconstructed nor aligned,
-    and cold users get what is popular unless Uᴬ serves newcomers (:mod:`pricdr.models.newcomers`) better than that.
-    Without gates (``gated=False``) nothing is added to what the paper prints.
+    A user without target ratings is scored by Uᴬ, which alignment has pulled towards where Uᴮ would be. The gates are
+    our addition: a release that fails the evidence test is neither reconstructed nor aligned, and cold users get
+    popular items unless Uᴬ serves newcomers (:mod:`pricdr.models.newcomers`) better. With ``gated=False`` nothing is
+    added to the paper's method.
     """
 
     name: ClassVar[str] = "hetero-paper"
@@ -66,29 +66,29 @@ class PaperCDR(ReleaseMethod):
     )
 
     def training_run(self, target: Ratings, release: ReleaseRows) -> TrainingRun:
-        """Return the networks for these ratings and this release, not trained yet."""
+        """Return the untrained networks for these ratings and this release."""
         return _Run(Inputs.of(target, release), self, None)
 
     def _train(
         self, target: Ratings, release: ReleaseRows, *, validation: HeldOut | None, chosen: Chosen, log: RunLog
     ) -> Trained:
         inputs = Inputs.of(target, release)
-        settled = chosen.trust if is_followed(validation, chosen) else None
-        shown_by = None
+        settled = chosen.trust if trust_is_settled(validation, chosen) else None
+        newcomers = None
         if self.config.gated:
-            chosen = tested(inputs, validation, chosen)
+            chosen = with_evidence(inputs, validation, chosen)
         p_value = chosen.evidence
         if not self.config.gated:
             settled = TRUSTED
         elif is_refused(validation, chosen):
-            # Without any row there is nothing to reconstruct or align: what is left is the target's own towers.
+            # Without release rows nothing is reconstructed or aligned: only the target's own towers are left.
             inputs, settled = replace(inputs, present=np.zeros_like(inputs.present)), UNTRUSTED
         elif settled is None:
-            shown_by = newcomers(inputs, validation, seed=self.options.seed)
-        run = _Run(inputs, self, shown_by)
+            newcomers = select_newcomers(inputs, validation, seed=self.options.seed)
+        run = _Run(inputs, self, newcomers)
         model, chosen = train_run(run, self.options, validation=validation, chosen=chosen, log=log)
         trust = settled or Trust(1.0, 1.0 if run.rows_help() else 0.0)
-        return _popular_for_others(model, trust), replace(chosen, trust=trust, evidence=p_value)
+        return _popular_for_unserved(model, trust), replace(chosen, trust=trust, evidence=p_value)
 
 
 class _Network(nn.Module):
@@ -101,23 +101,23 @@ class _Network(nn.Module):
 
 
 class _Run:
-    def __init__(self, inputs: Inputs, method: PaperCDR, shown_by: Newcomers | None) -> None:
-        self.inputs, self.method, self.shown_by = inputs, method, shown_by
+    def __init__(self, inputs: Inputs, method: PaperCDR, newcomers: Newcomers | None) -> None:
+        self.inputs, self.method, self.newcomers = inputs, method, newcomers
         config, options = method.config, method.options
         device = options.torch_device()
         n_users, n_items = inputs.ratings.shape
         dim = 0 if inputs.source is None else inputs.source.shape[1]
         require_trainable(config.hidden * (n_users + n_items + 2 * dim))  # before it is allocated; the rest is small
-        # The printed loss is over every item: a batch of them, and a hidden layer, with what gradients need of each.
+        # The printed loss covers every item: a batch of scores and a hidden layer, with what their gradients need.
         cells = n_items * (_PER_SCORE * min(options.batch, n_users) + _PER_UNIT * config.hidden)
         require_memory(4 * cells, f"the paper's loss over all {n_items:,} items")
         self.rows = SparseRows(inputs.ratings, device, scaled=False)
         self.columns = SparseRows(inputs.ratings.T.tocsr(), device, scaled=False).all()
         self.release = torch.as_tensor(inputs.source, device=device)
         self.present = torch.as_tensor(inputs.present, device=device)
-        # The rows that training may see: not those of users who stand in for cold ones.
-        shown = inputs.present if shown_by is None else inputs.present & ~shown_by.stand_ins
-        self.shown = torch.as_tensor(shown, device=device)
+        # The rows that training may see: not those of the stand-ins for cold users.
+        visible = inputs.present if newcomers is None else inputs.present & ~newcomers.stand_ins
+        self.visible = torch.as_tensor(visible, device=device)
         with seeded(options.seed, device):
             self.network = _Network(n_users, n_items, dim, config).to(device)
 
@@ -128,8 +128,8 @@ class _Run:
     @property
     def identity(self) -> str:
         ratings, source = self.inputs.ratings, np.asarray(self.inputs.source)
-        shown = self.shown.cpu().numpy()
-        return f"{self.method!r} {arrays_identity(ratings.indptr, ratings.indices, self.inputs.present, shown, source)}"
+        present, visible = self.inputs.present, self.visible.cpu().numpy()
+        return f"{self.method!r} {arrays_identity(ratings.indptr, ratings.indices, present, visible, source)}"
 
     def step(self, batch: Tensor) -> Tensor:
         network = self.network
@@ -137,19 +137,19 @@ class _Run:
         own, other = network.user_tower(rated), network.encoder(self.release[batch])
         cosines = normalize(own, dim=1) @ normalize(network.item_tower(self.columns), dim=1).T
         regression = normalised_cross_entropy(cosines, rated.dense(self.rows.shape[1]))
-        # A user without a release row has nothing to be reconstructed or aligned with.
-        known = self.shown[batch][:, None]
-        reconstruction = (((network.decoder(other) - self.release[batch]) * known) ** 2).mean(dim=1).sum()
+        # Users without a release row are left out of reconstruction and alignment.
+        has_row = self.visible[batch][:, None]
+        reconstruction = (((network.decoder(other) - self.release[batch]) * has_row) ** 2).mean(dim=1).sum()
         total: Tensor = (
-            reconstruction + regression + self.method.config.alignment * alignment(other * known, own * known)
+            reconstruction + regression + self.method.config.alignment * alignment(other * has_row, own * has_row)
         )
         return total
 
     @torch.no_grad()
     def rows_help(self) -> bool:
-        """Return whether newcomers are served better by their release rows than by what is popular."""
-        assert self.shown_by is not None
-        held_out, popularity = self.shown_by.held_out, self.rows.popularity().to(self.present.device)
+        """Return whether release rows serve newcomers better than popularity does."""
+        assert self.newcomers is not None
+        held_out, popularity = self.newcomers.held_out, self.rows.popularity().to(self.present.device)
         if not len(held_out):
             return False
         vectors = normalize(self.network.item_tower(self.columns), dim=1)
@@ -182,7 +182,7 @@ class _Run:
             method=self.method.name,
             users=self.inputs.users,
             items=self.inputs.items,
-            user_vectors=torch.cat([self._vectors(part).cpu() for part in torch.split(everyone, 4096)]).numpy(),
+            user_vectors=torch.cat([self._vectors(users).cpu() for users in torch.split(everyone, 4096)]).numpy(),
             item_vectors=items.cpu().numpy(),
             item_bias=torch.zeros(len(items)).numpy(),
             seen=self.inputs.ratings,
@@ -190,10 +190,10 @@ class _Run:
         )
 
 
-def _popular_for_others(model: FittedModel, trust: Trust) -> FittedModel:
-    """Return the model with what is popular for users who have neither a history nor a row that is trusted.
+def _popular_for_unserved(model: FittedModel, trust: Trust) -> FittedModel:
+    """Return the model with popular items for users who have neither a history nor a trusted row.
 
-    Cosines leave no room for a bias, so popularity is a number of its own in each vector: only theirs is not 0.
+    Cosines leave no room for a bias, so popularity becomes an extra dimension, which is 0 for all other users.
     """
     warm = np.diff(model.seen.indptr) > 0
     used = model.in_release & np.where(warm, trust.warm > 0, trust.cold > 0)

@@ -13,7 +13,7 @@ from pricdr.training.options import TrainingOptions
 
 @dataclass(frozen=True, kw_only=True)
 class SymmetricCDR(TwoStageMethod):
-    """As :class:`HeteroCDR`, but items are scored by the decoder of the target's auto-encoder, not by item towers."""
+    """Like :class:`HeteroCDR`, but the decoder of the target's auto-encoder scores the items, not an item tower."""
 
     name: ClassVar[str] = "symmetric"
     summary: ClassVar[str] = "PriCDR-SYM: auto-encoders on both sides"

@@ -10,7 +10,7 @@ from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import Alignment, answer, finish, start
 
 
-def given(ids: Sequence[str], normalisation: Normalisation = Normalisation.EXACT) -> NormalisedIds:
+def normalised(ids: Sequence[str], normalisation: Normalisation = Normalisation.EXACT) -> NormalisedIds:
     return NormalisedIds.of(ids, normalisation)
 
 
@@ -25,8 +25,8 @@ def align() -> Callable[..., Alignment]:
     """Run a whole session and return what the starter learns."""
 
     def run(starter: Sequence[str], answerer: Sequence[str], *, pads: tuple[int | None, int | None] = (None, None)):
-        state, first = start(given(starter), pad_to=pads[0])
-        _, second = answer(first, given(answerer), pad_to=pads[1])
+        state, first = start(normalised(starter), pad_to=pads[0])
+        _, second = answer(first, normalised(answerer), pad_to=pads[1])
         return finish(state, second)
 
     return run

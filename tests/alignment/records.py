@@ -1,4 +1,4 @@
-"""Records of alignments that never took place, for lists that tests make up."""
+"""Records of made-up alignments, for tests that need a list with a record."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +10,7 @@ from pricdr.alignment.record import AlignmentRecord, list_content, list_sha256, 
 
 SESSION = "0123456789abcdef" * 2
 STARTER_IDS, ANSWERER_IDS = 987_654_321, 876_543_210
-"""Numbers that occur nowhere else: a certificate that held one of them would be found out."""
+"""Numbers that occur nowhere else, so that a leak into a certificate is noticed."""
 
 
 def record_of(users: Sequence[str], rule: Normalisation = Normalisation.EXACT, **changes: Any) -> AlignmentRecord:

@@ -1,4 +1,4 @@
-"""Points: the published vectors, every point of low order, and no id on the twist."""
+"""Points: the published test vectors, all points of low order, and no id on the twist."""
 
 import hashlib
 import secrets
@@ -41,7 +41,7 @@ PURPOSE = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
 
 
 def is_on_curve(u: int) -> bool:
-    """By Euler's criterion, which the code under test does not use."""
+    """Euler's criterion, which the code under test does not use."""
     return pow(u * (u * u + A * u + 1), (P - 1) // 2, P) in {0, 1}
 
 
@@ -66,7 +66,7 @@ def test_ids_are_hashed_as_rfc_9380_says(message):
     assert eightfold == cleared
 
 
-def test_every_hash_lies_on_the_curve_where_half_of_all_numbers_do_not():
+def test_every_hash_lies_on_the_curve_but_only_half_of_all_numbers_do():
     contents = [b"id %d" % i for i in range(500)]
     hashed = [number(point) for point in curve.split_points(hash_to_u(contents))]
     assert all(map(is_on_curve, hashed))
@@ -83,15 +83,15 @@ def test_blinding_stays_on_the_curve_and_commutes():
     assert b.multiply(once) == a.multiply(curve.split_points(b.multiply(points)))
 
 
-def test_the_points_of_low_order_are_all_there_are():
-    """On curve and twist: infinity is twice 0 alone, 0 is twice 1 and -1, and these are twice what is solved for."""
+def test_the_list_of_low_order_points_is_complete():
+    """Only 0 doubles to infinity, only 1 and -1 double to 0, and ``_halves`` solves for what doubles to 1 or -1."""
     infinite = [u for u in LOW_ORDER if double(u) is None]
     assert infinite == [0]
     assert [u for u in LOW_ORDER if double(u) == 0] == [1, P - 1]  # (u² - 1)² = 0 has no other roots
     assert _halves(-1) == []
     assert {0, 1, P - 1, *_halves(1)} == set(LOW_ORDER)
     assert len(LOW_ORDER) == 5
-    # u² + Au + 1 = 0 would be more points of order 2: A² - 4 is no square.
+    # u² + Au + 1 = 0 would give more points of order 2, but A² - 4 is not a square.
     assert _square_roots(A * A - 4) == []
 
 
@@ -127,18 +127,18 @@ def test_points_of_low_order_are_refused_before_a_key_touches_them(u):
 
 
 @pytest.mark.parametrize("u", [P, P + 1, P + 9, 2**255 - 1, 2**255, 2**255 + 9, 2**256 - 1], ids=hex)
-def test_other_spellings_of_a_number_are_refused(u):
+def test_encodings_of_p_or_more_are_refused(u):
     points = u.to_bytes(32, "little") + hash_to_u([b"a"])
-    with pytest.raises(InputError, match=r"point 1 is not written canonically: it must be below 2\^255 - 19"):
+    with pytest.raises(InputError, match=r"point 1 is not canonical: it must be below 2\^255 - 19"):
         require_points(as_points(points), "message")
 
 
 @pytest.mark.parametrize("u", [2, 9, P - 2, 2**254, 2**192 - 1, P - 2**64, (2**63 - 1) << 192, P - (1 << 64) - 1])
-def test_what_is_below_p_and_not_of_low_order_passes(u):
+def test_numbers_below_p_that_are_not_of_low_order_pass(u):
     require_points(as_points(u.to_bytes(32, "little")), "message")
 
 
-def test_a_key_hides_itself():
+def test_a_key_is_not_shown_and_not_pickled():
     key = BlindingKey(bytes(range(32)))
     assert repr(key) == "BlindingKey(<hidden>)"
     assert "0001" not in f"{key!r}{key}"

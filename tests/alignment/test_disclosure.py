@@ -1,4 +1,4 @@
-"""Being listed is a disclosure: a release says that its users came from ``align``, what that revealed, and no size."""
+"""Being listed is a disclosure: a release says that its users came from ``align``, what that revealed, but no sizes."""
 
 import hashlib
 import json
@@ -26,12 +26,11 @@ TITLE = "Where the user list came from"
 
 
 def published(**options):
-    given = {"users": USERS, "alignment": record_of(USERS), **options}
-    return publish(RATINGS, PROMISE, strategy=JLT(dim=2), **given)
+    return publish(RATINGS, PROMISE, strategy=JLT(dim=2), **{"users": USERS, "alignment": record_of(USERS), **options})
 
 
 def reseal(folder, change):
-    """As a careful forger would: README, hashes, digest and bytes all fit."""
+    """Change a release as a careful forger would: README, hashes and digest all match."""
     content = json.loads((folder / "certificate.json").read_text())
     del content["digest"]
     change(content)
@@ -41,7 +40,7 @@ def reseal(folder, change):
     (folder / "certificate.json").write_bytes(seal(content))
 
 
-def test_certificate_readme_and_inspection_say_so(tmp_path):
+def test_certificate_readme_and_inspection_state_the_alignment(tmp_path):
     folder = published().save(tmp_path / "r")
     certificate = verify(folder).certificate
     assert certificate.schema_version == 5
@@ -88,8 +87,8 @@ def test_it_says_how_ids_were_compared(rule, words):
     assert words in readme(published(alignment=record_of(USERS, rule)).certificate)
 
 
-def test_no_size_and_no_hash_of_a_message_leaves(tmp_path):
-    """The parties know how many ids each of them showed. Whoever gets the release after them need not."""
+def test_a_release_has_no_size_and_no_hash_of_a_message(tmp_path):
+    """The parties know how many ids each of them showed. Others who get the release do not need to."""
     folder = published().save(tmp_path / "r")
     inspected = json.dumps(Inspection.of(verify(folder), key_given=False).to_dict())
     for text in ((folder / "certificate.json").read_text(), (folder / "README.md").read_text(), inspected):
@@ -98,18 +97,18 @@ def test_no_size_and_no_hash_of_a_message_leaves(tmp_path):
             assert secret not in plain
 
 
-def test_sizes_shape_no_byte_of_a_release(tmp_path):
-    """Two exchanges that differ in nothing but how many ids were shown lead to the same certificate."""
-    one, two = (
+def test_sizes_do_not_change_a_single_byte_of_a_release(tmp_path):
+    """Two exchanges that differ only in how many ids were shown give the same certificate."""
+    few, many = (
         published(alignment=record_of(USERS, starter_ids=count), insecure_seed=1).save(tmp_path / str(count))
         for count in (3, 4_000_000)
     )
     for name in ("certificate.json", "README.md", "release.parquet"):
-        assert (one / name).read_bytes() == (two / name).read_bytes()
+        assert (few / name).read_bytes() == (many / name).read_bytes()
 
 
 def test_without_an_alignment_nothing_changes(tmp_path):
-    """Software that knows schema versions up to 4 still verifies whatever can be said in them."""
+    """Software that knows schema versions up to 4 can still verify a release without an alignment."""
     folder = published(alignment=None).save(tmp_path / "r")
     content = json.loads((folder / "certificate.json").read_text())
     assert content["schema_version"] == 4
@@ -128,16 +127,16 @@ def test_a_record_of_another_list_is_refused():
         published(users=None)
 
 
-def test_a_rule_that_nobody_wrote_reaches_no_certificate():
+def test_an_unknown_rule_does_not_reach_a_certificate():
     record = record_of(USERS)
     for changes in ({"normalisation": "\x1b[2J"}, {"rule": "Ids are anonymous."}):
         with pytest.raises(InputError, match=r"must be exact, email or phone|the rule exact reads"):
             published(alignment=record.model_copy(update=changes))
 
 
-def test_a_rehearsal_refuses_and_says_the_same():
-    told = rehearse(RATINGS, PROMISE, strategy=JLT(dim=2), users=USERS, alignment=record_of(USERS)).certificate
-    assert told.input.alignment.session == SESSION
+def test_a_rehearsal_states_and_refuses_the_same():
+    certificate = rehearse(RATINGS, PROMISE, strategy=JLT(dim=2), users=USERS, alignment=record_of(USERS)).certificate
+    assert certificate.input.alignment.session == SESSION
     with pytest.raises(InputError, match="not the list that align wrote"):
         rehearse(RATINGS, PROMISE, strategy=JLT(dim=2), users=USERS, alignment=record_of(("a",)))
 
@@ -171,7 +170,7 @@ def test_a_forged_statement_does_not_verify(tmp_path, change, why):
         verify(folder)
 
 
-def test_version_5_is_for_aligned_lists_alone(tmp_path):
+def test_version_5_is_only_for_aligned_lists(tmp_path):
     folder = published(alignment=None).save(tmp_path / "r")
     reseal(folder, lambda content: content.update(schema_version=5, input={**content["input"], "alignment": None}))
     with pytest.raises(VerificationError, match="schema version 5 is for a user list that was aligned"):
@@ -180,8 +179,8 @@ def test_version_5_is_for_aligned_lists_alone(tmp_path):
 
 def test_a_comparison_names_the_alignment(tmp_path):
     before, after = (
-        verify(published(alignment=one).save(tmp_path / name))
-        for name, one in (("before", None), ("after", record_of(USERS)))
+        verify(published(alignment=alignment).save(tmp_path / name))
+        for name, alignment in (("before", None), ("after", record_of(USERS)))
     )
     fields = {change.field for change in difference(before, after).changes}
     assert {"input.alignment.session", "input.alignment.learnt_by", "not_protected", "schema_version"} <= fields

@@ -1,4 +1,4 @@
-"""The exchange over loopback: the same result and the same bytes as by files, and what stops it half way."""
+"""The exchange over loopback: the same result and bytes as with files, and what makes it fail halfway."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,13 +20,13 @@ COMMON = tuple(sorted(set(FILMS) & set(BOOKS)))
 BOTH, STARTER = WhoLearns.BOTH, WhoLearns.STARTER
 
 
-def ids(*given: str, rule: Normalisation = Normalisation.EXACT) -> NormalisedIds:
-    return NormalisedIds.of(given, rule)
+def ids(*user_ids: str, rule: Normalisation = Normalisation.EXACT) -> NormalisedIds:
+    return NormalisedIds.of(user_ids, rule)
 
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory) -> tuple[Credentials, Credentials]:
-    """Credentials of the side that serves and of the side that joins."""
+    """Return the credentials of the side that serves and of the side that joins."""
     folder = tmp_path_factory.mktemp("keys")
     (films_key, films), (books_key, books) = (create_certificate(folder / name) for name in ("films", "books"))
     return (
@@ -37,7 +37,7 @@ def pair(tmp_path_factory) -> tuple[Credentials, Credentials]:
 
 @pytest.fixture
 def between(pair) -> Callable[..., tuple[Future, Future]]:
-    """Run one function on each end of a connection, and return what came of both."""
+    """Run one function on each end of a connection, and return both results."""
 
     def run(
         serving: Callable[[Connection], object], joining: Callable[[Connection], object], patience: float = 10
@@ -81,7 +81,7 @@ def test_both_learn_them_and_have_the_same_record(between):
     assert (record.starter_ids, record.answerer_ids, record.common_users) == (50, 100, len(COMMON))
 
 
-def test_nobody_in_common(between):
+def test_no_common_users(between):
     server, client = between(
         lambda connection: live.serve(connection, ids("a"), who_learns=BOTH),
         lambda connection: live.join(connection, ids("b"), who_learns=BOTH),
@@ -89,7 +89,7 @@ def test_nobody_in_common(between):
     assert server.result().alignment.users == client.result().users == ()
 
 
-def test_addresses_meet_by_their_rule(between):
+def test_addresses_are_matched_by_their_rule(between):
     email = Normalisation.EMAIL
     server, client = between(
         lambda connection: live.serve(connection, ids("Ann@X.org", "b@x.org", rule=email), who_learns=BOTH),
@@ -99,47 +99,51 @@ def test_addresses_meet_by_their_rule(between):
 
 
 def test_the_messages_are_those_of_files(between):
-    """What passes the connection is what files would hold: the first message, taken down, is answered as a file is."""
-    kept = []
+    """The connection carries what files would hold: an answer made as for a file completes the exchange."""
+    messages = []
 
     def serve(connection: Connection) -> None:
-        _greeted(connection)
-        kept.append(live._Stream(connection).receive())
-        _, reply = protocol.answer(kept[0], ids(*FILMS))
+        _exchange_greetings(connection)
+        messages.append(live._Stream(connection).receive())
+        _, reply = protocol.answer(messages[0], ids(*FILMS))
         write_message(connection, reply)
-        kept.append(reply)
+        messages.append(reply)
         assert connection.read(len(live._DONE)) == live._DONE
 
     server, client = between(serve, lambda connection: live.join(connection, ids(*BOOKS)))
     assert server.exception() is None
     record = client.result().record
-    assert (record.first_message, record.second_message) == (kept[0].sha256, kept[1].sha256)
+    assert (record.first_message, record.second_message) == (messages[0].sha256, messages[1].sha256)
 
 
 @pytest.mark.parametrize(
     ("serving", "joining", "why"),
     [
-        ({"rule": Normalisation.EMAIL}, {}, "disagree about ids: {} here, {} there; give both the same --normalise"),
+        (
+            {"rule": Normalisation.EMAIL},
+            {},
+            "normalise ids differently: {} here, {} there; give both the same --normalise",
+        ),
         (
             {"who": BOTH},
             {},
-            "disagree about who learns the users: {} here, {} there; give --both to both or to neither",
+            "disagree about who learns the users: {} here, {} there; use --both on both or neither",
         ),
     ],
 )
-def test_a_disagreement_is_known_to_both_before_anything_is_computed(between, serving, joining, why, monkeypatch):
+def test_both_sides_report_different_settings_before_anything_is_computed(between, serving, joining, why, monkeypatch):
     monkeypatch.setattr(live, "start", pytest.fail)
 
-    def told(act: Callable[..., object], rule: Normalisation = Normalisation.EXACT, who: WhoLearns = STARTER):
-        return lambda connection: act(connection, ids("a@x", rule=rule), who_learns=who)
+    def side(run: Callable[..., object], rule: Normalisation = Normalisation.EXACT, who: WhoLearns = STARTER):
+        return lambda connection: run(connection, ids("a@x", rule=rule), who_learns=who)
 
-    server, client = between(told(live.serve, **serving), told(live.join, **joining))
+    server, client = between(side(live.serve, **serving), side(live.join, **joining))
     here, there = ("email", "exact") if "ids" in why else ("both", "the side that joins")
     assert why.format(here, there) in str(server.exception())
     assert why.format(there, here) in str(client.exception())
 
 
-def test_what_the_other_side_calls_its_rule_reaches_no_terminal(between):
+def test_the_name_of_the_other_sides_rule_is_escaped(between):
     def hostile(connection: Connection) -> None:
         connection.write(live.Greeting(normalisation="\x1b[2J", rule="Trimmed.", who_learns=STARTER).content())
         connection.wait()
@@ -148,84 +152,87 @@ def test_what_the_other_side_calls_its_rule_reaches_no_terminal(between):
     assert "exact here, \\u001b[2J there" in str(client.exception())
 
 
-def test_more_ids_than_allowed_are_refused_before_they_come(between):
-    """A header and no points: whoever waited for those would lose the connection."""
+def test_more_ids_than_allowed_are_refused_before_they_arrive(between):
+    """Only the header is sent: a side that waited for the points would lose the connection."""
 
     def announce(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         content = b"".join(map(bytes, protocol.start(ids(*BOOKS))[1].blocks()))
         connection.write(content[: -32 * (len(BOOKS) + 1)])
         connection.wait()
 
     server, _ = between(lambda connection: live.serve(connection, ids(*FILMS), at_most=19), announce)
-    assert str(server.exception()) == (
-        "the message of the other side: the other side shows 20 ids, and --at-most allows 19"
-    )
+    assert str(server.exception()) == ("the other side's message: the other side shows 20 ids, but --at-most allows 19")
 
 
 def test_an_answer_that_matches_a_dummy_is_not_used(between):
     def cheat(connection: Connection) -> None:
-        _greeted(connection, BOTH)
+        _exchange_greetings(connection, BOTH)
         stream = live._Stream(connection)
         _, reply = protocol.answer(stream.receive(), ids("a"))
-        # Four points, the other way round: none stays where it was, and three of them are dummies.
+        # Four points in reverse: none keeps its place, and three of them are dummies.
         stream.send(Message(reply.header, np.concatenate([reply.starter_points[::-1], reply.answerer_points])))
         with pytest.raises(ExchangeError):
-            connection.wait()  # for a list that does not come
+            connection.wait()  # for a list that never arrives
 
     server, client = between(cheat, lambda connection: live.join(connection, ids("a"), who_learns=BOTH, pad_to=4))
     server.result()
     assert isinstance(client.exception(), VerificationError)
-    assert "the message of the other side: a dummy is common, which nobody else has" in str(client.exception())
+    assert "the other side's message: a dummy matched, which only we know" in str(client.exception())
 
 
-def test_another_reading_of_the_same_rule_is_refused(between):
+def test_another_text_of_the_same_rule_is_refused(between):
     def older(connection: Connection) -> None:
         connection.write(live.Greeting(normalisation="exact", rule="Trimmed.", who_learns=STARTER).content())
         connection.wait()
 
     _, client = between(older, lambda connection: live.join(connection, ids("a")))
-    assert "the sides mean different rules by exact: use the same version on both" in str(client.exception())
+    assert "the rule exact differs between the sides: run the same version on both" in str(client.exception())
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("sent", "why"),
     [
-        (b"HTTP/1.1 200 OK\r\nServer: nginx/1.0\r\n\r\n", "is no pricdr align, or one of another version"),
-        (live._FIRST_LINE + b"\xff\xff" + b"x" * 0xFFFF, "the greeting of the other side has 65,535 bytes"),
-        (live._FIRST_LINE + b"\0\x02{}", "the greeting of the other side is none that this version knows"),
-        (live._FIRST_LINE + b"\0\x03\xff\xfe\xfd", "the greeting of the other side is none that this version knows"),
+        (b"HTTP/1.1 200 OK\r\nServer: nginx/1.0\r\n\r\n", "is not running pricdr align, or another version of it"),
+        (live._FIRST_LINE + b"\xff\xff" + b"x" * 0xFFFF, "the other side's greeting has 65,535 bytes"),
+        (live._FIRST_LINE + b"\0\x02{}", "the other side's greeting is not one that this version understands"),
+        (
+            live._FIRST_LINE + b"\0\x03\xff\xfe\xfd",
+            "the other side's greeting is not one that this version understands",
+        ),
         (live._FIRST_LINE[:9], "lost: it hung up in the middle of a message"),
         (b"", "lost: it hung up"),
     ],
 )
-def test_a_side_that_says_something_else_is_refused(between, said, why):
-    _, client = between(lambda connection: connection.write(said), lambda one: live.join(one, ids("a")))
+def test_a_side_that_sends_something_else_is_refused(between, sent, why):
+    _, client = between(lambda connection: connection.write(sent), lambda connection: live.join(connection, ids("a")))
     assert why in str(client.exception())
     assert isinstance(client.exception(), ExchangeError)
 
 
-def _greeted(connection: Connection, who: WhoLearns = STARTER) -> None:
-    """Either side, as far as the greetings."""
+def _exchange_greetings(connection: Connection, who: WhoLearns = STARTER) -> None:
+    """Send a greeting and read the other side's, as either side."""
     live._greet(connection, ids("a"), who)
-    live._heard(connection)
+    live._read_greeting(connection)
 
 
 def test_a_hostile_message_is_refused_as_in_a_file(between):
     def join(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         _, message = protocol.start(ids("a", "b"))
         content = b"".join(map(bytes, message.blocks()))
         connection.write(content[:-1] + bytes([content[-1] ^ 1]))
 
     server, _ = between(lambda connection: live.serve(connection, ids("a")), join)
     assert isinstance(server.exception(), InputError)
-    assert "the message of the other side: its bytes do not have the SHA-256 at its end" in str(server.exception())
+    assert "the other side's message: its content does not match the SHA-256 at its end" in str(server.exception())
 
 
-def test_a_header_alone_allocates_nothing(between):
+def test_a_huge_announcement_without_points_is_only_a_lost_connection(between, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "900TB")  # so that it is not the memory limit that refuses it
+
     def join(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         header = Header(
             kind=Kind.START,
             session="0" * 32,
@@ -237,57 +244,58 @@ def test_a_header_alone_allocates_nothing(between):
         connection.write(b"pricdr alignment message 1\n" + len(header).to_bytes(4, "big") + header)
 
     server, _ = between(lambda connection: live.serve(connection, ids("a")), join)
-    assert isinstance(server.exception(), PriCDRError)
+    assert isinstance(server.exception(), ExchangeError)
+    assert "it hung up in the middle of a message" in str(server.exception())
 
 
 def test_a_message_that_contradicts_the_greeting_is_refused(between):
     def join(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         write_message(connection, protocol.start(ids("a"), who_learns=BOTH)[1])
 
     server, _ = between(lambda connection: live.serve(connection, ids("a")), join)
-    assert "it contradicts what was agreed about who learns" in str(server.exception())
+    assert "it contradicts the greeting about who learns" in str(server.exception())
 
 
 def test_an_answer_instead_of_a_first_message_is_refused(between):
     def join(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         write_message(connection, protocol.answer(protocol.start(ids("a"))[1], ids("a"))[1])
 
     server, _ = between(lambda connection: live.serve(connection, ids("a")), join)
-    assert "the message of the other side: this is an answer" in str(server.exception())
+    assert "the other side's message: this is an answer" in str(server.exception())
 
 
 def test_an_answer_of_another_session_is_refused(between):
     other = protocol.answer(protocol.start(ids("a"))[1], ids("a"))[1]
 
     def serve(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         live._Stream(connection).receive()
         write_message(connection, other)
         connection.wait()
 
     _, client = between(serve, lambda connection: live.join(connection, ids("a")))
-    assert "the message of the other side: it belongs to session" in str(client.exception())
+    assert "the other side's message: it belongs to session" in str(client.exception())
 
 
 @pytest.mark.parametrize(
     ("sent", "why"),
     [
-        ("stranger\n", "'stranger' is none of the ids"),
+        ("stranger\n", "'stranger' is not one of the ids"),
         ("u2\nu1\n", "is not in ascending order"),
         ("u1\nu1\n", "is not in ascending order"),
-        ("u1", "its last line does not end"),
+        ("u1", "its last line has no line break"),
         (b"\xff\n", "it is not UTF-8"),
-        ("u1\n" * 100, "it has 300 bytes, and all ids here together have 30"),
-        ("\x1b[31m\n", r"'\x1b[31m' is none of the ids"),
+        ("u1\n" * 100, "it has 300 bytes, but a list of all our ids has only 30"),
+        ("\x1b[31m\n", r"'\x1b[31m' is not one of the ids"),
     ],
 )
 def test_a_list_that_is_not_ours_is_refused(between, sent, why):
     own = ids(*(f"u{at}" for at in range(10)))
 
     def join(connection: Connection) -> None:
-        _greeted(connection, BOTH)
+        _exchange_greetings(connection, BOTH)
         stream = live._Stream(connection)
         stream.send(protocol.start(own, who_learns=BOTH)[1])
         stream.receive()
@@ -306,14 +314,14 @@ def test_a_limit_on_what_the_other_side_shows(between):
         lambda connection: live.join(connection, ids(*BOOKS)),
     )
     assert isinstance(server.exception(), ParameterError)
-    assert "the other side shows 20 ids, and --at-most allows 10" in str(server.exception())
+    assert "the other side shows 20 ids, but --at-most allows 10" in str(server.exception())
     assert "lost" in str(client.exception())
 
 
 @pytest.mark.parametrize("after", ["start", "answer"])
-def test_a_connection_that_breaks_leaves_both_to_run_again(between, after):
+def test_after_a_broken_connection_both_sides_can_run_again(between, after):
     def broken(connection: Connection) -> None:
-        _greeted(connection)
+        _exchange_greetings(connection)
         if after == "answer":
             message = live._Stream(connection).receive()
             content = b"".join(map(bytes, protocol.answer(message, ids(*FILMS))[1].blocks()))
@@ -322,23 +330,23 @@ def test_a_connection_that_breaks_leaves_both_to_run_again(between, after):
 
     _, client = between(broken, lambda connection: live.join(connection, ids(*BOOKS)))
     assert isinstance(client.exception(), ExchangeError)
-    assert str(client.exception()).endswith("nothing was written, run both again")
+    assert str(client.exception()).endswith("nothing was written here, run both sides again")
     _, client = between(
         lambda connection: live.serve(connection, ids(*FILMS)), lambda connection: live.join(connection, ids(*BOOKS))
     )
     assert client.result().users == COMMON
 
 
-def test_progress_tells_of_waiting_sending_and_receiving(between):
-    told = set()
+def test_progress_reports_waiting_sending_and_receiving(between):
+    stages = set()
 
-    def note(what: str, done: float, total: int, note: str = "") -> None:
+    def progress(what: str, done: float, total: int, note: str = "") -> None:
         assert not total or done <= total
-        told.add(what)
+        stages.add(what)
 
-    blinder = protocol.Blinder(progress=note)
+    blinder = protocol.Blinder(progress=progress)
     between(
         lambda connection: live.serve(connection, ids(*FILMS)),
         lambda connection: live.join(connection, ids(*BOOKS), blinder=blinder),
     )
-    assert {"waiting for the other side", "sending", "receiving", "blinding ids", "blinding points"} <= told
+    assert {"waiting for the other side", "sending", "receiving", "blinding ids", "blinding points"} <= stages

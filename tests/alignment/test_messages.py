@@ -1,4 +1,4 @@
-"""Messages from a stranger: cut off, changed, put in another order, or with a header that lies."""
+"""Hostile messages: truncated, changed, reordered, or with a header that lies."""
 
 import hashlib
 import io
@@ -7,8 +7,7 @@ import tracemalloc
 from contextlib import suppress
 
 import pytest
-from hypothesis import given as examples
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr.alignment.curve import LOW_ORDER, P, split_points
@@ -16,14 +15,14 @@ from pricdr.alignment.messages import FIRST_LINE, MOST_IDS, Message, load_messag
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.alignment.protocol import answer, start
 from pricdr.errors import InputError, PriCDRError
-from tests.alignment.conftest import as_bytes, given
+from tests.alignment.conftest import as_bytes, normalised
 
-_, FIRST = start(given(["a", "b", "c"]))
-_, SECOND = answer(FIRST, given(["b", "c", "d", "e"]))
+_, FIRST = start(normalised(["a", "b", "c"]))
+_, SECOND = answer(FIRST, normalised(["b", "c", "d", "e"]))
 
 
 def sealed(header: bytes, points: bytes) -> bytes:
-    """A message with the right hash at its end, whatever is in it: a stranger can do as much."""
+    """Return a message with the right hash at its end, whatever its content: anyone can compute that."""
     body = FIRST_LINE + len(header).to_bytes(4, "big") + header + points
     return body + hashlib.sha256(body).digest()
 
@@ -39,7 +38,7 @@ def read(content: bytes) -> Message:
 
 
 @pytest.mark.parametrize("message", [FIRST, SECOND], ids=["first", "second"])
-def test_what_is_written_is_read_and_has_the_hash_of_its_file(message, tmp_path):
+def test_a_message_is_read_back_with_the_hash_of_its_file(message, tmp_path):
     content = as_bytes(message)
     (tmp_path / "m").write_bytes(content)
     again = load_message(tmp_path / "m")
@@ -64,7 +63,7 @@ def test_every_cut_and_every_changed_byte_is_refused(message):
             read(bytes(flipped))
 
 
-def test_more_than_the_message_is_refused(tmp_path):
+def test_data_after_the_message_is_refused(tmp_path):
     (tmp_path / "m").write_bytes(as_bytes(FIRST) + b"x")
     with pytest.raises(InputError, match="its header announces"):
         load_message(tmp_path / "m")
@@ -79,10 +78,10 @@ def test_points_of_low_order(message, u):
 
 
 @pytest.mark.parametrize("offset", [P, 1 << 255], ids=["p", "high bit"])
-def test_another_spelling_of_a_point(offset):
+def test_another_encoding_of_a_point(offset):
     points = split_points(FIRST.points.tobytes())
     other = 9 if offset == P else int.from_bytes(points[0], "little")
-    with pytest.raises(InputError, match="point 1 is not written canonically"):
+    with pytest.raises(InputError, match="point 1 is not canonical"):
         read(changed(FIRST, [(other + offset).to_bytes(32, "little"), *points[1:]]))
 
 
@@ -117,9 +116,9 @@ def test_points_in_another_order_or_twice():
         ({"normalisation": "email"}, "the rule email reads"),
         ({"rule": "Ids are compared \x1b[31m loosely."}, "the rule exact reads"),
         ({"rule": "x" * 401}, "rule"),
-        ({"previous": "0" * 64}, "belong to an answer"),
-        ({"answerer_ids": 1}, "its header announces|belong to an answer"),
-        ({"kind": "answer"}, "belong to an answer"),
+        ({"previous": "0" * 64}, "are for answers"),
+        ({"answerer_ids": 1}, "its header announces|are for answers"),
+        ({"kind": "answer"}, "are for answers"),
         ({"more": 1}, "more"),
     ],
     ids=str,
@@ -136,23 +135,23 @@ def test_headers_that_lie(fields, rule):
     [b"", b"null", b"[]", b"{", b"[" * 4000, b'{"a":' * 600, b"\xff\xfe", b"\x00", b"NaN", b'"x"', b" " * 4096],
     ids=lambda header: repr(header[:8]),
 )
-def test_headers_that_are_none(header):
+def test_headers_that_are_not_headers(header):
     with pytest.raises(InputError, match="message: the header"):
         read(sealed(header, FIRST.points.tobytes()))
 
 
-def test_a_header_has_one_spelling_and_a_limit():
+def test_a_header_has_one_encoding_and_a_limit():
     content = FIRST.header.content()
     for other in (content.replace(b",", b", "), content.replace(b"{", b'{"kind":"start",', 1)):
-        with pytest.raises(InputError, match="not written as this software writes it"):
+        with pytest.raises(InputError, match="not canonical JSON"):
             read(sealed(other, FIRST.points.tobytes()))
     with pytest.raises(InputError, match="the header has 4,097 bytes"):
         read(sealed(content.ljust(4097), FIRST.points.tobytes()))
 
 
 @pytest.mark.parametrize("size", [None, 10**12], ids=["connection", "sparse file"])
-def test_nothing_is_allocated_because_a_header_says_so(size, monkeypatch):
-    monkeypatch.setenv("PRICDR_MEMORY", "900TB")  # so that the limit on memory is not what refuses it
+def test_no_memory_is_allocated_on_the_word_of_a_header(size, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "900TB")  # so that it is not the memory limit that refuses it
     announced = changed(FIRST, starter_ids=MOST_IDS)[:-32]
     tracemalloc.start()
     try:
@@ -163,7 +162,7 @@ def test_nothing_is_allocated_because_a_header_says_so(size, monkeypatch):
         tracemalloc.stop()
 
 
-def test_a_message_for_which_there_is_no_memory(monkeypatch):
+def test_a_message_that_does_not_fit_into_memory(monkeypatch):
     monkeypatch.setenv("PRICDR_MEMORY", "1MB")
     with pytest.raises(InputError, match="an alignment of 1,000,000 points needs about"):
         read_message(io.BytesIO(changed(FIRST, starter_ids=10**6)), "message")
@@ -172,19 +171,19 @@ def test_a_message_for_which_there_is_no_memory(monkeypatch):
 @pytest.mark.parametrize("content", [b"", b"user,item\n", b"PAR1", b"pricdr alignment message 2\n" + b"x" * 99])
 def test_other_files(content, tmp_path):
     (tmp_path / "m").write_bytes(content)
-    with pytest.raises(InputError, match="m: this is no message of pricdr align, or one of another version"):
+    with pytest.raises(InputError, match="m: not a pricdr align message, or one of another version"):
         load_message(tmp_path / "m")
 
 
-def test_files_that_are_not_there(tmp_path):
+def test_missing_files_and_folders(tmp_path):
     for path, rule in ((tmp_path / "none", "no such file"), (tmp_path, "this is a folder")):
         with pytest.raises(InputError, match=rule):
             load_message(path)
 
 
-@examples(st.binary(max_size=300), st.integers(0, 300), st.booleans())
+@given(st.binary(max_size=300), st.integers(0, 300), st.booleans())
 @settings(max_examples=300)
-def test_whatever_is_spliced_in_is_refused_or_means_the_same(extra, at, seal):
+def test_spliced_bytes_are_refused_or_read_back_unchanged(extra, at, seal):
     content = as_bytes(SECOND)
     spliced = content[:at] + extra + content[at + len(extra) :]
     if seal:
@@ -195,5 +194,5 @@ def test_whatever_is_spliced_in_is_refused_or_means_the_same(extra, at, seal):
 
 @pytest.mark.parametrize("rule", Normalisation)
 def test_every_rule_fits_into_a_header(rule):
-    _, message = start(given(["a@b.c"] if rule is not Normalisation.PHONE else ["+491234567"], rule))
-    assert read(as_bytes(message)).header.rule_agreed is rule
+    _, message = start(normalised(["a@b.c"] if rule is not Normalisation.PHONE else ["+491234567"], rule))
+    assert read(as_bytes(message)).header.agreed_rule is rule

@@ -1,4 +1,4 @@
-"""State files: for their owner alone, and what they say is what was said."""
+"""State files, portions and records: file modes, round trips and damage."""
 
 import hashlib
 import stat
@@ -12,7 +12,7 @@ from pricdr.alignment.protocol import answer, begin, start
 from pricdr.alignment.record import AlignmentRecord, read_record
 from pricdr.alignment.state import create_state, read_state, update_state
 from pricdr.errors import InputError, OutputError, VerificationError
-from tests.alignment.conftest import given
+from tests.alignment.conftest import normalised
 
 
 def facts(state):
@@ -21,15 +21,15 @@ def facts(state):
 
 @pytest.fixture
 def states():
-    begun = begin(given(["Ann@x.org", "bé@x.org"], Normalisation.EMAIL), pad_to=5)
-    started, first = start(given(["a", " b", "\u200bc"]), who_learns=WhoLearns.BOTH)
-    kept, _ = answer(first, given(["a"]))
-    _, other = start(given(["a"]))
-    used, _ = answer(other, given(["a"]))
+    begun = begin(normalised(["Ann@x.org", "bé@x.org"], Normalisation.EMAIL), pad_to=5)
+    started, first = start(normalised(["a", " b", "\u200bc"]), who_learns=WhoLearns.BOTH)
+    kept, _ = answer(first, normalised(["a"]))
+    _, other = start(normalised(["a"]))
+    used, _ = answer(other, normalised(["a"]))
     return begun, started, kept, used
 
 
-def test_states_come_back_as_they_were(states, tmp_path):
+def test_states_round_trip(states, tmp_path):
     for number, state in enumerate(states):
         path = tmp_path / str(number)
         create_state(path, state)
@@ -46,7 +46,7 @@ def test_a_state_is_never_overwritten(states, tmp_path):
         create_state(tmp_path / "s", states[1])
 
 
-def test_every_damage_is_refused_without_a_word_about_the_key(states, tmp_path):
+def test_any_damage_is_refused_without_showing_the_key(states, tmp_path):
     path = tmp_path / "s"
     create_state(path, states[0])
     whole = path.read_bytes()
@@ -56,17 +56,17 @@ def test_every_damage_is_refused_without_a_word_about_the_key(states, tmp_path):
         changed[at] ^= 0x15
         for content in (bytes(changed), whole[:at]):
             path.write_bytes(content)
-            with pytest.raises(InputError, match="no state file of pricdr align, or a damaged one") as refused:
+            with pytest.raises(InputError, match="not a pricdr align state file, or a damaged one") as refused:
                 read_state(path)
             assert key[:12] not in str(refused.value)
 
 
-def test_a_state_of_another_version_is_refused_without_a_word_about_the_key(states, tmp_path):
+def test_a_state_of_another_version_is_refused_without_showing_the_key(states, tmp_path):
     path = tmp_path / "s"
     create_state(path, states[0])
     content = path.read_bytes()[:-65].replace(b'"version": 1', b'"version": 2')
     path.write_bytes(content + hashlib.sha256(content).hexdigest().encode() + b"\n")
-    with pytest.raises(InputError, match="no state file of this version") as refused:
+    with pytest.raises(InputError, match="a pricdr align state file of another version") as refused:
         read_state(path)
     assert refused.value.__cause__ is None
     assert states[0].key.reveal().hex()[:12] not in str(refused.value)
@@ -103,7 +103,7 @@ def test_portions_belong_to_one_step_of_one_session(states, tmp_path):
     assert not kept.folder.exists()
     kept.__enter__()
     kept.write("ids-0", b"x" * 64)
-    kept.__exit__(VerificationError, VerificationError("a dummy is common"), None)  # there is nothing to go on with
+    kept.__exit__(VerificationError, VerificationError("a dummy matched"), None)  # no later run could use it
     assert not kept.folder.exists()
     kept.folder.symlink_to(tmp_path)
     with pytest.raises(OutputError, match="is a link"), kept:
@@ -124,7 +124,7 @@ RECORD = {
 }
 
 
-def test_records_come_back_as_they_were(tmp_path):
+def test_records_round_trip(tmp_path):
     record = AlignmentRecord(**RECORD)
     (tmp_path / "r").write_bytes(record.content())
     assert read_record(tmp_path / "r") == record
@@ -136,12 +136,12 @@ def test_records_come_back_as_they_were(tmp_path):
         (b"", "its content"),
         (b"[" * 5000, "its content"),
         (AlignmentRecord(**RECORD).content().replace(b": 3,", b": NaN,"), "starter_ids|its content"),
-        (AlignmentRecord(**{**RECORD, "common_users": 3}).content(), "above what each party showed"),
+        (AlignmentRecord(**{**RECORD, "common_users": 3}).content(), "larger than the number of ids a party showed"),
         (AlignmentRecord(**{**RECORD, "rule": "x\u202e"}).content(), "the rule exact reads"),
         (b" " * 9000, "more than 8,192 bytes"),
     ],
 )
-def test_records_from_elsewhere(content, rule, tmp_path):
+def test_hostile_records(content, rule, tmp_path):
     (tmp_path / "r").write_bytes(content)
     with pytest.raises(InputError, match=rule) as refused:
         read_record(tmp_path / "r")

@@ -1,4 +1,4 @@
-"""``pricdr align`` as two companies run it: files that are sent, secrets that stay, and runs that are killed."""
+"""``pricdr align`` as two companies run it: messages that are sent, secrets that are not, and runs that are killed."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ import json, os, signal, sys
 import pricdr.alignment.outputs, pricdr.alignment.state, pricdr.alignment.portions
 from pricdr import cli
 from pricdr.alignment import blinding
-blinding.PORTION = 6  # several portions, of which some are done when the run ends
+blinding.PORTION = 6  # several portions, some of which are done when the run is killed
 events = {"open", "os.mkdir", "os.rename", "os.link", "os.remove", "os.rmdir"}
 here, at = os.getcwd(), 0
 
@@ -89,14 +89,14 @@ def mode(path) -> int:
 
 
 def test_a_session_by_files(lists, align):
-    said = align("start a.txt --out m1 --state a.state --both").out
-    assert "m1: 9 ids, blinded\n" in said
+    out = align("start a.txt --out m1 --state a.state --both").out
+    assert "m1: 9 ids, blinded\n" in out
     assert mode(lists / "a.state") == 0o600
-    said = align("answer m1 b.txt --out m2 --state b.state --at-most 9").out
-    assert "both are to learn the common users: run align accept" in said
-    said = align("finish m2 --state a.state --out users.txt --at-most 16").out
-    assert "users.txt: 4 common users" in said
-    assert "9 by the side that started, 16 by the other" in said
+    out = align("answer m1 b.txt --out m2 --state b.state --at-most 9").out
+    assert "both sides learn the common users: run align accept" in out
+    out = align("finish m2 --state a.state --out users.txt --at-most 16").out
+    assert "users.txt: 4 common users" in out
+    assert "9 by the side that started, 16 by the other" in out
     assert (lists / "users.txt").read_text() == COMMON
     other = lists / "other"
     other.mkdir()
@@ -107,7 +107,7 @@ def test_a_session_by_files(lists, align):
     assert not [path.name for path in lists.iterdir() if path.name.startswith(".")]
 
 
-def test_nothing_that_travels_or_is_left_holds_an_id_or_a_key(lists, align):
+def test_messages_records_and_used_states_contain_no_ids_and_no_key(lists, align):
     (lists / "a.txt").write_text("private-a\nshared-one\n")
     (lists / "b.txt").write_text("private-b\nshared-one\n")
     align("start a.txt --out m1 --state a.state")
@@ -118,7 +118,7 @@ def test_nothing_that_travels_or_is_left_holds_an_id_or_a_key(lists, align):
         shown += (lists / name).read_bytes()
     for secret in (b"private", b"shared", key.encode(), bytes.fromhex(key)):
         assert secret not in shown
-    left = (lists / "a.state").read_bytes() + (lists / "b.state").read_bytes()  # the answerer has no more to do
+    left = (lists / "a.state").read_bytes() + (lists / "b.state").read_bytes()  # the answerer has nothing left to do
     assert b"private" not in left
     assert key.encode() not in left
 
@@ -140,10 +140,13 @@ def test_padding_hides_the_number_of_ids(lists, align):
 def test_a_rule_is_declared_by_both_and_spellings_stay_with_their_owner(lists, align):
     (lists / "a.txt").write_text("Ann@X.org\nann@x.org\nBob@x.org\n")
     (lists / "b.txt").write_text('ANN@x.org\n"carl",1@x.org\nbob@X.ORG\n')
-    said = align("start a.txt --out m1 --state a.state --normalise email --both")
-    assert "1 ids are another spelling" in said.err
+    started = align("start a.txt --out m1 --state a.state --normalise email --both")
+    assert "1 of the ids are other spellings" in started.err
     refused = align("answer m1 b.txt --out m2 --state b.state", code=2)
-    assert refused.err == "error: m1: its ids are normalised by the rule email, ours by exact: both must be the same\n"
+    assert (
+        refused.err
+        == "error: m1: its ids are normalised by the rule email, ours by exact: both sides need the same rule\n"
+    )
     assert not (lists / "b.state").exists()
     align("answer m1 b.txt --out m2 --state b.state --normalise email")
     align("finish m2 --state a.state --out users.txt --own-ids own-a.csv")
@@ -164,37 +167,37 @@ def test_the_list_is_what_publish_takes(lists, align, pricdr):
     assert done.code == 0, done.err
 
 
-def test_nobody_in_common_is_said_and_can_be_accepted(lists, align):
+def test_an_empty_list_is_reported_and_can_be_accepted(lists, align):
     (lists / "b.txt").write_text("nobody\n")
     align("start a.txt --out m1 --state a.state --both")
     align("answer m1 b.txt --out m2 --state b.state")
-    assert "there is no common user" in align("finish m2 --state a.state --out users.txt").err
+    assert "there are no common users" in align("finish m2 --state a.state --out users.txt").err
     assert (lists / "users.txt").read_bytes() == b""
     align("accept users.txt --state b.state")
 
 
-def test_an_answer_only_where_both_learn(lists, align):
+def test_answer_with_both_refuses_a_message_without_it(lists, align):
     align("start a.txt --out m1 --state a.state")
-    said = align("answer m1 b.txt --out m2 --state b.state --both", code=2).err
-    assert said == "error: m1: by this message the other side alone learns the common users, and you gave --both\n"
+    err = align("answer m1 b.txt --out m2 --state b.state --both", code=2).err
+    assert err == "error: m1: with this message only the other side learns the common users, but you gave --both\n"
     assert not (lists / "b.state").exists()
     align("start a.txt --out m3 --state c.state --both")
     align("answer m3 b.txt --out m4 --state d.state --both")
 
 
-def test_an_answer_in_which_a_dummy_is_common_is_not_used(lists, align):
+def test_an_answer_that_matches_a_dummy_is_refused(lists, align):
     align("start a.txt --out m1 --state a.state --both --pad-to 400")
     align("answer m1 b.txt --out m2 --state b.state")
     honest = load_message(lists / "m2")
-    # The starter's points the other way round: four of 400 positions match, and 391 are dummies'.
+    # The starter's points in reverse: four of 400 positions match, and 391 are dummies'.
     cheating = Message(honest.header, np.concatenate([honest.starter_points[::-1], honest.answerer_points]))
     (lists / "m3").write_bytes(b"".join(map(bytes, cheating.blocks())))
     before = sorted(path.name for path in lists.iterdir())
     for _ in range(2):
-        said = align("finish m3 --state a.state --out users.txt", code=1).err
-        assert said.startswith("error: m3: a dummy is common, which nobody else has: the other side did not follow")
+        err = align("finish m3 --state a.state --out users.txt", code=1).err
+        assert err.startswith("error: m3: a dummy matched, which only we know: the other side did not follow")
         assert sorted(path.name for path in lists.iterdir()) == before
-    assert "another answer was taken" in align("finish m2 --state a.state --out users.txt", code=2).err
+    assert "already used another answer" in align("finish m2 --state a.state --out users.txt", code=2).err
 
 
 class TestRefusals:
@@ -209,29 +212,35 @@ class TestRefusals:
         [
             ("start a.txt --out m1 --state new", "m1 exists already; choose another name or remove it first"),
             ("start a.txt --out new --state a.state", "a.state exists already, from another session or step"),
-            ("start a.txt --out new --state new", "--out and --state are both new: the one is sent, the other"),
-            ("answer m1 b.txt --out ./new --state new", "--out and --state are both new: the one is sent, the other"),
+            ("start a.txt --out new --state new", "--out and --state are both new: one is sent, the other"),
+            ("answer m1 b.txt --out ./new --state new", "--out and --state are both new: one is sent, the other"),
             ("start none.txt --out new --state new.state", "none.txt: no such file"),
-            ("start a.txt --out new --state new.state --pad-to 8", "pad_to must be from the number of ids, 9, to"),
+            ("start a.txt --out new --state new.state --pad-to 8", "pad_to must be between the number of ids, 9, and"),
             (
                 "start a.txt --out new --state new.state --pad-to 1000000000",
                 "an alignment of 1,000,000,000 ids needs about",
             ),
             ("start a.txt --out new --state new.state --processes 0", "Invalid value for '--processes'"),
-            ("start a.txt --out new --state new.state --normalise email", "a.txt: line 1: 'u0' is no e-mail address"),
-            ("answer m2 b.txt --out new --state new.state", "m2: this is an answer: only a message of align start"),
-            ("answer a.txt b.txt --out new --state new.state", "a.txt: this is no message of pricdr align"),
+            (
+                "start a.txt --out new --state new.state --normalise email",
+                "a.txt: line 1: 'u0' is not an e-mail address",
+            ),
+            ("answer m2 b.txt --out new --state new.state", "m2: this is an answer: only a message from align start"),
+            ("answer a.txt b.txt --out new --state new.state", "a.txt: not a pricdr align message"),
             (
                 "answer m1 b.txt --out new --state new.state --at-most 8",
-                "m1: the other side shows 9 ids, and --at-most",
+                "m1: the other side shows 9 ids, but --at-most",
             ),
-            ("finish m1 --state a.state --out new", "m1: this is a first message: finish takes the answer to it"),
-            ("finish m2 --state b.state --out new", "b.state: its session was answered: align finish does not apply"),
-            ("finish m2 --state a.txt --out new", "a.txt: this is no state file of pricdr align, or a damaged one"),
-            ("finish m2 --state a.state --out new --at-most 15", "m2: the other side shows 16 ids, and --at-most"),
+            ("finish m1 --state a.state --out new", "m1: this is a first message: align finish needs the answer to it"),
+            ("finish m2 --state b.state --out new", "b.state: this session is answered: align finish does not apply"),
+            ("finish m2 --state a.txt --out new", "a.txt: not a pricdr align state file, or a damaged one"),
+            ("finish m2 --state a.state --out new --at-most 15", "m2: the other side shows 16 ids, but --at-most"),
             ("finish m2 --state none --out new", "none: no such file"),
             ("finish m2 --state a.state --out m1", "m1 exists already"),
-            ("accept a.txt --state a.state", "a.state: its session was started: align accept does not apply to it"),
+            ("finish m2 --state a.state --out .", ". exists already"),
+            ("finish m2 --state a.state --out new --own-ids ./new", "--own-ids is new, which is where the user list"),
+            ("accept . --state b.state", ".: this is a folder"),
+            ("accept a.txt --state a.state", "a.state: this session is started: align accept does not apply to it"),
             ("finish s3://b/m --state a.state --out new", "s3:// is not supported"),
         ],
     )
@@ -242,12 +251,12 @@ class TestRefusals:
         assert refused.err.count("\n") == 1
         assert {path.name: path.read_bytes() for path in session.iterdir()} == before
 
-    def test_a_message_that_was_changed_on_the_way(self, session, align):
+    def test_a_message_that_was_changed_in_transit(self, session, align):
         content = bytearray((session / "m2").read_bytes())
         content[-100] ^= 1
         (session / "m2").write_bytes(content)
         assert (
-            "m2: its bytes do not have the SHA-256 at its end"
+            "m2: its content does not match the SHA-256 at its end"
             in align("finish m2 --state a.state --out users.txt", code=2).err
         )
         (session / "m2").write_bytes(content[:-40])
@@ -258,16 +267,16 @@ class TestRefusals:
         align("finish m2 --state a.state --out users.txt")
         for message in ("m3", "m2"):
             refused = align(f"finish {message} --state a.state --out again.txt", code=2)
-            assert "a.state: its session was finished" in refused.err
+            assert "a.state: this session is finished" in refused.err
 
     @pytest.mark.parametrize(
         ("content", "line"),
         [
-            ("u5\nu6\nu7\nu8\nu99\n", "line 5: 'u99' is none of the ids that were answered with"),
+            ("u5\nu6\nu7\nu8\nu99\n", "line 5: 'u99' is not one of the ids in the answer"),
             ("u6\nu5\n", "line 2: 'u5' is not in ascending order of bytes"),
-            ("u5\r\nu6\r\n", "its bytes changed on the way"),
-            ("u5\nu6", "its bytes changed on the way"),
-            ("\ufeffu5\nu6\n", "its bytes changed on the way"),
+            ("u5\r\nu6\r\n", "the file was changed in transit"),
+            ("u5\nu6", "the file was changed in transit"),
+            ("\ufeffu5\nu6\n", "the file was changed in transit"),
         ],
     )
     def test_a_list_that_cannot_be_right_fails_the_check(self, session, align, content, line):
@@ -277,16 +286,16 @@ class TestRefusals:
         assert refused.err.startswith(f"error: users.txt: {line}")
         assert refused.err.count("\n") == 1
 
-    def test_a_list_without_somebody_is_seen_by_its_record(self, session, align):
+    def test_a_shortened_list_does_not_match_its_record(self, session, align):
         align("finish m2 --state a.state --out users.txt")
         (session / "users.txt").write_text("u5\nu6\nu7\n")
         refused = align("accept users.txt --state b.state", code=1)
-        assert "users.txt.alignment.json: common_users is 4 there, and 3 here" in refused.err
+        assert "users.txt.alignment.json: common_users is 4 there but 3 here" in refused.err
         (session / "users.txt").write_text(COMMON)
         align("accept users.txt --state b.state")
-        assert "b.state: its session was accepted" in align("accept users.txt --state b.state", code=2).err
+        assert "b.state: this session is accepted" in align("accept users.txt --state b.state", code=2).err
 
-    def test_text_from_the_other_side_does_not_reach_the_terminal(self, session, align):
+    def test_text_from_the_other_side_is_escaped(self, session, align):
         (session / "users.txt").write_text("\u202eevil\n")
         assert align("accept users.txt --state b.state", code=1).err.removesuffix("\n").isprintable()
 
@@ -299,33 +308,33 @@ class TestRefusals:
         assert "nothing was done" in refused.err
 
 
-def test_a_stopped_start_goes_on_with_the_same_ids_alone(lists, align, monkeypatch):
+def test_an_interrupted_start_resumes_only_with_the_same_ids(lists, align, monkeypatch):
     from pricdr.alignment import blinding
 
-    def stopped(contents, key):
+    def interrupt(contents, key):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(blinding, "_blind_contents", stopped)
+        patch.setattr(blinding, "_blind_contents", interrupt)
         align("start a.txt --out m1 --state a.state --processes 1", code=130)
     assert not (lists / "m1").exists()
     session = json.loads((lists / "a.state").read_text().splitlines()[0])["session"]
     for other in ("start b.txt", "start a.txt --pad-to 12", "start a.txt --both"):
         assert "a.state exists already" in align(f"{other} --out m1 --state a.state", code=2).err
     done = align("start a.txt --out m1 --state a.state")
-    assert f"going on with session {session}" in done.err
+    assert f"resuming session {session}" in done.err
     assert "a.state exists already" in align("start a.txt --out m9 --state a.state", code=2).err
 
 
 @pytest.mark.parametrize("stride", [pytest.param(1, marks=pytest.mark.slow), 19])
-def test_killed_at_any_step_the_same_command_goes_on_and_the_list_is_right(lists, stride):
+def test_killed_at_any_step_the_same_command_resumes_and_the_list_is_right(lists, stride):
     killing = [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(stride)]
     done = subprocess.run(killing, cwd=lists, capture_output=True, text=True, check=True)
     sessions = json.loads(done.stdout)
     assert len(sessions) > 26 / stride
     for number, codes in sessions.items():
         folder = lists / number
-        # 2 is what a run says that was killed after its very last change: it had done all there was to do.
+        # 2: the run was killed after its very last change, so that nothing was left to do.
         assert set(codes) <= {0, 2}, (number, codes)
         assert (folder / "users.txt").read_text() == COMMON, number
         assert read_record(folder / "users.txt.alignment.json").common_users == 4
@@ -340,13 +349,13 @@ def test_killed_at_any_step_the_same_command_goes_on_and_the_list_is_right(lists
 
 
 @pytest.mark.slow
-def test_workers_of_a_killed_run_end_and_the_next_one_goes_on(lists):
+def test_workers_of_a_killed_run_exit_and_the_next_run_resumes(lists):
     (lists / "many.txt").write_text("".join(f"user{i}\n" for i in range(30_000)))
     command = [sys.executable, "-m", "pricdr", "align", "start", "many.txt", "--out", "m1", "--state", "s"]
-    kept = lists / ".m1.aligning"
+    portions = lists / ".m1.aligning"
 
     def finished_portions() -> list[str]:
-        return [path.name for path in kept.glob("*") if not path.name.startswith(".")]
+        return [path.name for path in portions.glob("*") if not path.name.startswith(".")]
 
     with subprocess.Popen([*command, "--processes", "2"], cwd=lists, stderr=subprocess.DEVNULL) as running:
         while not finished_portions():
@@ -359,6 +368,6 @@ def test_workers_of_a_killed_run_end_and_the_next_one_goes_on(lists):
     _, alive = psutil.wait_procs(workers, timeout=20)
     assert not alive
     again = subprocess.run(command, cwd=lists, capture_output=True, text=True, check=True)
-    assert "going on with session" in again.stderr
-    assert not kept.exists()
+    assert "resuming session" in again.stderr
+    assert not portions.exists()
     assert load_message(lists / "m1").header.starter_ids == 30_000

@@ -1,4 +1,4 @@
-"""``align serve`` and ``align join`` as two processes of two companies, and what each refuses in one line."""
+"""``align serve`` and ``align join`` in two processes, as two companies run them, and what each refuses."""
 
 import re
 import socket
@@ -12,14 +12,14 @@ FILMS, BOOKS = ("ann", "bob", "cid", "dan"), ("bob", "dan", "eve")
 
 @pytest.fixture
 def parties(here):
-    """Ids and certificates of two companies in one folder."""
+    """Write the ids and certificates of two companies into one folder."""
     for name, ids in (("films", FILMS), ("books", BOOKS)):
-        (here / f"{name}.txt").write_text("".join(f"{one}\n" for one in ids))
+        (here / f"{name}.txt").write_text("".join(f"{user_id}\n" for user_id in ids))
         create_certificate(here / name)
     return here
 
 
-def shows(own: str, other: str) -> tuple[str, ...]:
+def tls_options(own: str, other: str) -> tuple[str, ...]:
     return ("--cert", f"{own}.crt", "--key", f"{own}.key", "--peer-cert", f"{other}.crt", "--processes", "1")
 
 
@@ -28,20 +28,22 @@ def serving(parties, start):
     """Start ``align serve`` for films on a free port; return the process and where it listens."""
 
     def begin(*options):
-        child = start("align", "serve", "films.txt", "--port", 0, *shows("films", "books"), *options)
+        child = start("align", "serve", "films.txt", "--port", 0, *tls_options("films", "books"), *options)
         line = child.stdout.readline()
-        found = re.fullmatch(
+        listening = re.fullmatch(
             r"listening on (127\.0\.0\.1:\d+) for the side with .*books\.crt \(SHA-256 \w{64}\)\n", line
         )
-        assert found, (line, child.communicate())
-        return child, found[1]
+        assert listening, (line, child.communicate())
+        return child, listening[1]
 
     return begin
 
 
 def test_two_companies_find_the_users_they_share(parties, serving, pricdr):
     child, address = serving("--both", "--out", "theirs.txt", "--pad-to", 10)
-    joined = pricdr("align", "join", address, "books.txt", "--both", "--out", "ours.txt", *shows("books", "films"))
+    joined = pricdr(
+        "align", "join", address, "books.txt", "--both", "--out", "ours.txt", *tls_options("books", "films")
+    )
     out, err = child.communicate(timeout=60)
     assert (joined.code, child.returncode) == (0, 0), (joined.err, err)
     assert (parties / "ours.txt").read_text() == (parties / "theirs.txt").read_text() == "bob\ndan\n"
@@ -52,36 +54,36 @@ def test_two_companies_find_the_users_they_share(parties, serving, pricdr):
     assert "" == err == joined.err
 
 
-def test_without_both_the_side_that_serves_learns_a_number(parties, serving, pricdr):
+def test_without_both_the_side_that_serves_learns_only_a_number(parties, serving, pricdr):
     child, address = serving()
-    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *shows("books", "films"))
+    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *tls_options("books", "films"))
     out, err = child.communicate(timeout=60)
     assert (joined.code, child.returncode) == (0, 0), (joined.err, err)
-    assert "the other side alone has learnt the common users; it showed 3 ids, this one 4, dummies included" in out
+    assert "only the other side has learnt the common users; it showed 3 ids, this side 4, dummies included" in out
     assert sorted(file.name for file in parties.glob("*.txt*")) == [
         *("books.txt", "films.txt", "ours.txt", "ours.txt.alignment.json"),
     ]
 
 
-def test_strangers_are_refused_in_a_line_each_and_the_right_side_is_still_served(parties, serving, pricdr):
+def test_strangers_are_refused_with_one_line_each_and_serve_keeps_waiting(parties, serving, pricdr):
     create_certificate(parties / "stranger")
     child, address = serving()
     host, port = address.split(":")
     with socket.create_connection((host, int(port))) as plain:
         plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
-        assert "does not speak TLS but plain HTTP; still waiting" in child.stderr.readline()
-    refused = pricdr("align", "join", address, "books.txt", "--out", "x.txt", *shows("stranger", "films"))
+        assert "does not speak TLS, but plain HTTP; still waiting" in child.stderr.readline()
+    refused = pricdr("align", "join", address, "books.txt", "--out", "x.txt", *tls_options("stranger", "films"))
     assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert "it does not know our certificate" in refused.err
-    assert "its certificate is not the one given" in child.stderr.readline()
-    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *shows("books", "films"))
+    assert "it does not accept our certificate" in refused.err
+    assert "its certificate is not the expected one" in child.stderr.readline()
+    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *tls_options("books", "films"))
     assert (joined.code, child.wait(60)) == (0, 0), joined.err
     assert not (parties / "x.txt").exists()
 
 
-def test_sides_that_were_told_different_things_both_end_with_a_line(parties, serving, pricdr):
+def test_with_different_settings_both_sides_exit_with_one_line(parties, serving, pricdr):
     child, address = serving("--both", "--out", "theirs.txt")
-    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *shows("books", "films"))
+    joined = pricdr("align", "join", address, "books.txt", "--out", "ours.txt", *tls_options("books", "films"))
     _, err = child.communicate(timeout=60)
     for code, text in ((joined.code, joined.err), (child.returncode, err)):
         assert code == 2
@@ -102,39 +104,45 @@ def test_sides_that_were_told_different_things_both_end_with_a_line(parties, ser
         ("join", ("127.0.0.1:1", "--timeout", "604801"), "Invalid value for '--timeout': Input should be less than"),
         ("join", ("127.0.0.1:1", "--peer-cert", "books.crt"), "books.crt has our own key"),
         ("join", ("127.0.0.1:1", "--processes", "0"), "Invalid value for '--processes'"),
-        ("join", ("127.0.0.1:1", "--pad-to", "2"), "pad_to must be from the number of ids, 3"),
-        ("join", ("127.0.0.1:1", "--normalise", "email"), "books.txt: line 1: 'bob' is no e-mail address"),
+        ("join", ("127.0.0.1:1", "--pad-to", "2"), "pad_to must be between the number of ids, 3"),
+        ("join", ("127.0.0.1:1", "--normalise", "email"), "books.txt: line 1: 'bob' is not an e-mail address"),
         ("join", ("127.0.0.1:1", "--key", "films.key"), "films.key is not the key of books.crt"),
         ("join", ("127.0.0.1:1", "--cert", "none.crt"), "cannot read certificate none.crt: No such file"),
-        ("join", ("127.0.0.1:1", "--peer-ca", "films.crt"), "give the certificate of the other side (--peer-cert) or"),
+        ("join", ("127.0.0.1:1", "--peer-ca", "films.crt"), "give the other side's certificate (--peer-cert) or"),
         ("join", ("127.0.0.1:1", "--out", "books.txt"), "books.txt exists already"),
+        (
+            "join",
+            ("127.0.0.1:1", "--own-ids", "users.txt.alignment.json"),
+            "which is where the user list or its record",
+        ),
         ("join", ("127.0.0.1:1",), "no connection to 127.0.0.1:1: Connection refused"),
-        ("serve", ("--out", "users.txt"), "serve learns the common users with --both alone, and then needs --out"),
-        ("serve", ("--both",), "serve learns the common users with --both alone, and then needs --out"),
-        ("serve", ("--own-ids", "own.csv"), "--own-ids is a table of the common users"),
-        ("serve", ("--port", "70000"), "port must be a number from 0"),
+        ("serve", ("--out", "users.txt"), "give --out together with --both"),
+        ("serve", ("--both",), "give --out together with --both"),
+        ("serve", ("--own-ids", "own.csv"), "--own-ids lists the common users"),
+        ("serve", ("--port", "70000"), "port must be between 0"),
         ("serve", ("--host", "203.0.113.7"), "cannot listen on 203.0.113.7:8443: Cannot assign requested address"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anybody_is_talked_to(parties, refused, command, options, says):
-    common = shows("books", "films")
+def test_bad_options_are_refused_before_connecting(parties, refused, command, options, says):
+    common = tls_options("books", "films")
     if command == "join":
         refused("align", "join", options[0], "books.txt", "--out", "users.txt", *common, *options[1:], says=says)
     else:
         refused("align", "serve", "books.txt", *common, *options, says=says)
 
 
-def test_a_key_that_others_can_read_is_warned_of(parties, pricdr):
+def test_warns_about_a_key_that_others_can_read(parties, pricdr):
     (parties / "books.key").chmod(0o640)
-    said = pricdr("align", "join", "127.0.0.1:1", "books.txt", "--out", "users.txt", *shows("books", "films"))
-    assert said.err.startswith(
-        "warning: books.key: others on this machine can read this key: chmod 600 it\nerror: no con"
+    outcome = pricdr("align", "join", "127.0.0.1:1", "books.txt", "--out", "users.txt", *tls_options("books", "films"))
+    assert outcome.err.startswith(
+        "warning: books.key: other users of this machine can read this key: run chmod 600 on it\nerror: no con"
     )
 
 
-def test_a_certificate_of_our_own(here, pricdr, refused):
-    made = pricdr("align", "keygen", "--out", "films", "--days", 30)
-    assert made.code == 0, made.err
-    assert re.search(r"fingerprint \(SHA-256\), to compare on the telephone: [0-9a-f]{64}\n", made.out)
+def test_keygen(here, pricdr, refused):
+    outcome = pricdr("align", "keygen", "--out", "films", "--days", 30)
+    assert outcome.code == 0, outcome.err
+    assert re.search(r"fingerprint \(SHA-256\), to compare by telephone: [0-9a-f]{64}\n", outcome.out)
     assert (here / "films.key").stat().st_mode & 0o777 == 0o600
     refused("align", "keygen", "--out", "films", says="films.key exists already")
+    refused("align", "keygen", "--out", ".", says=". is a folder: give a name for the key and the certificate")

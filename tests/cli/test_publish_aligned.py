@@ -12,7 +12,7 @@ USERS = ("alice", "bob", "dave")
 
 @pytest.mark.parametrize("engine", ["memory", "local"])
 @pytest.mark.parametrize("options", [(), ("--threshold", 3), ("--learn-from", "all", "--buckets", 64)], ids=str)
-def test_every_engine_carries_it(here, ratings, publish, engine, options):
+def test_every_engine_puts_the_session_into_the_certificate(here, ratings, publish, engine, options):
     write_list(here / "users.txt", USERS)
     outcome = publish(ratings, "--users", "users.txt", "--engine", engine, *options)
     assert outcome.code == 0, outcome.err
@@ -22,7 +22,7 @@ def test_every_engine_carries_it(here, ratings, publish, engine, options):
     assert certificate.users == len(USERS)
 
 
-def test_the_screen_of_inspect_says_it(here, ratings, publish, pricdr):
+def test_inspect_states_the_alignment(here, ratings, publish, pricdr):
     write_list(here / "users.txt", USERS)
     assert publish(ratings, "--users", "users.txt").code == 0
     shown = " ".join(pricdr("inspect", "release", "--json", "i.json").out.split())
@@ -32,7 +32,7 @@ def test_the_screen_of_inspect_says_it(here, ratings, publish, pricdr):
     assert content["certificate"]["input"]["alignment"]["learnt_by"] == "both"
 
 
-def test_a_dry_run_says_it(here, ratings, publish):
+def test_a_dry_run_states_the_alignment(here, ratings, publish):
     write_list(here / "users.txt", USERS)
     assert "Where the user list came from" in publish(ratings, "--users", "users.txt", "--dry-run").out
 
@@ -43,7 +43,7 @@ def test_a_changed_list_is_refused_before_anything_is_read_or_spent(here, refuse
     (here / "users.txt").write_text("alice\nbob\ndave\n")
     refused_publish(
         "no such ratings.csv",
-        says=("users.txt: this is not the list that align wrote", "give that list, unchanged", "without the record"),
+        says=("users.txt: this is not the list that align wrote", "give that list, unchanged", "without a record"),
     )
     record.write_text("{}")
     refused_publish("no such ratings.csv", says="users.txt.alignment.json: session: Field required")
@@ -52,7 +52,13 @@ def test_a_changed_list_is_refused_before_anything_is_read_or_spent(here, refuse
     refused_publish("no such ratings.csv", says="users.txt.alignment.json: no such file")
 
 
-def test_line_ends_of_another_system_are_no_other_list(here, ratings, publish):
+def test_a_folder_is_refused_as_a_user_list(here, ratings, pricdr):
+    outcome = pricdr("publish", ratings, "--epsilon", 4, "--delta", 1e-6, "--users", ".", "--out", "release")
+    assert (outcome.code, outcome.err.count("\n")) == (2, 1)
+    assert ".: this is a folder" in outcome.err
+
+
+def test_line_endings_of_another_system_do_not_change_the_list(here, ratings, publish):
     write_list(here / "users.txt", USERS)
     (here / "users.txt").write_bytes(b"alice\r\nbob\r\ndave\r\n")
     assert publish(ratings, "--users", "users.txt").code == 0

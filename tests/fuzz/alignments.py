@@ -1,6 +1,6 @@
-"""Messages of an alignment: what is taken is spelled canonically, holds no point of low order, and belongs here.
+"""Messages of an alignment: an accepted message is canonical, has no point of low order, and fits the session.
 
-A stranger can put the right SHA-256 at the end of anything, so that most cases have it.
+Anyone can put the right SHA-256 at the end of a file, so most cases have it.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _SECOND = second_message(
 
 
 def make_seeds(folder: Path) -> list[Seed]:
-    """Both messages of one session."""
+    """Return both messages of one session."""
     return [Seed(name, {_NAME: _bytes(message)}) for name, message in (("first", _FIRST), ("second", _SECOND))]
 
 
@@ -47,7 +47,7 @@ def _bytes(message: Message) -> bytes:
 
 
 def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
-    """Change bytes, fields of the header or points, and as a rule make the hash at the end fit."""
+    """Change bytes, header fields or points, and usually correct the hash at the end."""
     content, spare = seed.files[_NAME], other.files[_NAME]
     draw = rng.randrange(8)
     if draw < 3:
@@ -90,21 +90,21 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
     """Read the message, and answer it or finish with it."""
     message = load_message(folder / _NAME)
     content: Any = files[_NAME]
-    require(_bytes(message) == content, "a message with another spelling")
+    require(_bytes(message) == content, "a message that is not canonical")
     require(message.sha256 == hashlib.sha256(content).hexdigest(), "a message with another hash")
     points = split_points(message.points.tobytes())
     numbers = [int.from_bytes(point, "little") for point in points]
-    require(all(u < P and u not in LOW_ORDER for u in numbers), "a point that no id can have")
+    require(all(u < P and u not in LOW_ORDER for u in numbers), "a point that no id hashes to")
     if message.header.kind is MessageKind.START:
         _, reply = answer(message, _ids(*_ANSWERER))
         require(len(reply.starter_points) == message.header.starter_ids, "an answer of another length")
         require(reply.header.previous == message.sha256, "an answer to another message")
         return
-    found = finish(_STATE, message)
-    require(set(found.users) <= set(_STARTER), "a common user whom the starter does not have")
+    alignment = finish(_STATE, message)
+    require(set(alignment.users) <= set(_STARTER), "a common user whom the starter does not have")
     require(message.header.previous == _FIRST.sha256, "an answer to another message")
     if content == _bytes(_SECOND):
-        require(set(found.users) == set(_STARTER) & set(_ANSWERER), "another intersection")
+        require(set(alignment.users) == set(_STARTER) & set(_ANSWERER), "another intersection")
 
 
 KIND = Kind(make_seeds, mutate, judge)

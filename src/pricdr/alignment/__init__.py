@@ -1,5 +1,5 @@
-"""Private set intersection: two parties find the users they share, and show each other no others.
+"""Private set intersection: two parties find the users they share without revealing any others.
 
-Neither stage of the work: what comes of it is the user list that ``publish`` takes. The protocol and why it is private
-are in ``docs/mathematics.md``; what it does not protect from is in ``docs/threat-model.md``.
+This package belongs to neither stage: it produces the user list that ``publish`` takes. ``docs/mathematics.md`` has the
+protocol and the argument that it is private; ``docs/threat-model.md`` says what it does not protect against.
 """

@@ -1,9 +1,9 @@
-"""Blinding many ids or points: in portions, over several processes, with finished portions kept for a later run."""
+"""Blinding many ids or points in portions, on several processes; finished portions can be stored for a later run."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -15,23 +15,23 @@ from pricdr.progress import Progress, silent
 PORTION: Final = 10_000
 """Ids or points that are blinded at a time: about a second of one core."""
 _ID, _DUMMY = b"\0", b"\1"
-"""What is hashed before an id, or before what stands in for one: no id can be taken for a dummy."""
+"""The byte that is hashed before an id or a dummy, so that no id can hash to a dummy's point."""
 
 
-class KeptPortions(Protocol):
-    """Where finished portions are kept until all are there."""
+class PortionStore(Protocol):
+    """Where finished portions are stored until all of them are done."""
 
     def read(self, name: str, size: int) -> bytes | None:
-        """Return the portion of this name, if it is there and whole."""
+        """Return the portion with this name, or None if it is missing or damaged."""
         ...
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a finished portion."""
+        """Store a finished portion."""
         ...
 
 
-class NothingKept:
-    """Keeps no portion: a run that is stopped begins again."""
+class NoStore:
+    """A store that keeps nothing: an interrupted run starts from scratch."""
 
     def read(self, name: str, size: int) -> bytes | None:
         """Return None."""
@@ -43,30 +43,30 @@ class NothingKept:
 
 @dataclass(frozen=True)
 class Blinder:
-    """Blinds ids and points, and says how far it is.
+    """Blinds ids and points, and reports progress.
 
     Args:
-        processes: how many to work in; 1 works in this process. More need an importable main module, as every
-            ``multiprocessing`` by spawning does.
-        progress: told how many points are done.
-        kept: where finished portions are kept.
+        processes: number of worker processes; 1 means no workers. More than 1 needs an importable main module, as
+            ``multiprocessing`` with the spawn method always does.
+        progress: called with the number of points done.
+        store: where finished portions are stored.
     """
 
     processes: int = 1
     progress: Progress = silent
-    kept: KeptPortions = field(default_factory=NothingKept)
+    store: PortionStore = field(default_factory=NoStore)
 
     def ids(self, ids: Sequence[str], session: bytes, key: BlindingKey, *, pad_to: int) -> Points:
-        """Return the blinded points of ids, then of as many dummies as it takes to make ``pad_to``."""
+        """Return the blinded points of the ids, followed by those of enough dummies to make ``pad_to`` points."""
 
         def contents(start: int, stop: int) -> list[bytes]:
-            real = [session + _ID + one.encode() for one in ids[start:stop]]
-            return real + [session + _DUMMY + key.dummy(at) for at in range(max(start, len(ids)), stop)]
+            real = [session + _ID + user_id.encode() for user_id in ids[start:stop]]
+            return real + [session + _DUMMY + key.dummy(number) for number in range(max(start, len(ids)), stop)]
 
         return self._run("ids", pad_to, lambda start, stop: (_blind_contents, contents(start, stop)), key)
 
     def points(self, points: Points, key: BlindingKey) -> Points:
-        """Return points times the key, in the same order. They must have passed ``require_points``."""
+        """Return the points times the key, in the same order. They must have passed ``require_points``."""
         return self._run(
             "points",
             len(points),
@@ -74,72 +74,77 @@ class Blinder:
             key,
         )
 
-    def _run(self, what: str, total: int, work: "_WorkOf", key: BlindingKey) -> Points:
+    def _run(self, what: str, total: int, task: "_TaskOf", key: BlindingKey) -> Points:
         out = bytearray(total * SIZE)
         done, missing = 0, []
         for start in range(0, total, PORTION):
             stop = min(start + PORTION, total)
-            content = self.kept.read(f"{what}-{start:09}", (stop - start) * SIZE)
+            content = self.store.read(f"{what}-{start:09}", (stop - start) * SIZE)
             if content is None:
                 missing.append((start, stop))
             else:
                 out[start * SIZE : stop * SIZE] = content
                 done += stop - start
-        shown = f"blinding {what}"
-        self.progress(shown, done, total)
-        with closing(_blinded(missing, work, key, min(self.processes, len(missing)))) as blinded:
+        label = f"blinding {what}"
+        self.progress(label, done, total)
+        with closing(_blinded(missing, task, key, min(self.processes, len(missing)))) as blinded:
             for start, stop, content in blinded:
-                self.kept.write(f"{what}-{start:09}", content)
+                self.store.write(f"{what}-{start:09}", content)
                 out[start * SIZE : stop * SIZE] = content
                 done += stop - start
-                self.progress(shown, done, total)
+                self.progress(label, done, total)
         return as_points(out)
 
 
 _Blind: TypeAlias = Callable[[list[bytes], BlindingKey], bytes]
-_WorkOf: TypeAlias = Callable[[int, int], tuple[_Blind, list[bytes]]]
-"""From the bounds of a portion to the function that blinds it, and what it is to blind."""
+_TaskOf: TypeAlias = Callable[[int, int], tuple[_Blind, list[bytes]]]
+"""Maps the bounds of a portion to the function that blinds it and the contents to blind."""
 
 
 def _blinded(
-    portions: Sequence[tuple[int, int]], work: _WorkOf, key: BlindingKey, processes: int
+    portions: Sequence[tuple[int, int]], task: _TaskOf, key: BlindingKey, processes: int
 ) -> Generator[tuple[int, int, bytes], None, None]:
-    """Yield bounds and blinded points of each portion, in any order."""
+    """Yield the bounds and the blinded points of each portion, in any order."""
     if processes <= 1:
         for start, stop in portions:
-            function, contents = work(start, stop)
-            yield start, stop, function(contents, key)
+            blind, contents = task(start, stop)
+            yield start, stop, blind(contents, key)
         return
     waiting = iter(portions)
     running: dict[Future[bytes], tuple[int, int]] = {}
-    with process_pool(processes, _take_key, key.reveal()) as pool:
+    with _explaining_killed_workers(), process_pool(processes, _set_key, key.reveal()) as pool:
 
         def submit() -> None:
-            # A few at a time: the contents of all of them at once would take as much memory as the ids.
+            # A few at a time: the contents of all portions together would take as much memory as the ids.
             for start, stop in waiting:
-                function, contents = work(start, stop)
-                running[pool.submit(_in_worker, function, contents)] = (start, stop)
+                blind, contents = task(start, stop)
+                running[pool.submit(_in_worker, blind, contents)] = (start, stop)
                 if len(running) >= 2 * processes:
                     return
 
         submit()
         while running:
-            for finished in wait(running, return_when=FIRST_COMPLETED).done:
-                start, stop = running.pop(finished)
-                try:
-                    content = finished.result()
-                except BrokenProcessPool as error:
-                    what = "a process that blinds was killed, for want of memory perhaps"
-                    raise PriCDRError(f"{what}: fewer --processes take less") from error
-                yield start, stop, content
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                start, stop = running.pop(future)
+                yield start, stop, future.result()
             submit()
 
 
+@contextmanager
+def _explaining_killed_workers() -> Iterator[None]:
+    """Turn a broken pool into an error that says what to do. Submitting can raise it as well as a result."""
+    try:
+        yield
+    except BrokenProcessPool as error:
+        why = "a worker process was killed while blinding, perhaps for lack of memory"
+        raise PriCDRError(f"{why}: use fewer --processes") from error
+
+
 _KEY: list[BlindingKey] = []
-"""What a worker process blinds with."""
+"""The key of a worker process."""
 
 
-def _take_key(content: bytes) -> None:
+def _set_key(content: bytes) -> None:
     _KEY.append(BlindingKey(content))
 
 
@@ -148,7 +153,7 @@ def _in_worker(blind: _Blind, contents: list[bytes]) -> bytes:
 
 
 def _blind_contents(contents: list[bytes], key: BlindingKey) -> bytes:
-    """Return the blinded points of what is hashed to them."""
+    """Hash the contents to points and return these, blinded."""
     return key.multiply(split_points(hash_to_u(contents)))
 
 

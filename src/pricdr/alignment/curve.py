@@ -1,12 +1,13 @@
-"""Points of Curve25519 as X25519 sees them: 32 bytes, the u-coordinate with its least significant byte first.
+"""Points of Curve25519 as X25519 represents them: the u-coordinate as 32 bytes, least significant byte first.
 
-Ids become points by ``encode_to_curve`` of RFC 9380 (suite ``curve25519_XMD:SHA-512_ELL2_NU_``), but for its last step:
-X25519 multiplies by a multiple of 8, and so clears the cofactor itself.
+Ids are hashed to points with ``encode_to_curve`` of RFC 9380 (suite ``curve25519_XMD:SHA-512_ELL2_NU_``), without its
+last step: X25519 multiplies by a multiple of 8, which clears the cofactor anyway.
 
-X25519 takes any 255-bit number for a u-coordinate. About half of them belong to the curve's twist, which is as hard to
-attack, so that ids might simply be hashed to numbers. But multiplying never leaves curve or twist, and anybody can tell
-which one a number belongs to. A blinded point would then tell one bit of the hash of its id, another bit in every
-session, and the counts of enough sessions give away the whole set. So every id is hashed to the curve itself.
+X25519 accepts any 255-bit number as a u-coordinate. About half of these numbers belong to the curve's twist, which is
+as hard to attack, so it seems enough to hash ids to numbers. It is not. Multiplication maps the curve to itself and the
+twist to itself, and anyone can tell which of the two a number belongs to. A blinded point would therefore reveal one
+bit of the hash of its id, a different bit in every session, and the counts over enough sessions determine the whole
+set. So every id is hashed to the curve itself.
 """
 
 import hashlib
@@ -35,15 +36,15 @@ LOW_ORDER: Final = (
     325606250916557431795983626356110631294008115727848805560023387167927233504,
     39382357235489614581723060781553021112529911719440698176882885853963445705823,
 )
-"""Every u of a point whose order divides 8, on curve and twist. X25519 sends them all to 0, whatever the key."""
+"""The u of every point whose order divides 8, on curve and twist. X25519 maps them all to 0, whatever the key."""
 _PURPOSE: Final = b"PRICDR-ALIGN-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
 _FIELD_BYTES: Final = 48
-"""Hashed bytes that become one number modulo P: so many that its distribution is uniform up to 2⁻¹²⁸."""
+"""Hashed bytes per number modulo P: enough to make the number uniform up to 2⁻¹²⁸."""
 _SHA512_BLOCK: Final = 128
 
 
 class BlindingKey:
-    """The secret number that one party multiplies points by, in one session."""
+    """The secret number by which one party multiplies points in one session."""
 
     __slots__ = ("_bytes",)
 
@@ -62,16 +63,16 @@ class BlindingKey:
         return self._bytes
 
     def dummy(self, number: int) -> bytes:
-        """Return what is hashed in place of an id, to pad a message: random to everybody who lacks the key."""
+        """Return the bytes that are hashed in place of an id to pad a message; they look random without the key."""
         return hmac.digest(self._bytes, b"pricdr alignment dummy %d" % number, "sha256")
 
     def order(self, count: int) -> npt.NDArray[np.intp]:
-        """Return a permutation of so many positions: random to everybody who lacks the key, the same in every run."""
+        """Return a permutation of ``count`` positions. It depends only on the key, and looks random without it."""
         seed = hmac.digest(self._bytes, b"pricdr alignment order", "sha256")
         return np.argsort(np.frombuffer(hashlib.shake_256(seed).digest(8 * count), dtype="<u8"), kind="stable")
 
     def multiply(self, points: Iterable[bytes]) -> bytes:
-        """Return the points times the key, one after the other. They must have passed :func:`require_points`."""
+        """Return the points times the key, concatenated. They must have passed :func:`require_points`."""
         private = X25519PrivateKey.from_private_bytes(self._bytes)
         load = X25519PublicKey.from_public_bytes
         return b"".join([private.exchange(load(point)) for point in points])
@@ -89,19 +90,20 @@ def as_points(content: bytes | bytearray) -> Points:
 
 
 def split_points(points: bytes) -> list[bytes]:
-    """Return the points in these bytes, one by one."""
+    """Return the points in these bytes as a list."""
     return [points[at : at + SIZE] for at in range(0, len(points), SIZE)]
 
 
 def in_byte_order(points: Points) -> Points:
-    """Return points in ascending order of their bytes: it depends on which they are, and on no order they had."""
+    """Return points in ascending order of their bytes, which does not depend on the order they came in."""
     return points[np.lexsort(_words(points).T[::-1])]
 
 
 def are_ascending(points: Points) -> bool:
-    """Return whether points are in ascending order of their bytes, without repeats."""
+    """Return whether points are in strictly ascending order of their bytes."""
     words = _words(points)
-    less, equal = np.zeros(max(0, len(words) - 1), dtype=bool), np.ones(max(0, len(words) - 1), dtype=bool)
+    pairs = max(0, len(words) - 1)
+    less, equal = np.zeros(pairs, dtype=bool), np.ones(pairs, dtype=bool)
     for before, after in zip(words[:-1].T, words[1:].T, strict=True):
         less |= equal & (before < after)
         equal &= before == after
@@ -114,15 +116,15 @@ def are_distinct(points: Points) -> bool:
 
 
 def _words(points: Points) -> npt.NDArray[np.uint64]:
-    """Return points as four numbers each, which compare as their bytes do."""
+    """Return each point as four numbers that sort as its bytes do."""
     return np.ascontiguousarray(points).view(">u8").reshape(-1, 4).astype(np.uint64)
 
 
 def require_points(points: Points, name: str) -> None:
-    """Refuse points of low order and numbers of P or more, before any key touches them; ``name`` is where they are.
+    """Refuse points of low order and numbers of P or more before any key is applied; errors begin with ``name``.
 
-    A point of low order is none that an id could have, and what becomes of it does not depend on the key. X25519 would
-    read a number of P or more as a smaller one: then one point had two spellings, and equality would miss it.
+    No id hashes to a point of low order, and multiplying one gives 0 whatever the key. X25519 reduces a number of P or
+    more modulo P, so one point would have two encodings and comparing bytes would miss a match.
     """
     words = np.ascontiguousarray(points).view("<u8").reshape(-1, 4)
     full = np.uint64(2**64 - 1)
@@ -131,17 +133,17 @@ def require_points(points: Points, name: str) -> None:
     large &= (words[:, 3] > np.uint64(2**63 - 1)) | (words[:, 0] >= np.uint64(2**64 - 19))
     if large.any():
         at = int(np.argmax(large)) + 1
-        raise InputError(f"{name}: point {at:,} is not written canonically: it must be below 2^255 - 19")
+        raise InputError(f"{name}: point {at:,} is not canonical: it must be below 2^255 - 19")
     low = np.zeros(len(words), dtype=bool)
     for u in LOW_ORDER:
         low |= (words == np.frombuffer(u.to_bytes(SIZE, "little"), dtype="<u8")).all(axis=1)
     if low.any():
         at = int(np.argmax(low)) + 1
-        raise InputError(f"{name}: point {at:,} has low order: no id is hashed to it, and a key would not hide it")
+        raise InputError(f"{name}: point {at:,} has low order: no id hashes to it, and no key hides it")
 
 
 def hash_to_u(contents: Sequence[bytes], purpose: bytes = _PURPOSE) -> bytes:
-    """Return the points that these bytes are hashed to, one after the other; all of them lie on the curve."""
+    """Hash each content to a point on the curve; return the points, concatenated."""
     return b"".join(u.to_bytes(SIZE, "little") for u in map_to_curve(_hash_to_field(contents, purpose)))
 
 
@@ -160,32 +162,32 @@ def _hash_to_field(contents: Iterable[bytes], purpose: bytes) -> list[int]:
 
 
 def map_to_curve(numbers: Sequence[int]) -> list[int]:
-    """Return the u-coordinate of the curve's point for each number: Elligator 2, as RFC 9380 has it with Z = 2."""
-    # 1 + 2r² is never 0: -1 is a square modulo P and 2 is none, so that -1/2 is none.
+    """Map each number to the u-coordinate of a point on the curve: Elligator 2 as in RFC 9380, with Z = 2."""
+    # 1 + 2r² is never 0: -1 is a square modulo P and 2 is not, so -1/2 is not.
     inverses = _inverses([(1 + 2 * r * r) % P for r in numbers])
-    found = []
+    coordinates = []
     for inverse in inverses:
         u = -A * inverse % P
-        # Of these two, exactly one is on the curve.
-        found.append(u if _is_square(u * (u * u + A * u + 1) % P) else (-u - A) % P)
-    return found
+        # Exactly one of the two is on the curve.
+        coordinates.append(u if _is_square(u * (u * u + A * u + 1) % P) else (-u - A) % P)
+    return coordinates
 
 
 def _inverses(numbers: Sequence[int]) -> list[int]:
-    """Return the inverses modulo P of numbers that are not 0, by one inversion for all of them."""
-    before, product = [], 1
+    """Return the inverses modulo P of non-zero numbers, with a single inversion (Montgomery's trick)."""
+    products, product = [], 1
     for number in numbers:
-        before.append(product)
+        products.append(product)
         product = product * number % P
-    inverse, found = pow(product, -1, P), []
-    for number, product in zip(reversed(numbers), reversed(before), strict=True):
-        found.append(inverse * product % P)
+    inverse, inverses = pow(product, -1, P), []
+    for number, product in zip(reversed(numbers), reversed(products), strict=True):
+        inverses.append(inverse * product % P)
         inverse = inverse * number % P
-    return found[::-1]
+    return inverses[::-1]
 
 
 def _is_square(number: int) -> bool:
-    """Return whether a number is a square modulo P: its Jacobi symbol, four times as fast as Euler's power."""
+    """Return whether a number is a square modulo P, by its Jacobi symbol: four times as fast as Euler's criterion."""
     a, n, symbol = number, P, 1
     while a:
         twos = (a & -a).bit_length() - 1
@@ -195,5 +197,5 @@ def _is_square(number: int) -> bool:
         if a & 3 == 3 and n & 3 == 3:
             symbol = -symbol
         a, n = n % a, a
-    # For 0 the loop ends at once: 0 is a square.
+    # The loop does not run for 0, which is a square.
     return symbol == 1

@@ -1,14 +1,14 @@
-r"""The exchange over a connection: the messages that files would hold, byte for byte, between two runs.
+r"""The exchange over a connection: the same messages that files would hold, byte for byte.
 
-    greeting B  →  A    what each was told: by which rule ids are written, and who learns the common users
+    greeting B  →  A    the settings of each side: how ids are normalised, and who learns the common users
              A  →  B
     start    A  →  B
     answer   B  →  A
-    list     A  →  B    where both are to learn it: its length in 8 bytes, then users.txt
-    done                by whoever had the last message, once it has been checked
+    list     A  →  B    if both learn the users: its length in 8 bytes, then users.txt
+    done                from the side that received the last message, once it has checked it
 
-A joins and B serves. What was agreed is compared before anything is computed. No state is kept: keys live as long as
-the run, and a connection that is lost is begun anew, under new keys.
+A joins and B serves. The settings are compared before anything is computed. No state is kept: keys last as long as the
+run, and after a lost connection both sides start again with new keys.
 """
 
 import json
@@ -31,22 +31,22 @@ _DONE: Final = b"pricdr alignment done\n"
 _LONGEST_GREETING: Final = 2048
 _LENGTH: Final = 8
 _PIECE: Final = 1 << 20
-_THEIRS: Final = "the message of the other side"
-_LIST: Final = "the list of the other side"
+_MESSAGE: Final = "the other side's message"
+_LIST: Final = "the other side's list"
 
 
 @dataclass(frozen=True)
 class Served:
-    """What came of an exchange for the side that served."""
+    """The result of an exchange for the side that served."""
 
     header: Header
-    """Of its message: the session, and how many ids each side showed."""
+    """The header of its answer: the session, and how many ids each side showed."""
     alignment: Alignment | None
-    """The common users, where both were to learn them."""
+    """The common users, if both sides learn them."""
 
 
 class Greeting(BaseModel):
-    """What one side was told: both must have been told the same."""
+    """The settings of one side, which must be the same on both."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -55,9 +55,9 @@ class Greeting(BaseModel):
     who_learns: WhoLearns
 
     def content(self) -> bytes:
-        """Return the greeting as it travels."""
-        said = json.dumps(self.model_dump(mode="json"), separators=(",", ":")).encode()
-        return _FIRST_LINE + len(said).to_bytes(2, "big") + said
+        """Return the greeting as it is sent."""
+        settings = json.dumps(self.model_dump(mode="json"), separators=(",", ":")).encode()
+        return _FIRST_LINE + len(settings).to_bytes(2, "big") + settings
 
 
 def join(
@@ -69,18 +69,18 @@ def join(
     at_most: int | None = None,
     blinder: Blinder = IN_THIS_PROCESS,
 ) -> Alignment:
-    """Return the common users, found with the side that serves.
+    """Run the exchange with the side that serves, and return the common users.
 
     Args:
-        connection: to that side.
-        ids: ours.
-        who_learns: we alone, or both; the other side must have been told the same.
-        pad_to: show so many ids; the others are dummies.
-        at_most: refuse an answer that shows more ids.
-        blinder: how blinding is done; its progress is told about the connection, too.
+        connection: the connection to that side.
+        ids: our ids.
+        who_learns: we alone, or both; the other side must have the same setting.
+        pad_to: add dummies up to this number of ids.
+        at_most: refuse an answer that shows more ids than this.
+        blinder: how to blind; its ``progress`` is also called for sending and receiving.
     """
-    # The side that joins speaks second: until it is greeted, it may yet be refused for its certificate.
-    theirs = _heard(connection)
+    # The side that joins speaks second: until it is greeted, its certificate may still be refused.
+    theirs = _read_greeting(connection)
     _require_same(_greet(connection, ids, who_learns), theirs)
     stream = _Stream(connection, blinder.progress)
     state, message = start(ids, who_learns=who_learns, pad_to=pad_to, blinder=blinder)
@@ -89,9 +89,9 @@ def join(
     try:
         alignment = finish(state, reply, blinder)
     except InputError as error:
-        raise ExchangeError(f"{_THEIRS}: {error}") from error
+        raise ExchangeError(f"{_MESSAGE}: {error}") from error
     except VerificationError as error:
-        raise VerificationError(f"{_THEIRS}: {error}") from error
+        raise VerificationError(f"{_MESSAGE}: {error}") from error
     if who_learns is WhoLearns.BOTH:
         content = list_content(alignment.users)
         connection.write(len(content).to_bytes(_LENGTH, "big") + content)
@@ -110,20 +110,20 @@ def serve(
     at_most: int | None = None,
     blinder: Blinder = IN_THIS_PROCESS,
 ) -> Served:
-    """Answer the side that joins, and return what came of it; with the common users, where both are to learn them.
+    """Answer the side that joins, and return the result; it has the common users if both sides learn them.
 
     The arguments are those of :func:`join`.
     """
     ours = _greet(connection, ids, who_learns)
-    _require_same(ours, _heard(connection))
+    _require_same(ours, _read_greeting(connection))
     stream = _Stream(connection, blinder.progress)
     message = stream.receive(at_most)
     if message.header.who_learns is not who_learns:
-        raise ExchangeError(f"{_THEIRS}: it contradicts what was agreed about who learns the common users")
+        raise ExchangeError(f"{_MESSAGE}: it contradicts the greeting about who learns the common users")
     try:
         state, reply = answer(message, ids, pad_to=pad_to, blinder=blinder)
     except InputError as error:
-        raise ExchangeError(f"{_THEIRS}: {error}") from error
+        raise ExchangeError(f"{_MESSAGE}: {error}") from error
     stream.send(reply)
     if who_learns is WhoLearns.STARTER:
         stream.expect_done()
@@ -134,42 +134,44 @@ def serve(
 
 
 def _greet(connection: Connection, ids: NormalisedIds, who_learns: WhoLearns) -> Greeting:
-    """Tell the other side what we were told, and return it."""
+    """Send our settings to the other side, and return them."""
     ours = Greeting(normalisation=ids.normalisation.value, rule=ids.normalisation.rule, who_learns=who_learns)
     connection.write(ours.content())
     return ours
 
 
-def _heard(connection: Connection) -> Greeting:
-    """Return what the other side was told."""
+def _read_greeting(connection: Connection) -> Greeting:
+    """Return the settings of the other side."""
     if connection.read(len(_FIRST_LINE)) != _FIRST_LINE:
-        raise ExchangeError("the other side is no pricdr align, or one of another version")
+        raise ExchangeError("the other side is not running pricdr align, or another version of it")
     length = int.from_bytes(connection.read(2), "big")
     if length > _LONGEST_GREETING:
-        raise ExchangeError(f"the greeting of the other side has {length:,} bytes, over {_LONGEST_GREETING:,}")
+        raise ExchangeError(
+            f"the other side's greeting has {length:,} bytes; at most {_LONGEST_GREETING:,} are allowed"
+        )
     try:
         return Greeting.model_validate_json(connection.read(length))
     except ValidationError as error:
-        raise ExchangeError("the greeting of the other side is none that this version knows") from error
+        raise ExchangeError("the other side's greeting is not one that this version understands") from error
 
 
 def _require_same(ours: Greeting, theirs: Greeting) -> None:
-    """Refuse to go on where the two sides were told different things."""
+    """Refuse to continue if the two sides have different settings."""
     if theirs.normalisation != ours.normalisation:
-        told = f"{ours.normalisation} here, {printable(theirs.normalisation)} there"
-        raise ExchangeError(f"the sides disagree about ids: {told}; give both the same --normalise")
+        settings = f"{ours.normalisation} here, {printable(theirs.normalisation)} there"
+        raise ExchangeError(f"the sides normalise ids differently: {settings}; give both the same --normalise")
     if theirs.rule != ours.rule:
-        raise ExchangeError(f"the sides mean different rules by {ours.normalisation}: use the same version on both")
+        raise ExchangeError(f"the rule {ours.normalisation} differs between the sides: run the same version on both")
     if theirs.who_learns is not ours.who_learns:
-        told = f"{_LEARNER[ours.who_learns]} here, {_LEARNER[theirs.who_learns]} there"
-        raise ExchangeError(f"the sides disagree about who learns the users: {told}; give --both to both or to neither")
+        settings = f"{_LEARNER[ours.who_learns]} here, {_LEARNER[theirs.who_learns]} there"
+        raise ExchangeError(f"the sides disagree about who learns the users: {settings}; use --both on both or neither")
 
 
 _LEARNER: Final = {WhoLearns.STARTER: "the side that joins", WhoLearns.BOTH: "both"}
 
 
 class _Stream:
-    """A connection that tells how many bytes of a message have passed."""
+    """A connection that reports how many bytes of a message were sent or received."""
 
     def __init__(self, connection: Connection, progress: Progress = silent) -> None:
         self._connection, self._progress = connection, progress
@@ -181,15 +183,15 @@ class _Stream:
 
     def receive(self, at_most: int | None = None) -> Message:
         self._await()
-        self._what, self._done, self._total = "receiving", 0, 0  # its size stands in its header, which is not read yet
-        return read_message(cast("BinaryIO", self), _THEIRS, at_most=at_most)
+        self._what, self._done, self._total = "receiving", 0, 0  # the size is in the header, which is not read yet
+        return read_message(cast("BinaryIO", self), _MESSAGE, at_most=at_most)
 
     def receive_list(self, *, most: int) -> bytes:
-        """Return the list of common users: no longer than one of all our own ids, since they are among those."""
+        """Return the list of common users, at most ``most`` bytes: as many as a list of all our own ids has."""
         self._await()
         length = int.from_bytes(self._connection.read(_LENGTH), "big")
         if length > most:
-            raise ExchangeError(f"{_LIST}: it has {length:,} bytes, and all ids here together have {most:,}")
+            raise ExchangeError(f"{_LIST}: it has {length:,} bytes, but a list of all our ids has only {most:,}")
         return self._connection.read(length) if length else b""
 
     def expect_done(self) -> None:
@@ -224,7 +226,7 @@ def _accepted(state: State, content: bytes) -> Alignment:
     except UnicodeDecodeError as error:
         raise ExchangeError(f"{_LIST}: it is not UTF-8") from error
     if users and not users.endswith("\n"):
-        raise ExchangeError(f"{_LIST}: its last line does not end")
+        raise ExchangeError(f"{_LIST}: its last line has no line break")
     try:
         return accept(state, users.split("\n")[:-1])
     except (InputError, VerificationError) as error:

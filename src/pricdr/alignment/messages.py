@@ -1,14 +1,14 @@
-r"""What the two parties send each other, as bytes: for a file that is mailed, or a connection.
+r"""The messages that the two parties exchange, as bytes in a file or on a connection.
 
 A message is::
 
-    pricdr alignment message 1\n     which format this is
+    pricdr alignment message 1\n     the format and its version
     4 bytes                          the length of the header, most significant byte first
-    header                           canonical JSON: one spelling for one content
-    points                           32 bytes each; how many, the header says
-    32 bytes                         the SHA-256 of every byte before
+    header                           canonical JSON: each content has exactly one encoding
+    points                           32 bytes each; the header says how many
+    32 bytes                         the SHA-256 of all preceding bytes
 
-The second message names the SHA-256 of the first, whole, so that neither can be exchanged for another.
+The second message contains the SHA-256 of the whole first one, so that neither can be swapped for another.
 """
 
 import hashlib
@@ -33,12 +33,12 @@ from pricdr.memory import require_memory
 
 FIRST_LINE: Final = b"pricdr alignment message 1\n"
 MOST_IDS: Final = 1 << 30
-"""Ids that one party may show: 32 GiB of points."""
+"""The most ids that one party may show: 32 GiB of points."""
 LONGEST_HEADER: Final = 4096
 _LENGTH: Final = 4
 _BLOCK: Final = 1 << 20
 BYTES_PER_POINT: Final = 320
-"""Memory that a point takes at most while a message is worked on: read, checked, blinded, sorted and looked up."""
+"""Upper bound on the memory per point while a message is read, checked, blinded, sorted and matched."""
 
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 SessionId: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
@@ -46,7 +46,7 @@ Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_IDS)]
 
 
 class WhoLearns(Enum):
-    """Who is to learn the common users. It is in every header: nobody answers without having been told."""
+    """Who learns the common users. Every header says so, so that the answerer knows before it answers."""
 
     STARTER = "starter"
     BOTH = "both"
@@ -60,7 +60,7 @@ class Kind(Enum):
 
 
 class Header(BaseModel):
-    """What a message says about itself."""
+    """The header of a message."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -70,13 +70,13 @@ class Header(BaseModel):
     rule: Annotated[str, Field(max_length=400)]
     who_learns: WhoLearns
     starter_ids: Count
-    """How many ids the starter shows, dummies included: the number of all its ids is nowhere."""
+    """How many ids the starter shows, dummies included. The number of its real ids is not sent."""
     answerer_ids: Count | None = None
     previous: Sha256 | None = None
     """The SHA-256 of the message that this one answers."""
 
     def content(self) -> bytes:
-        """Return the header as it travels."""
+        """Return the header as it is sent."""
         return json.dumps(self.model_dump(mode="json"), separators=(",", ":")).encode()
 
     @property
@@ -86,30 +86,30 @@ class Header(BaseModel):
 
     @property
     def shown(self) -> int:
-        """How many ids the side that sends this shows."""
+        """How many ids the sender shows."""
         return self.starter_ids if self.answerer_ids is None else self.answerer_ids
 
     @property
-    def rule_agreed(self) -> Normalisation:
-        """The rule by which the ids were written, which has the same words here."""
+    def agreed_rule(self) -> Normalisation:
+        """The rule by which the ids were normalised, if its text is the same as ours."""
         return agreed_normalisation(self.normalisation, self.rule)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Message:
-    """A header and the points that it announces."""
+    """A header and its points."""
 
     header: Header
     points: Points
 
     @property
     def starter_points(self) -> Points:
-        """The starter's points, in the order that it drew: blinded once by the first message, twice by the second."""
+        """The starter's points, in the order it drew: blinded once in the first message, twice in the second."""
         return self.points[: self.header.starter_ids]
 
     @property
     def answerer_points(self) -> Points:
-        """The answerer's points, blinded once, in the order of their bytes, which says nothing about its ids."""
+        """The answerer's points, blinded once, in the order of their bytes, which reveals nothing about its ids."""
         return self.points[self.header.starter_ids :]
 
     @cached_property
@@ -122,8 +122,8 @@ class Message:
 
     @property
     def size(self) -> int:
-        """How many bytes the message has."""
-        return _size(self.header, len(self.header.content()))
+        """The size of the message in bytes."""
+        return _message_size(self.header, len(self.header.content()))
 
     def blocks(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes of the message."""
@@ -141,63 +141,63 @@ def write_message(file: BinaryIO, message: Message) -> None:
 
 
 def load_message(path: Path, *, at_most: int | None = None) -> Message:
-    """Return the message in a file that the user named; it must end where the message does.
+    """Return the message in a file, which must hold nothing else.
 
     Args:
         path: the file.
-        at_most: refuse a message whose sender shows more ids.
+        at_most: refuse a message whose sender shows more ids than this.
     """
     with explaining_os_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
         message = read_message(file, named(path), size=size, at_most=at_most)
         if file.read(1):
-            raise InputError(f"{named(path)}: something follows the end of the message")
+            raise InputError(f"{named(path)}: there is more data after the end of the message")
     return message
 
 
 def read_message(file: BinaryIO, name: str, *, size: int | None = None, at_most: int | None = None) -> Message:
-    """Return the message at the beginning of a stream, with all that can be checked of it checked.
+    """Read a message from a stream and return it, fully checked.
 
-    Nothing is allocated because a header says so: a file has to have the size that its header announces, and of a
-    connection the points are kept as they come.
+    Memory is never allocated on the word of a header: a file must have the size that its header announces, and from a
+    connection the points are stored as they arrive.
 
     Args:
         file: a file or a connection.
-        name: what errors call it.
-        size: how many bytes there are, where that is known.
-        at_most: refuse a message whose sender shows more ids, as soon as its header says so.
+        name: what error messages call it.
+        size: the number of bytes, if it is known.
+        at_most: refuse a message whose sender shows more ids than this, as soon as its header is read.
     """
     digest = hashlib.sha256()
-    if _read(file, len(FIRST_LINE), digest) != FIRST_LINE:
-        raise InputError(f"{name}: this is no message of pricdr align, or one of another version")
-    length = int.from_bytes(_exactly(file, _LENGTH, digest, name), "big")
+    if _read_up_to(file, len(FIRST_LINE), digest) != FIRST_LINE:
+        raise InputError(f"{name}: not a pricdr align message, or one of another version")
+    length = int.from_bytes(_read_exactly(file, _LENGTH, digest, name), "big")
     if length > LONGEST_HEADER:
-        raise InputError(f"{name}: the header has {length:,} bytes, at most {LONGEST_HEADER:,} are allowed")
-    header = _header(bytes(_exactly(file, length, digest, name)), name)
+        raise InputError(f"{name}: the header has {length:,} bytes; at most {LONGEST_HEADER:,} are allowed")
+    header = _parse_header(bytes(_read_exactly(file, length, digest, name)), name)
     if at_most is not None and header.shown > at_most:
-        raise ParameterError(f"{name}: the other side shows {header.shown:,} ids, and --at-most allows {at_most:,}")
-    expected = _size(header, length)
+        raise ParameterError(f"{name}: the other side shows {header.shown:,} ids, but --at-most allows {at_most:,}")
+    expected = _message_size(header, length)
     if size is not None and size != expected:
-        raise InputError(f"{name}: it has {size:,} bytes, and its header announces {expected:,}: cut off or changed")
+        raise InputError(f"{name}: it has {size:,} bytes, but its header announces {expected:,}: cut off or changed")
     require_memory(BYTES_PER_POINT * header.points, f"{name}: an alignment of {header.points:,} points")
-    points = as_points(_exactly(file, header.points * SIZE, digest, name))
-    if _exactly(file, SIZE, hashlib.sha256(), name) != digest.digest():
-        raise InputError(f"{name}: its bytes do not have the SHA-256 at its end: damaged or changed on the way")
+    points = as_points(_read_exactly(file, header.points * SIZE, digest, name))
+    if _read_exactly(file, SIZE, hashlib.sha256(), name) != digest.digest():
+        raise InputError(f"{name}: its content does not match the SHA-256 at its end: damaged or changed in transit")
     require_points(points, name)
     message = Message(header, points)
     if not are_distinct(message.starter_points):
-        raise InputError(f"{name}: a point of the starter repeats: distinct ids never share one")
-    if not are_ascending(message.answerer_points):  # any other order might say something about the ids
+        raise InputError(f"{name}: a point of the starter repeats: distinct ids never have the same point")
+    if not are_ascending(message.answerer_points):  # any other order could reveal something about the ids
         raise InputError(f"{name}: the answerer's points are not in ascending order of their bytes")
     return message
 
 
-def _size(header: Header, length: int) -> int:
+def _message_size(header: Header, length: int) -> int:
     return len(FIRST_LINE) + _LENGTH + length + header.points * SIZE + SIZE
 
 
-def _header(content: bytes, name: str) -> Header:
+def _parse_header(content: bytes, name: str) -> Header:
     try:
         header = Header.model_validate_json(content)
     except ValidationError as error:
@@ -205,20 +205,19 @@ def _header(content: bytes, name: str) -> Header:
         where = ".".join(map(str, first["loc"])) or "content"
         raise InputError(f"{name}: the header's {printable(where[:60])}: {printable(first['msg'][:200])}") from error
     if header.content() != content:
-        raise InputError(f"{name}: the header is not written as this software writes it")
+        raise InputError(f"{name}: the header is not canonical JSON")
     answers = header.kind is Kind.ANSWER
     if (header.answerer_ids is not None) != answers or (header.previous is not None) != answers:
-        rule = "answerer_ids and previous belong to an answer, and to nothing else"
-        raise InputError(f"{name}: the header's {rule}")
+        raise InputError(f"{name}: the header's answerer_ids and previous are for answers, which need both")
     try:
-        _ = header.rule_agreed
+        _ = header.agreed_rule
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     return header
 
 
-def _read(file: BinaryIO, count: int, digest: "hashlib._Hash") -> bytearray:
-    """Return as many bytes as there are, up to ``count``."""
+def _read_up_to(file: BinaryIO, count: int, digest: "hashlib._Hash") -> bytearray:
+    """Return up to ``count`` bytes: fewer only at the end of the stream."""
     content = bytearray()
     while len(content) < count and (block := file.read(min(_BLOCK, count - len(content)))):
         digest.update(block)
@@ -226,8 +225,8 @@ def _read(file: BinaryIO, count: int, digest: "hashlib._Hash") -> bytearray:
     return content
 
 
-def _exactly(file: BinaryIO, count: int, digest: "hashlib._Hash", name: str) -> bytearray:
-    content = _read(file, count, digest)
+def _read_exactly(file: BinaryIO, count: int, digest: "hashlib._Hash", name: str) -> bytearray:
+    content = _read_up_to(file, count, digest)
     if len(content) != count:
         raise InputError(f"{name}: the message is cut off")
     return content

@@ -1,7 +1,7 @@
-"""How ids are written before they are compared: by a rule that both parties declare, and by no other.
+"""How ids are normalised before they are compared: by a rule that both parties declare.
 
-A rule says what happens to ASCII characters alone. What Unicode calls a lower-case letter differs between versions of
-Python, and two parties that disagree about one letter would miss a user without a word.
+Rules change ASCII characters only. Unicode's case tables differ between versions of Python, and two parties that
+disagree about a single letter would silently miss a user.
 """
 
 import re
@@ -20,29 +20,29 @@ _PUNCTUATION: Final = str.maketrans("", "", " -./()")
 _NUMBER: Final = re.compile(r"\+[1-9][0-9]{6,14}", re.ASCII)
 
 
-def _exact(given: str) -> str:
-    return given
+def _exact(user_id: str) -> str:
+    return user_id
 
 
-def _email(given: str) -> str:
-    text = given.strip(" ").translate(_LOWER)
-    if not _ADDRESS.fullmatch(text):
-        raise ValueError("is no e-mail address: one @ with text on both sides and no blank inside")
-    return text
+def _email(user_id: str) -> str:
+    address = user_id.strip(" ").translate(_LOWER)
+    if not _ADDRESS.fullmatch(address):
+        raise ValueError("is not an e-mail address: it needs one @, text on both sides and no white space")
+    return address
 
 
-def _phone(given: str) -> str:
-    if "(0)" in given.replace(" ", ""):  # with its 0 kept it would never meet the same number written without
-        raise ValueError("is no international number: (0) is dialled within the country only, so leave it out")
-    text = given.translate(_PUNCTUATION)
-    text = f"+{text[2:]}" if text.startswith("00") else text
-    if not _NUMBER.fullmatch(text):
-        raise ValueError("is no telephone number with its country: + or 00, then 7 to 15 digits, not 0 first")
-    return text
+def _phone(user_id: str) -> str:
+    if "(0)" in user_id.replace(" ", ""):  # with the 0 kept, it would never match the same number written without it
+        raise ValueError("is not an international number: leave out the (0), which is only dialled within the country")
+    number = user_id.translate(_PUNCTUATION)
+    number = f"+{number[2:]}" if number.startswith("00") else number
+    if not _NUMBER.fullmatch(number):
+        raise ValueError("is not an international number: it needs + or 00, then 7 to 15 digits, the first not 0")
+    return number
 
 
 class Normalisation(Enum):
-    """A rule by which ids are written before they are hashed."""
+    """A rule that rewrites ids before they are hashed."""
 
     EXACT = "exact"
     EMAIL = "email"
@@ -50,16 +50,19 @@ class Normalisation(Enum):
 
     @property
     def rule(self) -> str:
-        """The rule as one sentence. It travels with every message, and both sides must have the same."""
+        """The rule as one sentence. It is part of every message, and both sides must have the same one."""
         return _RULES[self][0]
 
-    def apply(self, given: str) -> str:
-        """Return an id as the rule writes it; ValueError says, to follow the id, why the rule has no form for it.
+    def apply(self, user_id: str) -> str:
+        """Return the normalised id.
+
+        Raises:
+            ValueError: the rule does not cover this id. The message is the rest of a sentence that begins with the id.
 
         >>> Normalisation.EMAIL.apply(" Ann.Smith+news@Example.ORG"), Normalisation.PHONE.apply("0049 (30) 123-4567")
         ('ann.smith+news@example.org', '+49301234567')
         """
-        return _RULES[self][1](given)
+        return _RULES[self][1](user_id)
 
 
 _RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
@@ -79,42 +82,42 @@ _RULES: Final[dict[Normalisation, tuple[str, Callable[[str], str]]]] = {
 
 @dataclass(frozen=True, repr=False)
 class NormalisedIds:
-    """The distinct ids of one party as a rule writes them, each with the first spelling that the party had for it."""
+    """The distinct normalised ids of one party, each with the first spelling in which the party listed it."""
 
     normalisation: Normalisation
     ids: tuple[str, ...]
     own: tuple[str, ...]
     merged: int = 0
-    """How many ids had the form of an earlier one."""
+    """How many ids were left out because an earlier one has the same normalised form."""
 
     @classmethod
     def of(cls, ids: Sequence[str], normalisation: Normalisation, *, name: str = "ids") -> "NormalisedIds":
-        """Return the ids in the order given; ``name`` is what refusals call the file they came from.
+        """Normalise ids and keep their order; error messages call their file ``name``.
 
-        >>> found = NormalisedIds.of(["A@x.org", "b@x.org", "a@X.org"], Normalisation.EMAIL)
-        >>> found.ids, found.own, found.merged
+        >>> normalised = NormalisedIds.of(["A@x.org", "b@x.org", "a@X.org"], Normalisation.EMAIL)
+        >>> normalised.ids, normalised.own, normalised.merged
         (('a@x.org', 'b@x.org'), ('A@x.org', 'b@x.org'), 1)
         """
         if not ids:
-            raise InputError(f"{name}: there is no id to align")
+            raise InputError(f"{name}: no ids to align")
         if normalisation is Normalisation.EXACT:
             distinct = dict(zip(ids, ids, strict=True))
         else:
             distinct = {}
-            for line, given in enumerate(ids, start=1):
+            for line, user_id in enumerate(ids, start=1):
                 try:
-                    distinct.setdefault(normalisation.apply(given), given)
+                    distinct.setdefault(normalisation.apply(user_id), user_id)
                 except ValueError as error:
-                    raise InputError(f"{name}: line {line}: {shorten(given)} {error}") from error
+                    raise InputError(f"{name}: line {line}: {shorten(user_id)} {error}") from error
         return cls(normalisation, tuple(distinct), tuple(distinct.values()), len(ids) - len(distinct))
 
 
 def agreed_normalisation(name: str, rule: str, error: type[PriCDRError] = InputError) -> Normalisation:
-    """Return the rule of this name, if the other party means the same by it."""
+    """Return the rule with this name; refuse it if the other party's text of the rule differs from ours."""
     try:
         normalisation = Normalisation(name)
     except ValueError:
         raise error(f"normalisation must be exact, email or phone, got {shorten(name)}") from None
     if normalisation.rule != rule:
-        raise error(f"the rule {name} reads {shorten(rule, 200)} there, and {normalisation.rule!r} here")
+        raise error(f"the rule {name} reads {shorten(rule, 200)} there and {normalisation.rule!r} here")
     return normalisation

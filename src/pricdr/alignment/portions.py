@@ -1,7 +1,7 @@
-"""Finished portions of a step, kept in a hidden folder beside its output, so that a run that was killed can go on.
+"""Finished portions of a step, stored in a hidden folder beside its output, so that an interrupted run can resume.
 
-A portion belongs to one step of one session: its file is named after them, and its SHA-256 covers them. Whatever is
-not whole, or another's, is computed again.
+A portion belongs to one step of one session: the name and the SHA-256 of its file cover both. A portion that is damaged
+or belongs to another step is computed again.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _DIGEST: Final = 32
 
 
 class PortionFiles:
-    """Keeps portions while the block runs, and afterwards only where it ended in an error that may pass."""
+    """Stores portions while the block runs, and keeps them afterwards only if a later run could still use them."""
 
     def __init__(self, out: Path, state: State) -> None:
         self.folder = out.with_name(f".{out.name}.aligning")
@@ -33,7 +33,7 @@ class PortionFiles:
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if self.folder.is_symlink():
-                raise OutputError(f"{self.folder} is a link, a folder of our own is needed: remove it")
+                raise OutputError(f"{self.folder} is a link, and a folder is needed: remove it")
             for stale in self.folder.iterdir():
                 if not stale.name.startswith(self._prefix):
                     stale.unlink()
@@ -46,21 +46,21 @@ class PortionFiles:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None or issubclass(kind, VerificationError):  # no later run could come to another end
+        if kind is None or issubclass(kind, VerificationError):  # a later run would fail in the same way
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
-            with suppress(OSError):  # not empty: there is something to go on with
+            with suppress(OSError):  # not empty: a later run resumes with what is there
                 self.folder.rmdir()
 
     @property
     def count(self) -> int:
-        """How many portions are kept."""
+        """How many portions are stored."""
         with suppress(OSError):
             return len(list(self.folder.glob(f"{self._prefix}-*")))
         return 0
 
     def read(self, name: str, size: int) -> bytes | None:
-        """Return the portion of this name, if it is there and whole."""
+        """Return the portion with this name, or None if it is missing or damaged."""
         try:
             descriptor = os.open(self._path(name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -71,7 +71,7 @@ class PortionFiles:
         return points if digest == self._digest(name, points) else None
 
     def write(self, name: str, content: bytes) -> None:
-        """Keep a finished portion, for its owner alone: what is made with a key says who the common users are."""
+        """Store a finished portion with mode 0600: blinded points can reveal who the common users are."""
         replace_file(self._path(name), [content, self._digest(name, content)], mode=PRIVATE)
 
     def _path(self, name: str) -> Path:

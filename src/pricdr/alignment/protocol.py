@@ -1,12 +1,12 @@
-"""The protocol: two messages, after which the starter knows the common users, and the list where both are to know.
+"""The protocol: two messages, after which the starter knows the common users; the list follows if both learn them.
 
     start    A  →  B    a·H(x) for A's ids x and for dummies, in an order that A draws
     answer   B  →  A    b·(a·H(x)) in the same order; b·H(y) for B's ids y, in the order of their bytes
-    finish   A          a·(b·H(y)) for all of them: x is common where b·(a·H(x)) is one of these
-    accept   B          takes the list from A, if both were to learn it, and holds it against its own ids
+    finish   A          a·(b·H(y)) for all of them: x is common if b·(a·H(x)) is one of these
+    accept   B          if both learn the users: checks A's list against its own ids
 
-Each step is divided into what draws secrets (``begin``, ``begin_answer``), which is quick, and the computing, which is
-a pure function of that: a run that was stopped comes to the same bytes.
+Each step has two parts. The first draws secrets (``begin``, ``begin_answer``) and is quick. The second computes, and is
+a pure function of the first: a run that was interrupted and resumed produces the same bytes.
 """
 
 import secrets
@@ -43,7 +43,7 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class State:
-    """What one party keeps between two steps. Ids and key are its own: they are never shown or sent."""
+    """What one party keeps between two steps. Its ids and its key are never printed or sent."""
 
     step: Step
     session: str
@@ -59,34 +59,34 @@ class State:
     second_message: str | None = None
 
     def require(self, step: Step, *others: Step) -> None:
-        """Refuse a state that has not come so far, or further."""
+        """Refuse a state that is at any other step."""
         if self.step not in {step, *others}:
-            raise InputError(f"its session was {_WORDS[self.step]}: align {_VERBS[step]} does not apply to it")
+            raise InputError(f"this session is {_STATUS[self.step]}: align {_COMMAND[step]} does not apply to it")
 
     def header(self) -> Header:
         """Return the header of the message that this party sends."""
-        answers = self.answerer_ids is not None
+        is_answer = self.answerer_ids is not None
         return Header(
-            kind=Kind.ANSWER if answers else Kind.START,
+            kind=Kind.ANSWER if is_answer else Kind.START,
             session=self.session,
             normalisation=self.normalisation.value,
             rule=self.normalisation.rule,
             who_learns=self.who_learns,
             starter_ids=self.starter_ids,
             answerer_ids=self.answerer_ids,
-            previous=self.first_message if answers else None,
+            previous=self.first_message if is_answer else None,
         )
 
 
-_WORDS: Final = {
+_STATUS: Final = {
     Step.STARTED: "started",
-    Step.FINISHING: "finished in part",
+    Step.FINISHING: "partly finished",
     Step.FINISHED: "finished",
-    Step.ANSWERING: "answered in part",
+    Step.ANSWERING: "partly answered",
     Step.ANSWERED: "answered",
     Step.ACCEPTED: "accepted",
 }
-_VERBS: Final = {
+_COMMAND: Final = {
     Step.STARTED: "finish",
     Step.ANSWERING: "answer",
     Step.ANSWERED: "accept",
@@ -98,7 +98,7 @@ class Alignment:
     """The common users and the record of how they were found."""
 
     users: tuple[str, ...] = field(repr=False)
-    """In the order of their bytes, which says nothing about the order of either party."""
+    """In the order of their bytes, which reveals nothing about the order of either party's ids."""
     own: tuple[str, ...] = field(repr=False)
     """This party's own spelling of each."""
     record: AlignmentRecord
@@ -111,25 +111,25 @@ def start(
     pad_to: int | None = None,
     blinder: Blinder = IN_THIS_PROCESS,
 ) -> tuple[State, Message]:
-    """Return the state to finish from and the first message."""
+    """Return the state that :func:`finish` needs, and the first message."""
     state = begin(ids, who_learns=who_learns, pad_to=pad_to)
     return started(state, message := first_message(state, blinder)), message
 
 
 def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> State:
-    """Return the state of a new session: its id and its key are drawn here.
+    """Return the state of a new session, with a fresh session id and key.
 
     Args:
-        ids: the starter's.
-        who_learns: the starter alone, or both.
-        pad_to: show so many ids; the others are dummies, which nobody can tell from ids.
+        ids: the starter's ids.
+        who_learns: the starter alone, or both parties.
+        pad_to: add dummies up to this number of ids; nobody can tell them from ids.
     """
     return State(
         step=Step.STARTED,
         session=secrets.token_hex(_SESSION_BYTES),
         normalisation=ids.normalisation,
         who_learns=who_learns,
-        starter_ids=_shown(ids, pad_to),
+        starter_ids=shown_ids(ids, pad_to),
         answerer_ids=None,
         ids=ids.ids,
         own=ids.own,
@@ -138,10 +138,10 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_
 
 
 def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
-    """Return the starter's ids and dummies, blinded, in an order that only its key gives.
+    """Return the message with the starter's ids and dummies, blinded, in an order derived from its key.
 
-    In the order of its file, an answerer that guesses who is first, or that the last ones are dummies, could choose
-    what becomes of them.
+    If they were in the order of the file, an answerer that guesses who comes first, or that the last points are
+    dummies, could choose what to tamper with.
     """
     state.require(Step.STARTED)
     header = state.header()
@@ -149,29 +149,29 @@ def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
 
 
 def started(state: State, message: Message) -> State:
-    """Return the state after the first message was made."""
+    """Return the state after the first message was created."""
     return replace(state, first_message=message.sha256)
 
 
 def answer(
     message: Message, ids: NormalisedIds, *, pad_to: int | None = None, blinder: Blinder = IN_THIS_PROCESS
 ) -> tuple[State, Message]:
-    """Return the state to accept from and the second message."""
+    """Return the state that :func:`accept` needs, and the second message."""
     state = begin_answer(message, ids, pad_to=pad_to)
     return answered(state, reply := second_message(state, message, blinder)), reply
 
 
 def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> State:
-    """Return the state of an answer to the first message: its key is drawn here."""
+    """Return the state of an answer to the first message, with a fresh key."""
     header = message.header
-    require_first(header, ids.normalisation)
+    require_first_message(header, ids.normalisation)
     return State(
         step=Step.ANSWERING,
         session=header.session,
         normalisation=ids.normalisation,
         who_learns=header.who_learns,
         starter_ids=header.starter_ids,
-        answerer_ids=_shown(ids, pad_to),
+        answerer_ids=shown_ids(ids, pad_to),
         ids=ids.ids,
         own=ids.own,
         key=BlindingKey.generate(),
@@ -179,20 +179,20 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
     )
 
 
-def require_first(header: Header, normalisation: Normalisation) -> None:
-    """Refuse what is no first message, or one whose ids are written by another rule than ours."""
+def require_first_message(header: Header, normalisation: Normalisation) -> None:
+    """Refuse a message that is not a first message, or whose ids were normalised by another rule than ours."""
     if header.kind is not Kind.START:
-        raise InputError("this is an answer: only a message of align start can be answered")
-    if header.rule_agreed is not normalisation:
+        raise InputError("this is an answer: only a message from align start can be answered")
+    if header.agreed_rule is not normalisation:
         theirs, ours = header.normalisation, normalisation.value
-        raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both must be the same")
+        raise InputError(f"its ids are normalised by the rule {theirs}, ours by {ours}: both sides need the same rule")
 
 
 def second_message(state: State, message: Message, blinder: Blinder = IN_THIS_PROCESS) -> Message:
-    """Return the starter's points, blinded again, and the answerer's ids, blinded, in the order of their bytes."""
+    """Return the message with the starter's points, blinded again, and the answerer's ids, blinded and sorted."""
     state.require(Step.ANSWERING)
     if message.sha256 != state.first_message:
-        raise InputError("this is another message than the one that the state belongs to")
+        raise InputError("this is not the message that the state belongs to")
     header, key = state.header(), _key(state)
     own = _blinded_ids(state, header.answerer_ids or 0, blinder)
     twice = blinder.points(message.points, key)
@@ -200,9 +200,9 @@ def second_message(state: State, message: Message, blinder: Blinder = IN_THIS_PR
 
 
 def answered(state: State, reply: Message) -> State:
-    """Return the state after the second message was made: without the key, which has done its work.
+    """Return the state after the second message was created, without the key, which is no longer needed.
 
-    Where the starter alone learns the users nothing will be accepted, and the ids are not kept either.
+    If only the starter learns the users, there is nothing to accept, and the ids are dropped too.
     """
     keep = state.who_learns is WhoLearns.BOTH
     return replace(
@@ -216,66 +216,69 @@ def answered(state: State, reply: Message) -> State:
 
 
 def begin_finish(state: State, reply: Message) -> State:
-    """Return the state bound to this answer: from now on no other one is taken, also after the run was stopped."""
+    """Return the state bound to this answer: any other is refused from now on, even if this run is interrupted."""
     state.require(Step.STARTED, Step.FINISHING)
-    require_second(state, reply.header)
+    require_answer(state, reply.header)
     if state.step is Step.FINISHING and state.second_message != reply.sha256:
-        raise InputError("another answer was taken in this session: a second one is refused")
+        raise InputError("this session has already used another answer: a second one is refused")
     return replace(state, step=Step.FINISHING, answerer_ids=reply.header.answerer_ids, second_message=reply.sha256)
 
 
-def require_second(state: State, header: Header) -> None:
-    """Refuse what does not answer the message of this state."""
+def require_answer(state: State, header: Header) -> None:
+    """Refuse a message that does not answer the one of this state."""
     if header.kind is not Kind.ANSWER:
-        raise InputError("this is a first message: finish takes the answer to it")
+        raise InputError("this is a first message: align finish needs the answer to it")
     if header.session != state.session:
         raise InputError(f"it belongs to session {header.session}, the state to {state.session}")
     if header.previous != state.first_message:
         raise InputError("it does not answer the message that this state belongs to")
-    agreed = (header.rule_agreed, header.who_learns, header.starter_ids)
+    agreed = (header.agreed_rule, header.who_learns, header.starter_ids)
     if agreed != (state.normalisation, state.who_learns, state.starter_ids):
-        raise InputError("its header does not repeat what the first message said: rule, who learns, and how many ids")
+        raise InputError("its header differs from the first message in the rule, who learns, or the number of ids")
 
 
 def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
-    """Return the common users, from the answer to the first message.
+    """Return the common users, computed from the answer to the first message.
 
-    :class:`VerificationError` where a dummy is common. Nobody else has it, so the answerer did not blind our points one
-    by one, as they were: with the list it might be sent users who are ours alone.
+    Raises:
+        VerificationError: a dummy matched. Only we know the dummies, so the answerer did not blind each of our points
+            in its place. The list could then name users who are ours alone, and must not be sent to it.
     """
     state = begin_finish(state, reply)
     key = _key(state)
     theirs = set(split_points(blinder.points(reply.answerer_points, key).tobytes()))
     returned = zip(key.order(state.starter_ids).tolist(), split_points(reply.starter_points.tobytes()), strict=True)
-    common = [which for which, point in returned if point in theirs]
-    if any(which >= len(state.ids) for which in common):
-        raise VerificationError("a dummy is common, which nobody else has: the other side did not follow the protocol")
-    return _alignment(state, sorted((state.ids[at], state.own[at]) for at in common))
+    common = [index for index, point in returned if point in theirs]
+    if any(index >= len(state.ids) for index in common):
+        raise VerificationError("a dummy matched, which only we know: the other side did not follow the protocol")
+    return _alignment(state, sorted((state.ids[index], state.own[index]) for index in common))
 
 
 def finished(state: State) -> State:
-    """Return the state after all is done: used up, without key and ids."""
-    done = Step.FINISHED if state.key is not None else Step.ACCEPTED
-    return replace(state, step=done, key=None, ids=(), own=())
+    """Return the state after a party's last step: it cannot be used again, and holds neither key nor ids."""
+    last = Step.FINISHED if state.key is not None else Step.ACCEPTED
+    return replace(state, step=last, key=None, ids=(), own=())
 
 
 def accept(state: State, users: Sequence[str]) -> Alignment:
-    """Return the common users as the starter lists them, if every one of them is ours.
+    """Return the common users as the starter lists them, after checking that each one is ours.
 
-    :class:`VerificationError` where one is not, or where the list is not as ``finish`` writes it. Nobody can see here
-    whether a common user was left out, nor whether the starter had each of these before.
+    This cannot detect whether a common user was left out, or whether the starter really had each listed user.
+
+    Raises:
+        VerificationError: a listed user is not ours, or the list is not in the form that ``finish`` writes.
     """
     state.require(Step.ANSWERED)
     if state.who_learns is not WhoLearns.BOTH:
-        raise InputError("the starter alone was to learn the common users: this session has no list to accept")
+        raise InputError("only the starter learns the common users in this session: there is no list to accept")
     own = dict(zip(state.ids, state.own, strict=True))
     for line, user in enumerate(users, start=1):
         if user not in own:
-            raise VerificationError(f"line {line}: {shorten(user)} is none of the ids that were answered with")
+            raise VerificationError(f"line {line}: {shorten(user)} is not one of the ids in the answer")
         if line > 1 and users[line - 2] >= user:
             raise VerificationError(f"line {line}: {shorten(user)} is not in ascending order of bytes")
     if len(users) > state.starter_ids:
-        raise VerificationError(f"it lists {len(users):,} users, and the starter showed {state.starter_ids:,} ids")
+        raise VerificationError(f"it lists {len(users):,} users, but the starter showed only {state.starter_ids:,} ids")
     return _alignment(state, [(user, own[user]) for user in users])
 
 
@@ -296,11 +299,13 @@ def _alignment(state: State, common: Sequence[tuple[str, str]]) -> Alignment:
     return Alignment(users, tuple(own for _, own in common), record)
 
 
-def _shown(ids: NormalisedIds, pad_to: int | None) -> int:
-    """Return how many ids are shown, dummies included."""
+def shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
+    """Return how many ids are shown, dummies included; refuse a ``pad_to`` below the number of ids."""
     shown = len(ids.ids) if pad_to is None else pad_to
     if not len(ids.ids) <= shown <= MOST_IDS:
-        raise ParameterError(f"pad_to must be from the number of ids, {len(ids.ids):,}, to {MOST_IDS:,}, got {shown:,}")
+        raise ParameterError(
+            f"pad_to must be between the number of ids, {len(ids.ids):,}, and {MOST_IDS:,}, got {shown:,}"
+        )
     require_memory(BYTES_PER_POINT * shown, f"an alignment of {shown:,} ids")
     return shown
 

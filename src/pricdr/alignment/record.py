@@ -1,6 +1,6 @@
-"""What is kept of an alignment beside its user list: how it was made and what it revealed. It names nobody.
+"""The record of an alignment, kept beside its user list: how the list was made and what was revealed. It has no ids.
 
-Both parties come to the same record, byte for byte, from the messages that they exchanged.
+Both parties derive the same record, byte for byte, from the messages they exchanged.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _LARGEST: Final = 8192
 
 
 class AlignmentRecord(BaseModel):
-    """How a user list was made, and what that revealed to whom."""
+    """How a user list was made, and what was revealed to whom."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -37,17 +37,17 @@ class AlignmentRecord(BaseModel):
     answerer_ids: Count
     common_users: Annotated[int, Field(ge=0, le=MOST_IDS)]
     users_sha256: Sha256
-    """Of the user list, byte for byte."""
+    """The SHA-256 of the user list's file."""
     first_message: Sha256
     second_message: Sha256
 
     def content(self) -> bytes:
-        """Return the record as a file."""
+        """Return the content of the record's file."""
         return (json.dumps(self.model_dump(mode="json"), indent=2) + "\n").encode()
 
 
 def list_content(users: Sequence[str]) -> bytes:
-    """Return ``users.txt`` of these users, who must be in order: one a line."""
+    """Return the content of ``users.txt`` for these users, who must be in order: one per line."""
     return "".join(f"{user}\n" for user in users).encode()
 
 
@@ -57,16 +57,16 @@ def list_sha256(users: Sequence[str]) -> str:
 
 
 def record_beside(users: Path) -> Path:
-    """Return where the record of a user list lies.
+    """Return the path of the record of a user list.
 
     >>> record_beside(Path("shared/users.txt")).name
     'users.txt.alignment.json'
     """
-    return users.with_name(f"{users.name}{ENDING}")
+    return Path(f"{users}{ENDING}")
 
 
 def read_record(path: Path) -> AlignmentRecord:
-    """Return the record in a file, if it is one: it may come from the other party."""
+    """Read and check the record in a file, which may come from the other party."""
     with explaining_os_errors(path):
         content = read_bounded(path, limit=_LARGEST)
     name = named(path)
@@ -81,5 +81,5 @@ def read_record(path: Path) -> AlignmentRecord:
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     if record.common_users > min(record.starter_ids, record.answerer_ids):
-        raise InputError(f"{name}: common_users is above what each party showed")
+        raise InputError(f"{name}: common_users is larger than the number of ids a party showed")
     return record

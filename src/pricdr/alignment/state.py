@@ -1,7 +1,7 @@
-"""State files: what one party keeps between two steps. For its owner alone, whole or not at all, never overwritten.
+"""State files: what one party keeps between two steps. Mode 0600, atomic, never overwritten by another session.
 
-The first line is JSON; then come the party's ids, one a line, with its own spelling after a tab where a rule changed
-it; no id holds a tab or a line break. The last line is the SHA-256 of all before, in hexadecimal digits.
+The first line is JSON. The party's ids follow, one per line, each with the party's own spelling after a tab where the
+rule changed it; no id contains a tab or a line break. The last line is the SHA-256 of everything before, in hex.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from pricdr.files import PRIVATE, replace_file, write_new
 from pricdr.memory import require_memory
 
 _MEMORY_FACTOR: Final = 12
-"""Bytes of memory for each byte of a state file: short ids take far more as Python's text than they have bytes."""
+"""Memory per byte of a state file: short ids take far more memory as Python strings than bytes in the file."""
 
 _DIGEST_LINE: Final = 65
 
@@ -47,33 +47,33 @@ class _Header(BaseModel):
 
 
 def create_state(path: Path, state: State) -> None:
-    """Write a new state file; refuse a path that is taken."""
+    """Write a new state file; refuse a path that exists."""
     write_new(path, _content(state), mode=PRIVATE)
 
 
 def update_state(path: Path, state: State) -> None:
-    """Put the next state of the same session in the place of the last, in one step."""
+    """Atomically replace the state of a session by its next state."""
     replace_file(path, _content(state), mode=PRIVATE)
 
 
 def read_state(path: Path) -> State:
     """Return the state in a file."""
-    if path.is_symlink():  # the next state would take the place of the link, and leave the key where it points
-        raise InputError(f"{named(path)}: this is a link: name the state file itself")
+    if path.is_symlink():  # the next state would replace the link, and leave the key in the file it points to
+        raise InputError(f"{named(path)}: this is a link; give the state file itself")
     with explaining_os_errors(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         require_memory(_MEMORY_FACTOR * size, f"{named(path)}: a state of {size:,} bytes")
         content = file.read(size)
     content, digest = content[:-_DIGEST_LINE], content[-_DIGEST_LINE:]
-    if digest != _digest_line(content):  # a state that lost ids, or a bit of its key, would align without a word
-        raise InputError(f"{named(path)}: this is no state file of pricdr align, or a damaged one")
+    if digest != _digest_line(content):  # with ids or a bit of the key lost, it would silently miss users
+        raise InputError(f"{named(path)}: not a pricdr align state file, or a damaged one")
     first, _, body = content.partition(b"\n")
     try:
         header = _Header.model_validate_json(first)
     except ValidationError:
-        # Not what is wrong with it: the line holds the key.
-        raise InputError(f"{named(path)}: this is no state file of this version of pricdr align") from None
-    ids, own = _ids(body, path)
+        # Without the details: the line contains the key.
+        raise InputError(f"{named(path)}: a pricdr align state file of another version") from None
+    ids, own = _parse_ids(body, path)
     return State(
         step=header.step,
         session=header.session,
@@ -91,7 +91,8 @@ def read_state(path: Path) -> State:
 
 def _content(state: State) -> bytes:
     body = "".join(
-        f"{one}\n" if one == own else f"{one}\t{own}\n" for one, own in zip(state.ids, state.own, strict=True)
+        f"{user_id}\n" if user_id == own else f"{user_id}\t{own}\n"
+        for user_id, own in zip(state.ids, state.own, strict=True)
     ).encode()
     header = _Header(
         step=state.step,
@@ -112,13 +113,13 @@ def _digest_line(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
-def _ids(body: bytes, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the ids and the party's own spellings."""
+def _parse_ids(body: bytes, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids and the party's own spelling of each."""
     if not body:
         return (), ()
     try:
         pairs = [line.split("\t") for line in body.decode().removesuffix("\n").split("\n")]
         ids = require_ids("user", [pair[0] for pair in pairs])
     except (UnicodeDecodeError, InputError) as error:
-        raise InputError(f"{named(path)}: the state was damaged: {error}") from error
+        raise InputError(f"{named(path)}: the state file is damaged: {error}") from error
     return ids, tuple(pair[-1] for pair in pairs)

@@ -1,7 +1,7 @@
-"""``pricdr align``: find the users that two companies share, and show no others."""
+"""``pricdr align``: find the users that two companies share without revealing any others."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -16,43 +16,45 @@ from pricdr.errors import InputError, OutputError, ParameterError, VerificationE
 if TYPE_CHECKING:
     from pricdr.alignment.blinding import Blinder
     from pricdr.alignment.normalisation import NormalisedIds
-    from pricdr.alignment.protocol import Alignment, State
+    from pricdr.alignment.protocol import Alignment, State, Step
 
-app = typer.Typer(help="Find the users that two companies share, and show each other no others.")
+app = typer.Typer()
 
 
 class NormaliseName(StrEnum):
-    """How ids are written before they are compared."""
+    """How ids are normalised before they are compared."""
 
     EXACT = "exact"
     EMAIL = "email"
     PHONE = "phone"
 
 
-IdsArgument: TypeAlias = Annotated[Path, typer.Argument(help="Your ids, one a line.")]
+IdsArgument: TypeAlias = Annotated[Path, typer.Argument(help="Your ids, one per line.")]
 NormaliseOption: TypeAlias = Annotated[
-    NormaliseName, typer.Option(help="Compare bytes, or e-mail addresses or telephone numbers by a written rule.")
+    NormaliseName, typer.Option(help="Compare ids byte for byte, as e-mail addresses or as telephone numbers.")
 ]
 PadOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="Show so many ids: dummies hide how many are yours.  [default: no dummies]")
+    int | None,
+    typer.Option(min=1, help="Add dummies up to this number, to hide how many ids you have.  [default: no dummies]"),
 ]
 MostOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(min=1, help="Refuse a message in which the other side shows more ids.  [default: any number]"),
+    typer.Option(min=1, help="Refuse a message in which the other side shows more ids than this.  [default: no limit]"),
 ]
 OwnOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="A private CSV to create: user (as listed) and own (your spelling).")
+    Path | None, typer.Option(help="A private CSV file to create: user (as listed) and own (your spelling).")
 ]
 ProcessesOption: TypeAlias = Annotated[
-    int | None, typer.Option(min=1, help="How many to work in.  [default: one a core]")
+    int | None, typer.Option(min=1, help="Number of worker processes.  [default: one per core]")
 ]
 
 
 @app.callback(invoke_without_command=True)
 def options(context: typer.Context) -> None:
-    """Find the users that two companies share, and show each other no others.
+    """Find the users that two companies share. Neither learns about any others.
 
-    One company starts, the other answers, the first finishes; where both are to know, the second accepts the list.
+    By files: one company runs start, the other answer, the first finish. If both are to learn the common users, the
+    second then runs accept. Over the network: one company runs serve, the other join.
     """
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))
@@ -62,16 +64,16 @@ def options(context: typer.Context) -> None:
 def start(
     ids: IdsArgument,
     out: Annotated[Path, typer.Option(help="The message to create and send.")],
-    state: Annotated[Path, typer.Option(help="The file to create that align finish needs; keep it secret.")],
+    state: Annotated[Path, typer.Option(help="The state file to create, for align finish; keep it secret.")],
     normalise: NormaliseOption = NormaliseName.EXACT,
-    both: Annotated[bool, typer.Option("--both", help="Both sides are to learn the common users.")] = False,
+    both: Annotated[bool, typer.Option("--both", help="Both sides learn the common users, not only yours.")] = False,
     pad_to: PadOption = None,
     processes: ProcessesOption = None,
 ) -> None:
     """Write the first message: your ids, blinded.
 
     The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and
-    whether both are to learn the common users. If it is stopped, the same command goes on where it was.
+    whether both sides learn the common users. If the command is interrupted, run it again to resume.
     """
     from pricdr.alignment.messages import WhoLearns
     from pricdr.alignment.outputs import write_once
@@ -80,38 +82,37 @@ def start(
     from pricdr.files import require_writable
 
     _require_two_files(out, state)
-    if not os.path.lexists(state):  # else a stopped run may have written it
+    if not os.path.lexists(state):  # otherwise an interrupted run may have written it
         require_writable(out)
-    given = read_own_ids(ids, normalise)
+    own = read_own_ids(ids, normalise)
 
-    def drawn() -> "State":
-        return begin(given, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
+    def new_state() -> "State":
+        return begin(own, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
 
-    def same(left: "State") -> bool:
-        fresh = drawn()
-        facts = ("ids", "own", "normalisation", "who_learns", "starter_ids")
-        return left.first_message is None and all(getattr(left, name) == getattr(fresh, name) for name in facts)
+    def is_same_command(existing: "State") -> bool:
+        fields = ("ids", "own", "normalisation", "who_learns", "starter_ids")
+        return existing.first_message is None and _equal(fields, existing, new_state())
 
     with only_step(state):
-        begun = _begun(state, drawn, same, Step.STARTED)
-        with _blinding(out, begun, processes) as blinder:
-            message = first_message(begun, blinder)
+        current = _resume_or_create(state, new_state, is_same_command, Step.STARTED)
+        with _blinding(out, current, processes) as blinder:
+            message = first_message(current, blinder)
             write_once(out, message.blocks())
-        update_state(state, started(begun, message))
-    say(f"{out}: {message.header.starter_ids:,} ids, blinded{_padding(message.header.starter_ids, given)}")
-    say(f"session {begun.session}; SHA-256 of the message: {message.sha256}")
+        update_state(state, started(current, message))
+    say(f"{out}: {message.header.starter_ids:,} ids, blinded{_padding(message.header.starter_ids, own)}")
+    say(f"session {current.session}; SHA-256 of the message: {message.sha256}")
     say(f"send {out} to the other side, keep {state} secret, and run align finish on the answer")
 
 
 @app.command("answer")
 def answer(
-    message: Annotated[Path, typer.Argument(help="The message of the side that started.")],
+    message: Annotated[Path, typer.Argument(help="The message from align start.")],
     ids: IdsArgument,
     out: Annotated[Path, typer.Option(help="The message to create and send back.")],
-    state: Annotated[Path, typer.Option(help="The file to create that align accept needs; keep it secret.")],
+    state: Annotated[Path, typer.Option(help="The state file to create, for align accept; keep it secret.")],
     normalise: NormaliseOption = NormaliseName.EXACT,
     both: Annotated[
-        bool, typer.Option("--both", help="Refuse a message by which the other side alone learns the common users.")
+        bool, typer.Option("--both", help="Refuse a message with which only the other side learns the common users.")
     ] = False,
     pad_to: PadOption = None,
     at_most: MostOption = None,
@@ -119,85 +120,87 @@ def answer(
 ) -> None:
     """Answer the first message with your own ids, blinded.
 
-    The message holds the other side's ids, blinded again, and yours, blinded, in an order that says nothing. The other
-    side then learns which of its ids are yours too, and how many ids you have, unless --pad-to hides it. You learn how
-    many ids it shows, and the common users if its message says that both are to learn them: --both insists on it.
+    The answer contains the other side's ids, blinded again, and yours, blinded and sorted, so that their order reveals
+    nothing. The other side learns which of its ids you have too, and how many ids you have, unless --pad-to hides it.
+    You learn how many ids it shows. You learn the common users only if its message says that both sides do: --both
+    refuses any other.
 
-    A side that shows ids of people it has no business with learns whether you have those. Agree on how many ids each
-    side has, and give --at-most.
+    A side that includes ids of people who are not its users learns whether they are yours. Agree on how many ids each
+    side shows, and give that number as --at-most.
 
-    If it is stopped, the same command goes on where it was.
+    If the command is interrupted, run it again to resume.
     """
     from pricdr.alignment.messages import load_message
     from pricdr.alignment.outputs import write_once
-    from pricdr.alignment.protocol import Step, answered, begin_answer, require_first, second_message
+    from pricdr.alignment.protocol import Step, answered, begin_answer, require_first_message, second_message
     from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
     _require_two_files(out, state)
-    if not os.path.lexists(state):  # else a stopped run may have written it
+    if not os.path.lexists(state):  # otherwise an interrupted run may have written it
         require_writable(out)
-    given = read_own_ids(ids, normalise)
+    own = read_own_ids(ids, normalise)
     with working(f"reading {message}"):
         received = load_message(message, at_most=at_most)
     with _naming(message):
-        require_first(received.header, given.normalisation)
+        require_first_message(received.header, own.normalisation)
         if both and received.header.who_learns.value != "both":
-            raise InputError("by this message the other side alone learns the common users, and you gave --both")
+            raise InputError("with this message only the other side learns the common users, but you gave --both")
 
-    def same(left: "State") -> bool:
-        fresh = begin_answer(received, given, pad_to=pad_to)
-        facts = ("ids", "own", "normalisation", "first_message", "answerer_ids")
-        return all(getattr(left, name) == getattr(fresh, name) for name in facts)
+    def new_state() -> "State":
+        return begin_answer(received, own, pad_to=pad_to)
+
+    def is_same_command(existing: "State") -> bool:
+        return _equal(("ids", "own", "normalisation", "first_message", "answerer_ids"), existing, new_state())
 
     with only_step(state):
-        begun = _begun(state, lambda: begin_answer(received, given, pad_to=pad_to), same, Step.ANSWERING)
-        with _blinding(out, begun, processes) as blinder:
-            reply = second_message(begun, received, blinder)
+        current = _resume_or_create(state, new_state, is_same_command, Step.ANSWERING)
+        with _blinding(out, current, processes) as blinder:
+            reply = second_message(current, received, blinder)
             write_once(out, reply.blocks())
-        update_state(state, answered(begun, reply))
+        update_state(state, answered(current, reply))
     header = reply.header
     say(
-        f"{out}: the other side's {header.starter_ids:,} ids blinded again, and {header.answerer_ids:,} ids, blinded"
-        f"{_padding(header.answerer_ids or 0, given)}"
+        f"{out}: the other side's {header.starter_ids:,} ids, blinded again, and your {header.answerer_ids:,} ids, "
+        f"blinded{_padding(header.answerer_ids or 0, own)}"
     )
     say(f"session {header.session}; SHA-256 of the message: {reply.sha256}")
     if header.who_learns.value == "both":
-        say(f"send {out} back; both are to learn the common users: run align accept on the list that comes")
+        say(f"send {out} back; both sides learn the common users: run align accept on the list when it arrives")
     else:
-        say(f"send {out} back; the other side alone learns the common users, and {state} has served its purpose")
+        say(f"send {out} back; only the other side learns the common users, and {state} is no longer needed")
 
 
 @app.command("finish")
 def finish(
     message: Annotated[Path, typer.Argument(help="The answer to your message.")],
     state: Annotated[Path, typer.Option(help="The state file of align start.")],
-    out: Annotated[Path, typer.Option(help="The user list to create; its record comes beside it.")],
+    out: Annotated[Path, typer.Option(help="The user list to create; its record is written beside it.")],
     own_ids: OwnOption = None,
     at_most: MostOption = None,
     processes: ProcessesOption = None,
 ) -> None:
     """Write the common users, and a record of what was revealed.
 
-    The list has one user a line, in the order of bytes; it is what publish takes as --users. A state takes one answer:
-    any other is refused from then on. If it is stopped, the same command goes on where it was.
+    The list has one user per line, in the order of bytes; publish takes it as --users. A state accepts one answer and
+    refuses any other from then on. If the command is interrupted, run it again to resume.
     """
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.outputs import require_room, write_alignment
+    from pricdr.alignment.outputs import require_new_outputs, write_alignment
     from pricdr.alignment.protocol import Step, begin_finish, finished
     from pricdr.alignment.protocol import finish as common_users
     from pricdr.alignment.state import read_state, update_state
 
     with only_step(state):
         with working(f"reading {message}"):
-            kept = read_state(state)
+            current = read_state(state)
             with _naming(state):
-                kept.require(Step.STARTED, Step.FINISHING)
-            if kept.step is Step.STARTED:  # else a stopped run may have written them
-                require_room(out, own_ids)
+                current.require(Step.STARTED, Step.FINISHING)
+            if current.step is Step.STARTED:  # otherwise an interrupted run may have written them
+                require_new_outputs(out, own_ids)
             received = load_message(message, at_most=at_most)
         with _naming(message):
-            bound = begin_finish(kept, received)
+            bound = begin_finish(current, received)
         update_state(state, bound)
         with _blinding(out, bound, processes) as blinder:
             with _naming(message):
@@ -206,81 +209,88 @@ def finish(
         update_state(state, finished(bound))
     say_alignment(alignment, out, own_ids)
     if alignment.record.who_learns.value == "both":
-        say(f"both are to learn them: send {out} and its record to the other side, which runs align accept")
+        say(f"both sides learn them: send {out} and its record to the other side, which runs align accept")
 
 
 @app.command("accept")
 def accept(
-    users: Annotated[Path, typer.Argument(help="The user list that the other side has sent.")],
+    users: Annotated[Path, typer.Argument(help="The user list that the other side sent.")],
     state: Annotated[Path, typer.Option(help="The state file of align answer.")],
     own_ids: OwnOption = None,
 ) -> None:
     """Check the list of common users against your own ids.
 
-    Its record is written beside it, or compared with the one that came with it. Exit 1 where a listed user is none of
-    yours, or where list or record were changed on the way. No check can show that the other side left nobody out.
+    Its record is written beside it, or compared with the one that came with it. The exit code is 1 if a listed user is
+    not one of yours, or if the list or its record was changed. No check can tell whether the other side left a user
+    out.
     """
     from pricdr.alignment.outputs import read_list, require_unchanged, write_own_ids
     from pricdr.alignment.protocol import Step, finished
-    from pricdr.alignment.protocol import accept as checked
+    from pricdr.alignment.protocol import accept as check_list
     from pricdr.alignment.record import record_beside
     from pricdr.alignment.state import read_state, update_state
     from pricdr.files import write_new
 
     with only_step(state):
         with working(f"reading {users}"):
-            kept = read_state(state)
+            current = read_state(state)
             with _naming(state):
-                kept.require(Step.ANSWERED)
+                current.require(Step.ANSWERED)
             listed = read_list(users)
         with _naming(users):
-            alignment = checked(kept, listed)
+            alignment = check_list(current, listed)
         require_unchanged(alignment, users)
         if not os.path.lexists(record_beside(users)):
             write_new(record_beside(users), alignment.record.content())
         write_own_ids(alignment, own_ids)
-        update_state(state, finished(kept))
+        update_state(state, finished(current))
     say_alignment(alignment, users, own_ids)
 
 
 def read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
-    """Return the ids in a file as the rule writes them, and warn where some become the same."""
+    """Return the normalised ids in a file; warn if some of them become the same."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
     from pricdr.data.reading.readers import read_ids
 
     with working(f"reading {path}"):
-        given = NormalisedIds.of(read_ids(path), Normalisation(normalise.value), name=str(path))
-    if given.merged:
-        warn(f"{path}: {given.merged:,} ids are another spelling of an earlier one, and count once with it")
-    return given
+        own = NormalisedIds.of(read_ids(path), Normalisation(normalise.value), name=str(path))
+    if own.merged:
+        warn(f"{path}: {own.merged:,} of the ids are other spellings of an earlier one and were left out")
+    return own
 
 
 def _require_two_files(out: Path, state: Path) -> None:
-    """Refuse one name for both: the state would lie, with its key, where the user looks for the message to send."""
+    """Refuse the same path for both: the user might send the state, with its key, in place of the message."""
     if out.resolve() == state.resolve():
-        raise ParameterError(f"--out and --state are both {out}: the one is sent, the other is kept secret")
+        raise ParameterError(f"--out and --state are both {out}: one is sent, the other is kept secret")
 
 
-def _begun(path: Path, drawn: Callable[[], "State"], same: Callable[["State"], bool], step: object) -> "State":
-    """Return the state that a stopped run of the same command has left, or a new one, on disk before it is used."""
+def _resume_or_create(
+    path: Path, new_state: Callable[[], "State"], is_same_command: Callable[["State"], bool], step: "Step"
+) -> "State":
+    """Return the state that an interrupted run of the same command left, or a new one, saved before it is used."""
     from pricdr.alignment.state import create_state, read_state
 
     if not os.path.lexists(path):
-        state = drawn()
+        state = new_state()
         create_state(path, state)
         return state
-    left = read_state(path)
-    if left.step is not step or not same(left):
+    existing = read_state(path)
+    if existing.step is not step or not is_same_command(existing):
         raise OutputError(
             f"{path} exists already, from another session or step; choose another name or remove it first"
         )
-    warn(f"going on with session {left.session}, which was begun before")
-    return left
+    warn(f"resuming session {existing.session}")
+    return existing
+
+
+def _equal(fields: Sequence[str], left: "State", right: "State") -> bool:
+    return all(getattr(left, name) == getattr(right, name) for name in fields)
 
 
 @contextmanager
 def _blinding(out: Path, state: "State", processes: int | None) -> Iterator["Blinder"]:
-    """Yield what blinds ids and points, with a bar, and keeps what is done for the next run of the same command."""
+    """Yield a blinder that shows a progress bar and stores finished portions, so that the command can be resumed."""
     from pricdr.alignment.blinding import Blinder
     from pricdr.alignment.portions import PortionFiles
     from pricdr.parallel import cores
@@ -291,12 +301,12 @@ def _blinding(out: Path, state: "State", processes: int | None) -> Iterator["Bli
             yield Blinder(processes or cores(), progress, portions)
     except BaseException:
         if portions.count:
-            warn(f"what is done is kept in {portions.folder}: the same command goes on")
+            warn(f"the finished part is kept in {portions.folder}: run the same command to resume")
         raise
 
 
 def say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
-    """Say how many users are common, and what that has revealed."""
+    """Print how many users are common, and what was revealed."""
     from pricdr.alignment.record import record_beside
 
     record = alignment.record
@@ -304,19 +314,19 @@ def say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> No
     shown = f"{record.starter_ids:,} by the side that started, {record.answerer_ids:,} by the other"
     say(f"ids shown, dummies included: {shown}")
     if own_ids is not None:
-        say(f"{own_ids}: your own spelling of each; keep it")
+        say(f"{own_ids}: your own spelling of each user; do not send it")
     if not alignment.users:
-        warn("there is no common user: do both sides write their ids in the same way?")
+        warn("there are no common users: do both sides write their ids in the same way?")
 
 
-def _padding(shown: int, given: "NormalisedIds") -> str:
-    dummies = shown - len(given.ids)
+def _padding(shown: int, own: "NormalisedIds") -> str:
+    dummies = shown - len(own.ids)
     return f", {dummies:,} of them dummies" if dummies else ""
 
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Let a refusal begin with the file that it is about."""
+    """Put the name of a file before the errors that are about it."""
     try:
         yield
     except (InputError, VerificationError) as error:

@@ -1,4 +1,4 @@
-"""``pricdr align serve`` and ``join``: the exchange over a connection that shows certificates on both sides."""
+"""``pricdr align serve`` and ``join``: the exchange over a TLS connection with certificates on both sides."""
 
 import stat
 from contextlib import suppress
@@ -31,33 +31,36 @@ if TYPE_CHECKING:
 
 _PATIENCE: Final = 3600
 _LONGEST_PATIENCE: Final = 7 * 24 * 3600
-"""A week; the system takes no number of seconds that is large beyond reason."""
+"""A week; the system refuses timeouts that are far longer."""
 CertOption: TypeAlias = Annotated[Path, typer.Option(help="Your certificate (PEM).")]
 KeyOption: TypeAlias = Annotated[Path, typer.Option(help="The private key of your certificate (PEM).")]
 PeerCertOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="The other side's certificate (PEM): no other one is talked to.")
+    Path | None, typer.Option(help="The other side's certificate (PEM); no other is accepted.")
 ]
 PeerCaOption: TypeAlias = Annotated[
-    Path | None, typer.Option(help="In place of --peer-cert: the authority that signed it (PEM).")
+    Path | None, typer.Option(help="Instead of --peer-cert: the authority that signed it (PEM).")
 ]
 BothOption: TypeAlias = Annotated[
-    bool, typer.Option("--both", help="Both sides learn the common users; both must say so.")
+    bool, typer.Option("--both", help="Both sides learn the common users; give it on both.")
 ]
 TimeoutOption: TypeAlias = Annotated[
-    int, typer.Option(min=1, max=_LONGEST_PATIENCE, help="Seconds that the other side may compute in silence.")
+    int, typer.Option(min=1, max=_LONGEST_PATIENCE, help="Seconds to wait while the other side computes.")
 ]
 
 
 def keygen(
-    out: Annotated[Path, typer.Option(help="Private key NAME.key (mode 0600) and certificate NAME.crt.")],
-    days: Annotated[int, typer.Option(help="How long the certificate is valid.")] = 365,
+    out: Annotated[Path, typer.Option(help="NAME: the files are NAME.key (mode 0600) and NAME.crt.")],
+    days: Annotated[int, typer.Option(help="Days until the certificate expires.")] = 365,
 ) -> None:
-    """Make a certificate for align serve and align join: keep NAME.key, hand out NAME.crt."""
+    """Create a certificate for align serve and align join.
+
+    Keep NAME.key secret, and give NAME.crt to the other side.
+    """
     from pricdr.alignment.certificates import create_certificate, fingerprint, read_certificate
 
     key, certificate = create_certificate(out, days=days)
-    say(f"private key {key} (keep it), certificate {certificate} (hand it out)")
-    say(f"fingerprint (SHA-256), to compare on the telephone: {fingerprint(read_certificate(certificate))}")
+    say(f"private key {key} (keep it secret), certificate {certificate} (give it to the other side)")
+    say(f"fingerprint (SHA-256), to compare by telephone: {fingerprint(read_certificate(certificate))}")
 
 
 def serve(
@@ -67,10 +70,10 @@ def serve(
     peer_cert: PeerCertOption = None,
     peer_ca: PeerCaOption = None,
     out: Annotated[
-        Path | None, typer.Option(help="With --both: the user list to create; its record comes beside it.")
+        Path | None, typer.Option(help="With --both: the user list to create; its record is written beside it.")
     ] = None,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port to listen on; 0 takes a free one.")] = 8443,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 picks a free one.")] = 8443,
     both: BothOption = False,
     normalise: NormaliseOption = NormaliseName.EXACT,
     pad_to: PadOption = None,
@@ -79,23 +82,25 @@ def serve(
     processes: ProcessesOption = None,
     timeout: TimeoutOption = _PATIENCE,
 ) -> None:
-    """Wait for the other side, answer it once, and end.
+    """Wait for the other side, answer it once, and exit.
 
-    The side that joins learns which of its ids are yours too, and how many ids you show. You learn how many it shows,
-    and with --both the common users. Whoever comes without the right certificate is refused, and the wait goes on.
+    The side that joins learns which of its ids you have too, and how many ids you show. You learn how many it shows,
+    and with --both the common users. Connections without the right certificate are refused, and serve keeps waiting.
     """
     from pricdr.alignment.connection import Listener
     from pricdr.alignment.live import serve as answer
-    from pricdr.alignment.outputs import require_room
+    from pricdr.alignment.outputs import require_new_outputs
 
     if both != (out is not None):
-        raise ParameterError("serve learns the common users with --both alone, and then needs --out for the list")
+        raise ParameterError(
+            "give --out together with --both: only then does serve learn the common users and write a list"
+        )
     if own_ids is not None and out is None:
-        raise ParameterError("--own-ids is a table of the common users, and they are learnt with --both alone")
+        raise ParameterError("--own-ids lists the common users, which serve learns only with --both")
     if out is not None:
-        require_room(out, own_ids)
+        require_new_outputs(out, own_ids)
     credentials = _credentials(cert, key, peer_cert, peer_ca)
-    given = _read(ids, normalise, pad_to)
+    own = _read_ids(ids, normalise, pad_to)
     with Listener(host, port, credentials) as listener:
         say(f"listening on {listener.address} for the side with {_peer(peer_cert, peer_ca)}")
         with (
@@ -104,7 +109,7 @@ def serve(
         ):
             served = answer(
                 connection,
-                given,
+                own,
                 who_learns=_who_learns(both),
                 pad_to=pad_to,
                 at_most=at_most,
@@ -112,18 +117,18 @@ def serve(
             )
     header = served.header
     if served.alignment is None or out is None:
-        shown = f"it showed {header.starter_ids:,} ids, this one {header.answerer_ids:,}, dummies included"
-        say(f"session {header.session}: the other side alone has learnt the common users; {shown}")
+        shown = f"it showed {header.starter_ids:,} ids, this side {header.answerer_ids:,}, dummies included"
+        say(f"session {header.session}: only the other side has learnt the common users; {shown}")
         return
     _write(served.alignment, out, own_ids)
 
 
 def join(
-    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="Where the other side serves.")],
+    address: Annotated[str, typer.Argument(metavar="HOST:PORT", help="The address on which the other side serves.")],
     ids: IdsArgument,
     cert: CertOption,
     key: KeyOption,
-    out: Annotated[Path, typer.Option(help="The user list to create; its record comes beside it.")],
+    out: Annotated[Path, typer.Option(help="The user list to create; its record is written beside it.")],
     peer_cert: PeerCertOption = None,
     peer_ca: PeerCaOption = None,
     both: BothOption = False,
@@ -134,22 +139,26 @@ def join(
     processes: ProcessesOption = None,
     timeout: TimeoutOption = _PATIENCE,
 ) -> None:
-    """Find the common users with a side that serves, and write them with a record of what was revealed."""
+    """Find the common users with a side that runs align serve.
+
+    You learn which of your ids the other side has too, and how many ids it shows. The list and a record of what was
+    revealed are written to --out and beside it.
+    """
     from pricdr.alignment.connection import connect, parse_address
     from pricdr.alignment.live import join as align
-    from pricdr.alignment.outputs import require_room
+    from pricdr.alignment.outputs import require_new_outputs
 
     host, port = parse_address(address)
-    require_room(out, own_ids)
+    require_new_outputs(out, own_ids)
     credentials = _credentials(cert, key, peer_cert, peer_ca)
-    given = _read(ids, normalise, pad_to)
+    own = _read_ids(ids, normalise, pad_to)
     with (
         progress_bar(f"connecting to {address}") as progress,
         connect(host, port, credentials, patience=timeout) as connection,
     ):
         alignment = align(
             connection,
-            given,
+            own,
             who_learns=_who_learns(both),
             pad_to=pad_to,
             at_most=at_most,
@@ -158,25 +167,25 @@ def join(
     _write(alignment, out, own_ids)
 
 
-def _read(ids: Path, normalise: NormaliseName, pad_to: int | None) -> "NormalisedIds":
-    from pricdr.alignment.protocol import begin
+def _read_ids(ids: Path, normalise: NormaliseName, pad_to: int | None) -> "NormalisedIds":
+    from pricdr.alignment.protocol import shown_ids
 
-    given = read_own_ids(ids, normalise)
-    begin(given, pad_to=pad_to)  # refuses a number below that of the ids; what it draws is drawn again
-    return given
+    own = read_own_ids(ids, normalise)
+    shown_ids(own, pad_to)  # refuses a bad --pad-to before anyone connects
+    return own
 
 
 def _credentials(cert: Path, key: Path, peer_cert: Path | None, peer_ca: Path | None) -> "Credentials":
     from pricdr.alignment.tls import Credentials
 
-    with suppress(OSError):  # what is wrong with it will be said when it is read
+    with suppress(OSError):  # reading the key will report the problem
         if key.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-            warn(f"{key}: others on this machine can read this key: chmod 600 it")
+            warn(f"{key}: other users of this machine can read this key: run chmod 600 on it")
     return Credentials(certificate=cert, key=key, peer_certificate=peer_cert, peer_authority=peer_ca)
 
 
 def _peer(peer_cert: Path | None, peer_ca: Path | None) -> str:
-    """Return whom we wait for, by what people can compare."""
+    """Return a description of the expected certificate, with a fingerprint that people can compare."""
     from pricdr.alignment.certificates import fingerprint, read_certificate
 
     if peer_cert is None:

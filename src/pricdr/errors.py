@@ -4,6 +4,7 @@ PriCDRError
 ├── InputError            a file, column, row or value that cannot be used      exit 2
 │   ├── InputFileError    a file that cannot be used as a whole                 exit 2
 │   ├── LedgerError       a ledger that is damaged or was changed               exit 2
+│   ├── MemoryLimitError  an input that needs more memory than the limit        exit 2
 │   └── MissingDataError  a data set that is not in the folder of data sets     exit 2
 ├── ParameterError        an argument outside its rule                          exit 2
 ├── OutputError           an output that exists or cannot be written            exit 2
@@ -119,6 +120,15 @@ class LedgerError(InputError):
     def disclosed(self) -> str | None:
         """All of it: a ledger holds no ratings."""
         return str(self)
+
+
+class MemoryLimitError(InputError):
+    """An input that needs more memory than the limit; the message says how much."""
+
+    @property
+    def disclosed(self) -> str | None:
+        """No sizes: they may follow from the number of ratings."""
+        return "more memory is needed than the limit allows: raise it with PRICDR_MEMORY, or use smaller inputs"
 
 
 class MissingDataError(InputError):

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import MemoryLimitError, ParameterError
 
 VARIABLE: Final = "PRICDR_MEMORY"
 """The environment variable that replaces the default limit."""
@@ -25,7 +25,7 @@ def require_memory(need: int, what: str) -> None:
     """
     limit = memory_limit()
     if need > limit:
-        raise InputError(
+        raise MemoryLimitError(
             f"{what} needs about {in_words(need)} of memory, the limit is {in_words(limit)}: use smaller inputs or "
             f"settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
         )

@@ -210,6 +210,8 @@ def test_the_name_of_a_ledger_does_not_matter(here, ledger):
 
 def test_a_lock_that_is_no_file_of_ours_is_not_followed(here, ledger):
     (here / ".budget.jsonl.lock").symlink_to(here / "elsewhere")
+    with pytest.raises(OutputError, match="cannot lock /: this is a folder"), only_spender(Path("/")):
+        pass
     with pytest.raises(OutputError, match="cannot lock"), only_spender(ledger):
         pass
     assert not (here / "elsewhere").exists()

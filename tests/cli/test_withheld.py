@@ -142,6 +142,14 @@ def test_an_id_that_a_list_repeats_is_withheld(here, ratings, publish):
     assert "alice" not in outcome.err
 
 
+def test_too_little_memory_is_in_the_log_without_sizes(here, ratings, publish, monkeypatch):
+    monkeypatch.setenv("PRICDR_MEMORY", "3MB")
+    failed = last_event(publish(ratings, "--log-json", "--engine", "local").err)
+    assert (failed["error"], failed["exit_code"]) == ("MemoryLimitError", 2)
+    assert failed["message"].startswith("more memory is needed than the limit allows")
+    assert "MB" not in failed["message"]
+
+
 def test_a_message_is_withheld_unless_it_is_about_a_file_or_the_system():
     assert "message" not in failure(InputError("row 7: the user id 'alice' repeats"))
     assert failure(InputFileError("r.csv", "no such file"))["message"] == "r.csv: no such file"

@@ -178,6 +178,6 @@ def test_what_does_not_go_together_on_the_command_line(arguments, says, capfd, t
 
 
 def test_a_machine_without_the_driver_is_told_what_to_install(refused, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "adbc_driver_postgresql", None)
+    monkeypatch.setitem(__import__("sys").modules, "adbc_driver_postgresql.dbapi", None)
     message = refused(lambda: read(Query.of("postgresql://h/d", SELECT)), ParameterError)
     assert "pip install 'pricdr[sql]'" in message

@@ -20,7 +20,8 @@ FILES: Final = "a file, a folder, a quoted pattern, or -"
 _FIRST_READING_OPTION: Final = "columns"
 _FROM = typer.Option(
     "--from",
-    help="Instead of files: a database, postgresql://user:password@host/name, or env:NAME, a variable that holds it.",
+    help="Instead of files: a database, postgresql://user:password@host/name or sqlite:///file, or env:NAME, a "
+    "variable that holds it.",
 )
 _QUERY = typer.Option(help='from: what to read, such as "SELECT user_id, item_id, stars FROM ratings".')
 

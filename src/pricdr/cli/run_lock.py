@@ -46,6 +46,8 @@ def _locked(file: Path, outcome: str) -> Iterator[None]:
     Not of the file itself: every change replaces it, and its lock with it.
     """
     file = file.resolve()  # one lock, by whatever name the file is given
+    if not file.name:
+        raise OutputError(f"cannot lock {file}: this is a folder, a file is needed")
     lock = file.with_name(f".{file.name}.lock")
     descriptor = _acquired(lock, file, outcome)
     try:

@@ -1,10 +1,14 @@
-"""Read ratings from a database: the rows of one query, through ADBC, in a transaction that only reads."""
+"""Read ratings from a database: the rows of one query, through ADBC, over a connection that only reads."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from importlib import import_module
 from operator import add
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import polars as pl
 
@@ -13,7 +17,7 @@ from pricdr.data.reading.columns import ColumnPositions, Columns, find_named
 from pricdr.data.reading.kinds import may_be_times, require_kind
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import ColumnLoader, RawRatings, in_memory
-from pricdr.data.reading.text_files import file_refusal, refusal
+from pricdr.data.reading.text_files import explaining_os_errors, file_refusal, refusal
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
@@ -81,17 +85,19 @@ def _series(column: "pa.Array") -> pl.Series:
 
 @contextmanager
 def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
-    """Yield the result of a query, from a read-only transaction."""
+    """Yield the result of a query that can change nothing in the database."""
+    package = f"adbc_driver_{query.database}"
     try:
-        from adbc_driver_postgresql import dbapi
+        dbapi = import_module(f"{package}.dbapi")
     except ImportError:
-        missing = "--from needs adbc-driver-postgresql and pyarrow, which are not installed"
+        missing = f"--from needs {package.replace('_', '-')} and pyarrow, which are not installed"
         raise ParameterError(f"{missing}: install them with pip install 'pricdr[sql]'") from None
     try:
         # A line feed, so that a comment at the end does not swallow what the driver appends.
         statement = query.sql.strip().rstrip("; \t\r\n") + "\n"
-        with dbapi.connect(query.address, autocommit=False) as connection, connection.cursor() as cursor:
-            cursor.execute("SET TRANSACTION READ ONLY")
+        with _connected(dbapi, query) as connection, connection.cursor() as cursor:
+            if query.database == "postgresql":
+                cursor.execute("SET TRANSACTION READ ONLY")
             cursor.execute(statement)
             with cursor.fetch_record_batch() as results:
                 yield results
@@ -100,3 +106,13 @@ def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
     except (dbapi.Error, OSError, ValueError) as error:
         # Without its cause: a traceback would show the message of the driver.
         raise refusal(str(query), query.cleaned(str(error))) from None
+
+
+def _connected(dbapi: ModuleType, query: Query) -> AbstractContextManager[Any]:
+    """Return a connection; a SQLite file is opened for reading alone, and is not created where there is none."""
+    address = query.address
+    if query.database == "sqlite":
+        with explaining_os_errors(Path(query.file)), Path(query.file).open("rb"):  # the driver gives no reason
+            address = f"file:{quote(query.file)}?mode=ro"
+    connection: AbstractContextManager[Any] = dbapi.connect(address, autocommit=False)
+    return connection

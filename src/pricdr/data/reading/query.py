@@ -10,7 +10,9 @@ from pricdr.data.reading.text_files import shorten
 from pricdr.errors import ParameterError
 
 _ENVIRONMENT: Final = "env:"
-_SCHEMES: Final = ("postgresql", "postgres")
+_SERVERS: Final = ("postgresql", "postgres")
+_FILE: Final = "sqlite:///"
+"""How the address of a SQLite file starts; a fourth slash makes its path absolute."""
 _ADDRESS: Final = re.compile(
     r"(?P<scheme>[a-z]+)://((?P<user>[^:@/?#\s]*)(:(?P<password>[^@/?#\s]*))?@)?[^@/?#\s]*(/[^@/?#\s]*)?"
     r"(\?(?P<options>[^#\s]*))?"
@@ -35,6 +37,8 @@ class Query:
         Query()
         >>> str(Query.of("postgresql:///shop", "SELECT …"))
         'the postgresql query'
+        >>> str(Query.of("sqlite:///shop.db", "SELECT …"))
+        'the sqlite query'
         """
         address, origin = source, "--from"
         if source.startswith(_ENVIRONMENT):
@@ -44,23 +48,35 @@ class Query:
             if not address:
                 raise ParameterError(f"{origin} is not set, and --from names it as the address of a database")
         parts = _ADDRESS.fullmatch(address)
-        if parts is None or parts["scheme"] not in _SCHEMES:
-            form = "postgresql://user:password@host:port/database"
+        is_file = address.startswith(_FILE) and address != _FILE
+        if not is_file and (parts is None or parts["scheme"] not in _SERVERS):
+            form = "postgresql://user:password@host:port/database or sqlite:///file"
             rule = "with / ? # @ and blanks in a name or password written as %2F, %3F, %23, %40, %20"
             raise ParameterError(f"{origin} must read {form}, {rule}; its value is not shown because of the password")
         if not sql.strip(" \t\r\n;"):
             raise ParameterError("--query is empty; it must select a user, an item and perhaps a rating and a time")
         return cls(address, sql)
 
+    @property
+    def database(self) -> str:
+        """The kind of database: ``postgresql`` or ``sqlite``."""
+        return "sqlite" if self.address.startswith(_FILE) else "postgresql"
+
+    @property
+    def file(self) -> str:
+        """The path of a SQLite file."""
+        return self.address.removeprefix(_FILE)
+
     def __str__(self) -> str:
-        return "the postgresql query"
+        return f"the {self.database} query"
 
     def cleaned(self, text: str) -> str:
         """Return the message of a driver in one line, without the address, passwords, and the query itself."""
         parts = _ADDRESS.fullmatch(self.address)
-        assert parts is not None
-        options = [option.partition("=") for option in (parts["options"] or "").split("&")]
-        secrets = [parts["password"] or "", *(value for key, _, value in options if key in _SECRET_OPTIONS)]
+        secrets = []
+        if parts is not None:  # a path of SQLite may be any text
+            options = [option.partition("=") for option in (parts["options"] or "").split("&")]
+            secrets = [parts["password"] or "", *(value for key, _, value in options if key in _SECRET_OPTIONS)]
         # Before anything is cut: half of a password would no longer match.
         for secret in sorted({self.address, *secrets, *map(unquote, secrets)}, key=len, reverse=True):
             text = text.replace(secret, "…") if secret else text

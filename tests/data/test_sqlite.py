@@ -1,0 +1,97 @@
+"""Ratings from a SQLite file: the rows of a CSV file give the same, and the database is never changed or created."""
+
+import sqlite3
+from contextlib import closing
+
+import polars as pl
+import pytest
+
+from pricdr import Query, cli
+from pricdr.data.reading.batches import open_stream
+from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.errors import InputError, ParameterError
+
+pytest.importorskip("adbc_driver_sqlite", reason="the extra sql is not installed: make extras")
+
+SELECT = "SELECT user, item, rating, time FROM ratings"
+ROWS = [("a", 7, 4.5, 10), ("a", 7, 2.0, 20), ("ü", 8, 3.0, 30), ("007", 9, 1.0, 10)]
+
+
+@pytest.fixture
+def database(tmp_path):
+    """The path of a database with one table; the name has characters that addresses give a meaning."""
+    path = tmp_path / "a shop?#%41.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE ratings (user TEXT, item INTEGER, rating REAL, time INTEGER)")
+        connection.executemany("INSERT INTO ratings VALUES (?, ?, ?, ?)", ROWS)
+        connection.commit()
+    return path
+
+
+def test_a_query_gives_what_a_file_of_its_rows_gives(database, tmp_path):
+    pl.DataFrame(ROWS, schema=["user", "item", "rating", "time"], orient="row").write_csv(tmp_path / "r.csv")
+    content, expected = read(Query.of(f"sqlite:///{database}", SELECT)), read(tmp_path / "r.csv")
+    assert content.ratings.fingerprint() == expected.ratings.fingerprint()
+    assert content.summary().startswith("the sqlite query: 4 rows, 3 users, 3 items, 3 ratings")
+
+
+def test_a_relative_path_is_relative_to_the_working_folder(database, monkeypatch):
+    monkeypatch.chdir(database.parent)
+    assert read(Query.of(f"sqlite:///{database.name}", SELECT)).rows == len(ROWS)
+
+
+def test_many_rows_come_in_batches(database):
+    count = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000) SELECT"
+    query = Query.of(f"sqlite:///{database}", f"{count} 'u' || i AS user, i % 10 AS item FROM n")
+    sizes = [len(batch.users) for batch in open_stream(query).batches()]
+    assert sum(sizes) == 200_000
+    assert len(sizes) > 1
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM ratings RETURNING user, item",
+        "PRAGMA query_only = OFF; DELETE FROM ratings",
+        "DROP TABLE ratings",
+    ],
+)
+def test_nothing_is_written(database, sql, monkeypatch):
+    monkeypatch.chdir(database.parent)
+    before = database.read_bytes()
+    with pytest.raises(InputError, match="the sqlite query: "):
+        read(Query.of(f"sqlite:///{database}", sql))
+    assert database.read_bytes() == before
+    assert list(database.parent.iterdir()) == [database]
+
+
+def test_the_driver_runs_the_first_statement_alone(database):
+    assert read(Query.of(f"sqlite:///{database}", f"{SELECT}; DELETE FROM ratings")).rows == len(ROWS)
+    assert read(Query.of(f"sqlite:///{database}", SELECT)).rows == len(ROWS)
+
+
+def test_a_database_that_is_missing_or_none_is_refused(tmp_path, refused):
+    (tmp_path / "text.db").write_text("no database\n" * 100)
+    faults = {"nowhere.db": "nowhere.db: no such file", "text.db": "file is not a database", ".": "this is a folder"}
+    for name, fault in faults.items():
+        assert fault in refused(lambda name=name: read(Query.of(f"sqlite:///{tmp_path / name}", SELECT)))
+    assert not (tmp_path / "nowhere.db").exists()
+    for address in ("sqlite:///", "sqlite://shop.db", "sqlite:shop.db"):
+        message = refused(lambda address=address: Query.of(address, SELECT), ParameterError)
+        assert "or sqlite:///file" in message
+
+
+def test_the_command_line_publishes_from_it(database, tmp_path, capfd):
+    address, out = f"sqlite:///{database}", str(tmp_path / "release")
+    assert (
+        cli.run(["publish", "--from", address, "--query", SELECT, "--epsilon", "1", "--delta", "1e-6", "--out", out])
+        == 0
+    )
+    assert cli.run(["verify", out]) == 0
+    assert "the sqlite query: 4 rows" in "".join(capfd.readouterr())
+
+
+def test_a_machine_without_the_driver_is_told_what_to_install(refused, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "adbc_driver_sqlite.dbapi", None)
+    message = refused(lambda: read(Query.of("sqlite:///shop.db", SELECT)), ParameterError)
+    assert "--from needs adbc-driver-sqlite" in message

@@ -1,6 +1,7 @@
-"""A crowd of clients: connections are accepted many at a time, and the garbage collector stays out of the way."""
+"""A crowd of clients: connections are accepted many at a time or refused at once; no pauses for garbage collection."""
 
 import asyncio
+import errno
 import gc
 import socket
 import weakref
@@ -10,7 +11,8 @@ from contextlib import ExitStack
 import pytest
 import uvloop
 
-from pricdr.serving.server import _exempt_from_garbage_collection, accept_connections
+from pricdr.serving.accepting import Acceptor
+from pricdr.serving.server import _exempt_from_garbage_collection
 
 
 class Counted(asyncio.Protocol):
@@ -33,12 +35,13 @@ async def accepted_in(listener, clients):
         loop.turn += 1
         loop.call_soon(count)
 
-    servers = await accept_connections(listener, lambda: Counted(turns))
+    acceptor = Acceptor(listener, lambda: Counted(turns), connections=(), max_connections=1000, refusal=b"no")
+    acceptor.start()
     count()
     while len(turns) < clients:
         await asyncio.sleep(0)
-    for server in servers:
-        server.close()
+    acceptor.close()
+    await acceptor.wait_closed()
     return turns
 
 
@@ -57,15 +60,60 @@ def run_in_uvloop(coroutine):
         return pool.submit(run).result()
 
 
-def test_connections_are_accepted_many_at_a_time():
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as listening:
+        yield listening
+
+
+def test_connections_are_accepted_many_at_a_time(listener):
     clients = 160
     with ExitStack() as sockets:
-        listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=1024))
         for _ in range(clients):
             sockets.enter_context(socket.create_connection(listener.getsockname()))
         turns = run_in_uvloop(accepted_in(listener, clients))
     assert len(turns) == clients
     assert max(turns) - min(turns) < clients / 4  # one a turn would take as many turns as there are clients
+
+
+def test_clients_above_the_limit_receive_the_whole_refusal(listener):
+    """Although their requests have arrived, and nobody reads them."""
+    refusal = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\n\r\n"
+
+    async def accept(seconds):
+        acceptor = Acceptor(listener, asyncio.Protocol, connections=range(3), max_connections=3, refusal=refusal)
+        acceptor.start()
+        await asyncio.sleep(seconds)
+        acceptor.close()
+
+    with ExitStack() as sockets:
+        clients = [sockets.enter_context(socket.create_connection(listener.getsockname())) for _ in range(50)]
+        for client in clients:
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        run_in_uvloop(accept(0.2))
+        for client in clients:
+            assert client.makefile("rb").read() == refusal
+
+
+class OutOfFiles(socket.socket):
+    """A listening socket for which the system has no file left, twice."""
+
+    failures = 2
+
+    def accept(self):
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+def test_it_goes_on_accepting_after_the_system_had_no_file_left():
+    with OutOfFiles() as listener, ExitStack() as sockets:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        sockets.enter_context(socket.create_connection(listener.getsockname()))
+        assert len(run_in_uvloop(accepted_in(listener, 1))) == 1
+        assert listener.failures == 0
 
 
 @pytest.fixture

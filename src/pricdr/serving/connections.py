@@ -53,7 +53,8 @@ class GuardedConnection(HttpToolsProtocol):
         super().connection_made(transport)
         self.metrics.connections.set(len(self.connections))
         if len(self.connections) > self.limits.connections:
-            self._close_with_error(503, "too many connections: try again in a second", "retry-after: 1\r\n")
+            self.transport.write(too_many_connections(tls=self.config.ssl is not None))
+            self.transport.close()
             return
         self._set_deadline(self.limits.header_timeout, self._header_timeout)
 
@@ -169,20 +170,14 @@ class GuardedConnection(HttpToolsProtocol):
                 del self.unread[connection]
                 connection.transport.abort()
 
-    def _close_with_error(self, status: int, message: str, headers: str = "") -> None:
+    def _close_with_error(self, status: int, message: str) -> None:
         """Close the connection, after sending an error unless another response is due first."""
         if self.transport.is_closing():
             return
         cycle = self.cycle
         idle = cycle is None or cycle.response_complete
         if idle or (cycle.more_body and not cycle.response_started and not self.pipeline):
-            body = error_body(message)
-            head = (
-                f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
-                f"content-length: {len(body)}\r\n{headers}connection: close\r\n"
-            )
-            security = b"".join(b"%b: %b\r\n" % pair for pair in self.error_headers)
-            self.transport.write(head.encode() + security + b"\r\n" + body)
+            self.transport.write(_error_response(status, message, self.error_headers))
         if not idle:  # wake the task that waits for the rest of the body
             cycle.disconnected = True
             cycle.message_event.set()
@@ -196,6 +191,22 @@ class GuardedConnection(HttpToolsProtocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+
+def too_many_connections(*, tls: bool) -> bytes:
+    """Return the response to a client that connects when too many are connected."""
+    headers = [(b"retry-after", b"1"), *security_headers(tls=tls)]
+    return _error_response(503, "too many connections: try again in a second", headers)
+
+
+def _error_response(status: int, message: str, headers: Headers) -> bytes:
+    """Return a whole response, after which the connection is closed."""
+    body = error_body(message)
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: application/json\r\n"
+        f"content-length: {len(body)}\r\nconnection: close\r\n"
+    )
+    return head.encode() + b"".join(b"%b: %b\r\n" % pair for pair in headers) + b"\r\n" + body
 
 
 def connection_class(settings: Settings, metrics: Metrics) -> type[GuardedConnection]:

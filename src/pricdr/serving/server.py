@@ -18,22 +18,22 @@ from typing import Final
 import uvicorn
 
 from pricdr.errors import InputError, OutputError
+from pricdr.serving.accepting import Acceptor
 from pricdr.serving.app import create_app
-from pricdr.serving.connections import connection_class
+from pricdr.serving.connections import connection_class, too_many_connections
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.models import Models
-from pricdr.serving.settings import Settings
+from pricdr.serving.settings import Limits, Settings
 from pricdr.serving.snapshot import Snapshot
 from pricdr.serving.watching import POLL_INTERVAL, Watcher
 
-_BACKLOG: Final = 1024
+_BACKLOG: Final = 4096
+"""Connections that the system keeps until they are accepted, if it allows so many."""
 _OTHER_FILES: Final = 256
 """Open files that a server needs in addition to its connections."""
 _SWITCH_INTERVAL: Final = 1e-3
 """Seconds after which a running thread hands the interpreter to a waiting one."""
-_ACCEPTS_PER_TURN: Final = 16
-"""Connections that are accepted in one turn of the event loop."""
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -90,7 +90,7 @@ def serve(
         _log_faults(log)
         # The scoring thread needs the interpreter many times, and waits up to this long each time.
         sys.setswitchinterval(_SWITCH_INTERVAL)
-        server = _Server(config, settings.limits.header_timeout)
+        server = _Server(config, settings.limits)
         address = _address(settings, listener)
         with models.current() as snapshot:
             log.event("serving", model=snapshot.fingerprint, users=snapshot.n_users, items=snapshot.n_items)
@@ -106,22 +106,30 @@ def serve(
 class _Server(uvicorn.Server):
     """Exits normally when it is told to stop, while uvicorn would raise the signal again.
 
-    It also opens its own listeners, to set a TLS handshake timeout: by default, a client that never starts the
-    handshake is kept for a minute, and is not counted as a connection.
+    It also accepts connections itself (:mod:`pricdr.serving.accepting`), with a shorter timeout for TLS handshakes: by
+    default, a client that never starts the handshake is kept for a minute, and is not counted as a connection.
     """
 
-    def __init__(self, config: uvicorn.Config, handshake_timeout: float) -> None:
+    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         super().__init__(config)
-        self._handshake_timeout = handshake_timeout
+        self._limits = limits
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         config = self.config
         protocol: Callable[..., asyncio.Protocol] = config.http_protocol_class
-        connection = partial(protocol, config=config, server_state=self.server_state, app_state=self.lifespan.state)
-        timeout = None if config.ssl is None else self._handshake_timeout
         for listener in sockets or ():
-            self.servers += await accept_connections(listener, connection, tls=config.ssl, handshake_timeout=timeout)
+            acceptor = Acceptor(
+                listener,
+                partial(protocol, config=config, server_state=self.server_state, app_state=self.lifespan.state),
+                self.server_state.connections,
+                self._limits.connections,
+                refusal=too_many_connections(tls=config.ssl is not None),
+                tls=config.ssl,
+                handshake_timeout=None if config.ssl is None else self._limits.header_timeout,
+            )
+            acceptor.start()
+            self.servers.append(acceptor)  # type: ignore[arg-type]  # uvicorn only closes it
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -131,27 +139,6 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in previous.items():
                 signal.signal(number, handler)
-
-
-async def accept_connections(
-    listener: socket.socket,
-    connection: Callable[..., asyncio.Protocol],
-    *,
-    tls: ssl.SSLContext | None = None,
-    handshake_timeout: float | None = None,
-) -> list[asyncio.Server]:
-    """Accept connections in the running event loop, up to 16 in each turn.
-
-    libuv accepts one connection of a listener per turn, and a busy server takes milliseconds for a turn: when a
-    thousand clients connect at once, the last would wait for seconds. So the loop is given the listener several times.
-    """
-    loop = asyncio.get_running_loop()
-    return [
-        await loop.create_server(
-            connection, sock=listener.dup(), ssl=tls, ssl_handshake_timeout=handshake_timeout, backlog=_BACKLOG
-        )
-        for _ in range(_ACCEPTS_PER_TURN)
-    ]
 
 
 def _exempt_from_garbage_collection() -> None:

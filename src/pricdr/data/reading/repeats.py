@@ -53,7 +53,8 @@ def merge(rows: Codes, columns: Codes, values: Floats | None, times: pl.Series |
     is_repeat = ordered[1:] == ordered[:-1]
     if not is_repeat.any():
         return Merged(rows, columns, values, ~np.zeros(len(keys), dtype=bool), Repeats(0, by_time, 0))
-    at = np.flatnonzero(np.isin(keys, ordered[1:][is_repeat]))
+    by_key = np.argsort(keys)  # several times faster than np.isin, which would sort too
+    at = np.sort(by_key[np.append(is_repeat, False) | np.append(False, is_repeat)])
     seconds = np.zeros(len(at)) if times is None else to_seconds(times.gather(at)).fill_null(-np.inf).to_numpy()
     tied = np.zeros(len(at)) if values is None else values[at]
     order = np.lexsort((tied, seconds, keys[at]))

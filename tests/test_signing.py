@@ -178,6 +178,7 @@ def test_text_that_is_no_public_key_is_a_failed_check(text):
 
 def test_keys_written_by_openssl_tools_are_read(tmp_path):
     (tmp_path / "key").write_bytes(b"a comment line\n" + private_pem(KEY))
+    (tmp_path / "key").chmod(0o600)
     (tmp_path / "pub").write_bytes(public_pem(KEY))
     assert read_private_key(tmp_path / "key").private_bytes_raw() == bytes(range(32))
     assert public_text(read_public_key(tmp_path / "pub")) == public_text(KEY.public_key())
@@ -228,6 +229,30 @@ def test_private_and_public_keys_are_not_confused(tmp_path):
         read_private_key(public)
     with pytest.raises(InputError, match="no usable public key"):
         read_public_key(private)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o602, 0o644, 0o666, 0o700, 0o400], ids=oct)
+def test_a_private_key_that_others_can_read_or_write_is_refused(tmp_path, mode):
+    private, public = create_keys(tmp_path / "the key")
+    private.chmod(mode)
+    if mode & 0o077 == 0:
+        assert public_text(read_private_key(private).public_key()) == public_text(read_public_key(public))
+        return
+    with pytest.raises(InputError, match=rf"the key: mode {mode:04o} lets others .*: chmod 600 '.*/the key'$"):
+        read_private_key(private)
+
+
+def test_a_private_key_that_another_owner_handed_to_us_may_be_read_by_a_group(tmp_path, monkeypatch):
+    """As systemd and containers hand over secrets: owned by root, with our group or an access list."""
+    private, _ = create_keys(tmp_path / "key")
+    monkeypatch.setattr(os, "geteuid", lambda: private.stat().st_uid + 1)
+    for mode in (0o400, 0o440, 0o640):
+        private.chmod(mode)
+        read_private_key(private)
+    for mode in (0o444, 0o644, 0o660, 0o602):
+        private.chmod(mode)
+        with pytest.raises(InputError, match="chmod 640"):
+            read_private_key(private)
 
 
 def test_a_key_that_is_not_there_is_named(tmp_path):

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shlex
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from pricdr.errors import POSIX_ONLY, BusyError, InputError, OutputError, PriCDRError
+from pricdr.errors import POSIX_ONLY, BusyError, InputError, InputFileError, OutputError, PriCDRError
 
 try:
     import fcntl
@@ -76,6 +77,21 @@ def require_writable(path: Path) -> None:
         raise OutputError(f"cannot write {path}: {nearest} is not a folder")
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise OutputError(f"cannot write {path}: {os.strerror(errno.EACCES)}")
+
+
+def require_private_file(path: Path) -> None:
+    """Refuse a file of secrets (a signing key, a TLS key, a list of API keys) that others can read or write, like ssh.
+
+    A file of another owner was handed to us, by systemd or a container: a group may then be how we read it.
+    """
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    ours = status.st_uid == os.geteuid()
+    if stat.S_ISREG(status.st_mode) and mode & (0o077 if ours else 0o027):
+        remedy = f"chmod {'600' if ours else '640'} {shlex.quote(str(path))}"
+        raise InputFileError(
+            str(path), f"mode {mode:04o} lets others read or write it, and it holds a secret: {remedy}"
+        )
 
 
 @contextmanager

@@ -282,6 +282,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         file = self.folder / f"{name}.key"
         file.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        file.chmod(0o600)
         return file, self._sign(name, key, host=host, days=days)
 
     def _sign(self, name: str, key: ec.EllipticCurvePrivateKey, *, ca=False, host=None, days=1) -> Path:

@@ -131,12 +131,10 @@ def test_bad_options_are_refused_before_connecting(parties, refused, command, op
         refused("align", "serve", "books.txt", *common, *options, says=says)
 
 
-def test_warns_about_a_key_that_others_can_read(parties, pricdr):
+def test_a_key_that_others_can_read_is_refused(parties, refused):
     (parties / "books.key").chmod(0o640)
-    outcome = pricdr("align", "join", "127.0.0.1:1", "books.txt", "--out", "users.txt", *tls_options("books", "films"))
-    assert outcome.err.startswith(
-        "warning: books.key: other users of this machine can read this key: run chmod 600 on it\nerror: no con"
-    )
+    command = ("align", "join", "127.0.0.1:1", "books.txt", "--out", "users.txt", *tls_options("books", "films"))
+    refused(*command, says=("books.key: mode 0640 lets others read or write it", "chmod 600 books.key"))
 
 
 def test_keygen(here, pricdr, refused):

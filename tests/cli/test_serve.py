@@ -60,6 +60,14 @@ def test_it_does_not_start_with_what_cannot_be_used(pricdr, model, options, mess
     assert outcome.err.count("\n") == 1
 
 
+def test_no_progress_line_is_among_the_lines_of_json(pricdr, model, monkeypatch):
+    """Each timer fires once, at once: a command that has one would write its line here."""
+    monkeypatch.setattr("pricdr.progress.ticker.Ticker.start", lambda ticker: ticker._tick())
+    monkeypatch.setattr("pricdr.serving.server.serve", lambda *_, **__: None)
+    outcome = pricdr("serve", model)
+    assert (outcome.code, outcome.err) == (0, "")
+
+
 def test_a_port_in_use_and_a_folder_that_is_not_a_model(pricdr, model):
     with socket.create_server(("127.0.0.1", 0)) as occupied:
         port = occupied.getsockname()[1]

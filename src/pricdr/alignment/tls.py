@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from pricdr.alignment.certificates import fingerprint, read_certificate, read_certificates, require_valid
 from pricdr.errors import ExchangeError, InputError, ParameterError
+from pricdr.files import require_private_file
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,6 +104,7 @@ class Credentials:
             raise InputError(f"{self.key} does not contain a usable PEM private key") from error
         except OSError as error:
             raise InputError(f"cannot read key {self.key}: {error.strerror}") from error
+        require_private_file(self.key)
 
 
 _NOT_TLS: Final = "it does not speak TLS"

@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from types import FrameType
 from typing import Annotated, Any, Final
@@ -51,6 +52,9 @@ from pricdr.errors import POSIX_ONLY, PriCDRError
 _INTERRUPTED = "interrupted; no output was left half-written"
 _OF_RATINGS = frozenset({"prepare", "publish", "split", "train"})
 """Commands that take one name of many files: a shell replaces a pattern without quotes by all that match."""
+
+_LOGS_ITSELF = frozenset({"serve"})
+"""Commands whose standard error is a log of JSON lines, for as long as they run."""
 
 
 class _InOrder(TyperGroup):
@@ -144,7 +148,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        with log_lines(" ".join(["pricdr", *arguments[:1]])), together():
+        quiet = not _LOGS_ITSELF.isdisjoint(arguments[:1])
+        with nullcontext() if quiet else log_lines(" ".join(["pricdr", *arguments[:1]])), together():
             code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
         return fail(_INTERRUPTED, code) if code == 130 and is_first() else code

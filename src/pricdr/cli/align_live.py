@@ -1,7 +1,5 @@
 """``pricdr align serve`` and ``join``: the exchange over a TLS connection with certificates on both sides."""
 
-import stat
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -178,9 +176,6 @@ def _read_ids(ids: Path, normalise: NormaliseName, pad_to: int | None) -> "Norma
 def _credentials(cert: Path, key: Path, peer_cert: Path | None, peer_ca: Path | None) -> "Credentials":
     from pricdr.alignment.tls import Credentials
 
-    with suppress(OSError):  # reading the key will report the problem
-        if key.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
-            warn(f"{key}: other users of this machine can read this key: run chmod 600 on it")
     return Credentials(certificate=cert, key=key, peer_certificate=peer_cert, peer_authority=peer_ca)
 
 

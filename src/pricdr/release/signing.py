@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from pricdr.errors import InputError, InputFileError, VerificationError
-from pricdr.files import PRIVATE, require_absent, write_new
+from pricdr.files import PRIVATE, require_absent, require_private_file, write_new
 from pricdr.untrusted.opening import read_bounded
 
 _LARGEST_KEY: Final = 1 << 16
@@ -43,7 +43,7 @@ def create_keys(path: str | os.PathLike[str]) -> tuple[Path, Path]:
 
 
 def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
-    """Return the private key in a PEM file."""
+    """Return the private key in a PEM file, which must be for its owner alone."""
     content = _read(path)
     try:
         key = load_pem_private_key(content, password=None)
@@ -51,6 +51,7 @@ def read_private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
         raise InputError(f"{path} holds no usable private key (expected an unencrypted Ed25519 key in PEM)") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise InputError(f"{path} holds a private key of another kind; Ed25519 is needed")
+    require_private_file(Path(path))  # last: chmod is no advice for a file that holds no key
     return key
 
 

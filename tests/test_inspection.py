@@ -13,7 +13,7 @@ from pricdr import JLT, Bounds, Guarantee, Ledger, Ratings, Spectral, publish, v
 from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.release.inspection import Inspection, percent_up
 from pricdr.release.page import render_inspection
-from pricdr.release.signing import public_text
+from pricdr.signing import public_text
 from tests.pages.parsed import Parsed, require_self_contained
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Features, Guarantee, Ledger, Ratings, Spectral, publish, verify
+from pricdr import JLT, Bounds, Features, Guarantee, Ledger, Ratings, Spectral, publish, signing, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.release import plan, signing
+from pricdr.release import plan
 from pricdr.release.certificate import rounded_up
 from pricdr.release.ledger_check import check_ledger
 from pricdr.release.matrix_check import check_matrix
-from pricdr.release.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
+from pricdr.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 

@@ -12,7 +12,7 @@ from pricdr import Comparison, Guarantee, Ratings, RepeatedComparison
 from pricdr.data.splits import leave_one_out
 from pricdr.models import EASE, Chosen, EASESource, Trust
 from pricdr.notebook import Table, summary_html
-from pricdr.release.signing import create_keys
+from pricdr.signing import create_keys
 from pricdr.testing.contracts import Planted
 
 EVIL = "<script>alert(1)</script>\x1b[31m"

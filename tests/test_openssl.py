@@ -9,7 +9,7 @@ import pytest
 
 from pricdr import JLT, Guarantee, Ratings, publish
 from pricdr.release.revocation import revoke
-from pricdr.release.signing import create_keys, fingerprint, read_public_key
+from pricdr.signing import create_keys, fingerprint, read_public_key
 
 PAGE = Path(__file__).parents[1] / "docs" / "privacy-officer.md"
 SECTION = (

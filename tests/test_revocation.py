@@ -13,7 +13,7 @@ from pricdr.errors import InputError, OutputError, ParameterError, VerificationE
 from pricdr.release import revocation
 from pricdr.release.certificate import Certificate
 from pricdr.release.revocation import FIRST_LINE, LARGEST_NOTICE, Notice, require_not_revoked, revoke
-from pricdr.release.signing import create_keys, is_signed_by, public_text, read_private_key, sign
+from pricdr.signing import create_keys, is_signed_by, public_text, read_private_key, sign
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(b"stranger's key, which is public.")
 

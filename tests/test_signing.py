@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pricdr import signing
 from pricdr.errors import InputError, OutputError, VerificationError
-from pricdr.release import signing
-from pricdr.release.signing import (
+from pricdr.signing import (
     create_keys,
     is_signed_by,
     public_from_text,

@@ -14,7 +14,7 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelease, RunLog, TrainingOptions, Trust
 from pricdr.models.evidence import has_evidence
 from pricdr.models.inputs import Inputs
-from pricdr.release.signing import create_keys
+from pricdr.signing import create_keys
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles

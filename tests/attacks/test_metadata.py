@@ -2,7 +2,7 @@
 
 import pytest
 
-from pricdr.release.signing import create_keys
+from pricdr.signing import create_keys
 from pricdr.testing import flawed
 from pricdr.testing.attacks import metadata, metadata_difference
 from pricdr.testing.attacks.metadata import folder_contents

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from pricdr.release.signing import fingerprint, read_public_key
+from pricdr.signing import fingerprint, read_public_key
 
 HOSTILE = "\x1b[2J"
 

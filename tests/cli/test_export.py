@@ -10,7 +10,7 @@ from pricdr import JLT, Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
-from pricdr.release.signing import create_keys, public_text, read_public_key
+from pricdr.signing import create_keys, public_text, read_public_key
 
 QUICK = ["--method", "ridge-release"]
 

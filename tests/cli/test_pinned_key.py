@@ -6,7 +6,7 @@ import pytest
 
 from pricdr import Guarantee, Ledger, Ratings, Release, Spectral, publish
 from pricdr.errors import ParameterError
-from pricdr.release.signing import create_keys
+from pricdr.signing import create_keys
 
 QUICK = ("--epochs", 1, "--device", "cpu")
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)

@@ -15,7 +15,7 @@ from pricdr.errors import InputError, VerificationError
 from pricdr.release.certificate import Certificate
 from pricdr.release.folder import CERTIFICATE
 from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_revoked
-from pricdr.release.signing import public_text, sign
+from pricdr.signing import public_text, sign
 from tests.fuzz.cases import LONGEST_REFUSAL, Files, Kind, Seed, require
 from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json
 

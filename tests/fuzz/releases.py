@@ -48,9 +48,9 @@ from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE
 from pricdr.release.inspection import Inspection
 from pricdr.release.issue import issue
 from pricdr.release.page import render_inspection
-from pricdr.release.signing import public_text, sign
 from pricdr.release.statement import readme
 from pricdr.release.terms import Terms
+from pricdr.signing import public_text, sign
 from tests.alignment.records import record_of
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.ledgers import repeatable

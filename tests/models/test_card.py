@@ -17,7 +17,7 @@ from pricdr.models.card import ModelCard
 from pricdr.models.card.texts import METHOD_DESCRIPTIONS
 from pricdr.models.catalogue import METHODS
 from pricdr.release.certificate import Certificate, content_digest, seal
-from pricdr.release.signing import fingerprint, public_text
+from pricdr.signing import fingerprint, public_text
 from tests.pages.parsed import require_self_contained
 from tests.serving.two_companies import HOSTILE, SCRIPT, two_companies
 

@@ -25,7 +25,7 @@ from pricdr.models.linear.ease import EASE, EASERelease, EASEReleaseConfig, EASE
 from pricdr.models.linear.ridge_release import RidgeRelease
 from pricdr.models.pricdr.hetero import HeteroCDR
 from pricdr.models.pricdr.symmetric import SymmetricCDR
-from pricdr.release.signing import create_keys, public_text, read_public_key
+from pricdr.signing import create_keys, public_text, read_public_key
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import Checkpoint

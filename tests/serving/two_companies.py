@@ -19,7 +19,7 @@ from pricdr import (
     synthetic_pair,
 )
 from pricdr.models import EASE, Chosen, EASERelease, Trust
-from pricdr.release.signing import create_keys
+from pricdr.signing import create_keys
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "a/../b", "\u202egnp.exe", "😀", "'\"&amp;", "100 % x", "x" * 300)

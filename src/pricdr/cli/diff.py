@@ -84,7 +84,7 @@ def _say_changes(field: str, changes: "list[Change]") -> None:
 
 
 def _fingerprint(key: str | None) -> str | None:
-    from pricdr.release.signing import fingerprint, public_from_text
+    from pricdr.signing import fingerprint, public_from_text
 
     return None if key is None else f"SHA-256 {fingerprint(public_from_text(key))}"
 

@@ -12,7 +12,7 @@ def keygen(
     out: Annotated[Path, typer.Option(help="Private key NAME (mode 0600) and public key NAME.pub.")],
 ) -> None:
     """Make an Ed25519 key pair: sign with NAME, hand out NAME.pub."""
-    from pricdr.release.signing import create_keys, fingerprint, read_public_key
+    from pricdr.signing import create_keys, fingerprint, read_public_key
 
     private, public = create_keys(out)
     say(f"private key {private} (keep it), public key {public} (hand it out)")

@@ -322,7 +322,7 @@ def _require_places(out: Path, *beside: Path | None) -> None:
 
 
 def _read_key(file: Path) -> "Ed25519PrivateKey":
-    from pricdr.release.signing import read_private_key
+    from pricdr.signing import read_private_key
 
     return read_private_key(file)
 

@@ -52,8 +52,8 @@ from pricdr.progress import Progress, silent
 from pricdr.release import Release, verify
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
-from pricdr.release.signing import create_keys
 from pricdr.release.statement import statement
+from pricdr.signing import create_keys
 from pricdr.training.run_log import RunLog
 
 Settings: TypeAlias = Mapping[str, int | float]

@@ -151,7 +151,7 @@ def _as_json(model: FittedModel, origin: Origin) -> dict[str, object]:
 
 def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
     """Refuse a model trained on a release that this key did not sign; one without a release passes."""
-    from pricdr.release.signing import public_text, read_public_key
+    from pricdr.signing import public_text, read_public_key
 
     expected = public_text(read_public_key(public_key))
     if record.release is None:

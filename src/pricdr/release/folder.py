@@ -111,8 +111,8 @@ class Release:
         self, staging: Path, *, signing_key: "Ed25519PrivateKey | str | os.PathLike[str] | None" = None
     ) -> None:
         """Write the release's files into an existing empty folder."""
-        from pricdr.release.signing import public_text, read_private_key, sign
         from pricdr.release.statement import readme
+        from pricdr.signing import public_text, read_private_key, sign
 
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
         with (staging / MATRIX).open("wb") as file:
@@ -217,7 +217,7 @@ def _read_certificate(opened: Folder) -> tuple["Certificate", bytes]:
 def _check_signature(
     opened: Folder, certificate: "Certificate", raw: bytes, public_key: str | os.PathLike[str] | None
 ) -> None:
-    from pricdr.release.signing import is_signed_by, public_from_text, public_text, read_public_key
+    from pricdr.signing import is_signed_by, public_from_text, public_text, read_public_key
 
     if certificate.signed_by is None:
         if public_key is not None:

@@ -16,8 +16,8 @@ from pricdr import __version__
 from pricdr.privacy.trade_off import TradeOff
 from pricdr.release.certificate import Certificate, today
 from pricdr.release.folder import CERTIFICATE, Release
-from pricdr.release.signing import fingerprint, public_from_text
 from pricdr.release.statement import Section, statement
+from pricdr.signing import fingerprint, public_from_text
 
 LAYOUT_VERSION: Final = 1
 """Of :meth:`Inspection.to_dict`. Keys may be added; one that is removed or changes its meaning takes a new version."""

@@ -26,7 +26,7 @@ from pricdr.errors import InputError, OutputError, ParameterError, VerificationE
 from pricdr.files import write_new
 from pricdr.release.certificate import Day, PublicKey, Sha256, today
 from pricdr.release.folder import Release, require_outside_releases, verify
-from pricdr.release.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
+from pricdr.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
 from pricdr.untrusted.opening import Folder
 
 ENDING: Final = ".revocation"

@@ -70,7 +70,7 @@ class ModelInfo:
     @property
     def signer(self) -> str | None:
         """The fingerprint of the key that signed its release; None if no signature was checked."""
-        from pricdr.release.signing import fingerprint, public_from_text
+        from pricdr.signing import fingerprint, public_from_text
 
         key = self.origin.release_signed_by
         return None if key is None else fingerprint(public_from_text(key))

@@ -6,8 +6,8 @@ from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section
 from pricdr.release.certificate import Certificate, rounded_up
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import trade_off_of
-from pricdr.release.signing import fingerprint, public_from_text
 from pricdr.release.statement import statement
+from pricdr.signing import fingerprint, public_from_text
 
 
 def certificate_blocks(card: ModelCard) -> tuple[Content, list[Section]]:

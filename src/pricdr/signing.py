@@ -1,4 +1,4 @@
-"""Ed25519 signatures over a certificate's exact bytes."""
+"""Ed25519: key files, and signatures over the exact bytes of a certificate, a notice or a ledger."""
 
 import base64
 import hashlib

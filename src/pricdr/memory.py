@@ -60,10 +60,12 @@ def _stated() -> str:
 
 
 def in_words(size: int) -> str:
-    """Return a number of bytes in MB, GB or TB.
+    """Return a number of bytes in a unit that suits it.
 
-    >>> in_words(1_234_000), in_words(5 * 10**10)
-    ('1.2 MB', '50.0 GB')
+    >>> in_words(300), in_words(1_696_000), in_words(5 * 10**10)
+    ('300 bytes', '1.7 MB', '50.0 GB')
     """
-    unit = next((unit for unit in ("TB", "GB") if size >= _UNITS[unit]), "MB")
-    return f"{size / _UNITS[unit]:,.1f} {unit}"
+    for unit, bytes_ in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):
+        if size >= bytes_:
+            return f"{size / bytes_:,.1f} {unit}"
+    return f"{size} bytes"

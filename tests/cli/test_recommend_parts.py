@@ -133,7 +133,7 @@ def test_it_states_its_needs_first_and_its_result_at_the_end(here, model, pricdr
     outcome = pricdr("recommend", model, "--out", "r.csv", *ARGUMENTS, "--resume")
     first, last = outcome.out.splitlines()
     assert first.startswith("41 users x 60 items in 5 parts: about ")
-    assert first.endswith(" MB of it for the model")
+    assert first.endswith(" kB of it for the model")
     assert last == "205 recommendations for 41 users written to r.csv"
     assert outcome.err.splitlines() == [
         "warning: there is nothing to resume: recommending starts afresh",

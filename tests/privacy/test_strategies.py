@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.linalg import hadamard
 
 from pricdr.errors import ParameterError
+from pricdr.privacy.mechanism import on_grid
 from pricdr.privacy.strategies import JLT, SJLT
 from pricdr.privacy.strategies.hadamard import padded_size, sparse_normals, walsh_hadamard
 from pricdr.progress import silent
@@ -38,6 +39,22 @@ def test_a_jlt_row_depends_on_its_item_alone(items, shuffler):
     some = shuffler.sample(items, k=max(1, len(items) // 2))
     for item, row in zip(some, strategy.item_rows(tuple(some), simulation, silent), strict=True):
         assert np.array_equal(row, whole[item])
+
+
+@pytest.mark.parametrize("dim", [200, 8192, 9000, 20_001])
+def test_a_wide_jlt_row_and_what_is_added_up_of_it_depend_on_their_item_alone(dim, any_seed):
+    """numpy adds up 8,192 numbers at a time where a row is alone: an item in a block of its own had other last bits."""
+    items, strategy = tuple(f"item {at}" for at in range(20)), JLT(dim=dim)
+
+    def computed(items):
+        rows = strategy.item_rows(items, Simulation(any_seed), silent)
+        return dict(zip(items, zip(rows, on_grid(rows, radius=1e5), strict=True), strict=True))
+
+    whole = computed(items)
+    for some in (items[1:], items[::2], *zip(items)):
+        for item, (row, steps) in computed(some).items():
+            assert row.tobytes() == whole[item][0].tobytes()
+            assert np.array_equal(steps, whole[item][1])
 
 
 def test_jlt_rows_of_a_block_border_are_no_different():

@@ -142,12 +142,12 @@ class FittedModel:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write a model folder, completely or not at all.
 
-        It contains the training ratings, so only its owner can read it; an exported model follows the umask.
+        Only its owner can read it: it contains the training ratings, and an exported model what was learnt from them.
         """
         from pricdr.files import new_folder
         from pricdr.models.folder import write_model
 
-        with new_folder(Path(folder), private=self.summary is None) as staging:
+        with new_folder(Path(folder), private=True) as staging:
             write_model(staging, self)
         return Path(folder)
 

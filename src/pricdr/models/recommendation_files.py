@@ -15,7 +15,7 @@ import polars as pl
 
 import pricdr
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
-from pricdr.files import new_file, require_absent
+from pricdr.files import PRIVATE, new_file, require_absent
 from pricdr.memory import require_memory
 from pricdr.models.recommendations import WrittenRecommendations
 from pricdr.models.recommending import BASES, Recommender, UserBlock
@@ -51,7 +51,7 @@ def write_recommendations(
     parts = recommender.parts()
     if len(parts) <= 1:
         frame = pl.concat([frames.of(part) for part in parts] or [frames.empty()])
-        with new_file(path) as file:
+        with new_file(path, mode=PRIVATE) as file:
             _encode(frame, path, file)
         rows = frame.height
     else:
@@ -83,11 +83,11 @@ def _write_parts(
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
                 frame = frames.of(part)
-                with new_file(name, mode=0o600) as file:
+                with new_file(name, mode=PRIVATE) as file:
                     frame.write_parquet(file)
         whole = pl.scan_parquet(names, glob=False)
         rows = whole.select(pl.len()).collect().item()
-        with new_file(path) as file:
+        with new_file(path, mode=PRIVATE) as file:
             if path.suffix == ".csv":
                 whole.sink_csv(file)
             else:

@@ -7,7 +7,7 @@ sensitivity / grid, whatever the inputs.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,8 @@ from pricdr.progress import Progress, silent
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Int32Array: TypeAlias = npt.NDArray[np.int32]
-Float64Array: TypeAlias = npt.NDArray[np.float64]
 IntegerArray: TypeAlias = npt.NDArray[Any]
+FloatT = TypeVar("FloatT", np.float32, np.float64)
 
 CELLS_PER_BLOCK: Final = 1 << 19
 _LARGEST: Final = 1e30
@@ -102,12 +102,12 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
 
     def quantise(part: slice) -> None:
         exact = rows[part].astype(np.float64)
-        norms = np.sqrt(np.einsum("ij,ij->i", exact, exact))
+        norms = np.sqrt(squared_norms(exact))
         if not np.isfinite(norms).all():
             raise ParameterError("a strategy gave an item row that is not finite")
         exact /= np.maximum(norms, 1.0)[:, None]
         nearest = np.rint(exact * aim)
-        outside = np.einsum("ij,ij->i", nearest, nearest) > (radius * _SHRINK) ** 2
+        outside = squared_norms(nearest) > (radius * _SHRINK) ** 2
         nearest[outside] = np.trunc(exact[outside] * (radius * _SHRINK))
         out[part] = nearest
 
@@ -182,12 +182,12 @@ def clip_rows(rows: IntegerArray, radius: float) -> IntegerArray:
     return np.trunc(exact).astype(rows.dtype)
 
 
-def squared_norms(rows: Float64Array) -> Float64Array:
+def squared_norms(rows: npt.NDArray[FloatT]) -> npt.NDArray[FloatT]:
     """Return the squared norm of every row, in an order of additions that does not depend on the rows beside it.
 
     numpy adds up 8,192 numbers at a time, across rows: in wider ones the order would depend on where a block begins.
     """
-    total = np.zeros(len(rows))
+    total = np.zeros(len(rows), dtype=rows.dtype)
     for at in range(0, rows.shape[1], _ADDED_AT_ONCE):
         part = rows[:, at : at + _ADDED_AT_ONCE]
         total += np.einsum("ij,ij->i", part, part)

@@ -144,8 +144,12 @@ def _matching(pattern: Path) -> list[Path]:
     root = _root(pattern)
     for name in glob.iglob(str(pattern), recursive=True):  # noqa: PTH207 - it takes a pattern with its root
         match = Path(name)
-        if any(map(_is_skipped, match.relative_to(root).parts)):
+        below = match.relative_to(root).parts
+        if any(map(_is_skipped, below)):
             continue
+        for found in (match, *match.parents)[: len(below)]:
+            if found.is_symlink():
+                raise _link_refused(found)
         files += _files_in(match) if _is_folder(match) else [match]
         _require_countable(pattern, len(files))
     return files
@@ -173,16 +177,19 @@ def _files_in(folder: Path) -> Iterator[Path]:
                 if _is_skipped(entry.name):
                     continue
                 path = current / entry.name
-                if entry.is_dir(follow_symlinks=False):
+                if entry.is_symlink():
+                    raise _link_refused(path)
+                if entry.is_dir():
                     folders.append(path)
-                elif entry.is_dir():
-                    raise file_refusal(
-                        path, "this is a link to a folder; inside a folder of ratings no link is followed"
-                    )
                 else:
                     count += 1
                     _require_countable(folder, count)
                     yield path
+
+
+def _link_refused(path: Path) -> InputFileError:
+    """Return the refusal of a link that nobody named: whoever can add one to a folder could have any file published."""
+    return file_refusal(path, "this is a link, and inside a folder of ratings no link is followed")
 
 
 def _is_skipped(name: str) -> bool:

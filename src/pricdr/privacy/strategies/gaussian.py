@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from pricdr.data.ratings import Ids
 from pricdr.parallel import each_block
+from pricdr.privacy.mechanism import squared_norms
 from pricdr.privacy.strategies.base import Float32Array
 from pricdr.privacy.strategies.fixed import RandomProjection
 from pricdr.progress import Progress
@@ -47,7 +48,7 @@ def unit_rows(rows: Float32Array) -> Float32Array:
     >>> unit_rows(np.array([[3, 4], [0, 0]], dtype=np.float32)).tolist()
     [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
     """
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
+    norms = np.sqrt(squared_norms(rows))[:, None]
     np.divide(rows, norms, out=rows, where=norms > 0)
     return rows
 

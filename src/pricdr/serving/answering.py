@@ -3,9 +3,8 @@
 The JSON is assembled by hand: having FastAPI validate and encode it would take longer than computing the answer.
 """
 
-import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from json.encoder import encode_basestring as quoted
 from typing import Final
 
@@ -16,13 +15,12 @@ from starlette.types import Scope as Connection
 from pricdr.data.ids import id_fault
 from pricdr.serving.metrics import Metrics
 from pricdr.serving.models import Models
+from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.snapshot import MAX_K, Answer, Recommended, UserQuery
 from pricdr.serving.worker import Worker
 
 DEFAULT_K: Final = 10
 JSON: Final = "application/json"
-_YIELD_EVERY: Final = 32
-"""Answers of a batch that are encoded before other requests get their turn."""
 _PREFIX, _SUFFIX = "/users/", "/recommendations"
 _K_QUERY: Final = re.compile(rb"k=([1-9][0-9]{0,3})")
 
@@ -36,23 +34,35 @@ class JsonAnswers:
     async def for_user(self, query: UserQuery) -> bytes:
         """Return the JSON of one user's recommendations."""
         with self._models.current() as snapshot:
-            answer = (await self._worker.answers(snapshot, (query,)))[0]
+            answer = await self._worker.answer(snapshot, query)
             fingerprint = snapshot.fingerprint
         self._metrics.answer(answer.basis)
         return f'{{{_answer_fields(answer)},"model":{quoted(fingerprint)}}}'.encode()
 
-    async def for_users(self, queries: Sequence[UserQuery]) -> bytes:
-        """Return the JSON of several users' recommendations, in the order of the queries."""
+    async def for_users(self, queries: Sequence[UserQuery]) -> AsyncGenerator[bytes]:
+        """Yield the JSON of several users' recommendations, in the order of the queries, in pieces.
+
+        Each piece is scored only when the one before it was sent, so a client that leaves or does not read costs
+        nothing more, and no answer is in memory as a whole.
+        """
         with self._models.current() as snapshot:
-            answers = await self._worker.answers(snapshot, queries)
+            text = f'{{"model":{quoted(snapshot.fingerprint)},"recommendations":['
+            for start in range(0, len(queries), MAX_ROWS):
+                answers = await self._worker.batch(snapshot, queries[start : start + MAX_ROWS])
+                for answer in answers:
+                    self._metrics.answer(answer.basis)
+                yield (text + ",".join(f"{{{_answer_fields(answer)}}}" for answer in answers)).encode()
+                text = ","
+            yield b"]}"
+
+    async def similar(self, item: str, k: int) -> bytes | None:
+        """Return the JSON of the items most like this one; None if the model does not know it."""
+        with self._models.current() as snapshot:
+            items = await self._worker.similar(snapshot, item, k)
             fingerprint = snapshot.fingerprint
-        objects = []
-        for count, answer in enumerate(answers, 1):
-            self._metrics.answer(answer.basis)
-            objects.append(f"{{{_answer_fields(answer)}}}")
-            if not count % _YIELD_EVERY:
-                await asyncio.sleep(0)  # encoding 100,000 items takes a while: let other requests run in between
-        return f'{{"model":{quoted(fingerprint)},"recommendations":[{",".join(objects)}]}}'.encode()
+        if items is None:
+            return None
+        return f'{{"item":{quoted(item)},"model":{quoted(fingerprint)},"items":{items_json(items)}}}'.encode()
 
 
 class FastPath:

@@ -1,19 +1,20 @@
 """The application: routes, and the OpenAPI document that describes them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from json.encoder import encode_basestring as quoted
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
 
 from pricdr import __version__
 from pricdr.serving import pages
-from pricdr.serving.admission import Admission
-from pricdr.serving.answering import DEFAULT_K, JSON, FastPath, JsonAnswers, items_json
+from pricdr.serving.admission import Batches
+from pricdr.serving.answering import DEFAULT_K, JSON, FastPath, JsonAnswers
 from pricdr.serving.errors import Refusal, add_handlers
-from pricdr.serving.gate import OPEN, Gate
+from pricdr.serving.gate import BUSY, OPEN, Gate, admissions
 from pricdr.serving.keys import Authenticator
 from pricdr.serving.log import ServerLog
 from pricdr.serving.metrics import CONTENT_TYPE, Metrics
@@ -31,10 +32,12 @@ from pricdr.serving.schema import (
     responses,
 )
 from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import UnknownItem, UserQuery
+from pricdr.serving.snapshot import UserQuery
 from pricdr.serving.worker import Worker
 
 _REFUSED: Final = "the newest model folder cannot be used, so an older model is being served; the log says why"
+_UNKNOWN_ITEM: Final = "the model does not know this item"
+_NO_ITEM_VECTORS: Final = "this model has no item vectors, so it cannot find similar items"
 _LIMITED: Final = (401, 403, 429, 503)
 """The statuses with which the gate may refuse a request that needs a key and scoring."""
 
@@ -51,8 +54,8 @@ def create_app(
         log: where to log events; if None, nothing is logged.
     """
     worker = Worker()
-    admission = Admission(settings.limits.max_wait, worker)
-    metrics = Metrics(models, admission)
+    queues, batches = admissions(settings.limits.max_wait, worker), Batches()
+    metrics = Metrics(models, list(queues.values()), batches)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -73,7 +76,7 @@ def create_app(
     app.state.metrics = metrics
     add_handlers(app)
     answers = JsonAnswers(models, worker, metrics)
-    recommendations = _recommendation_routes(models, answers)
+    recommendations = _recommendation_routes(models, answers, batches)
     app.include_router(recommendations)
     app.include_router(_state_routes(models, metrics))
     app.include_router(pages.router(models, settings))
@@ -83,12 +86,12 @@ def create_app(
     app.add_middleware(FastPath, answers=answers, route=busiest)
     # The middleware added last is the first that a request reaches.
     app.add_middleware(
-        Gate, settings=settings, keys=keys, admission=admission, metrics=metrics, log=log or ServerLog.silent()
+        Gate, settings=settings, keys=keys, queues=queues, metrics=metrics, log=log or ServerLog.silent()
     )
     return app
 
 
-def _recommendation_routes(models: Models, answers: JsonAnswers) -> APIRouter:
+def _recommendation_routes(models: Models, answers: JsonAnswers, batches: Batches) -> APIRouter:
     routes = APIRouter(tags=["recommendations"])
 
     @routes.get(
@@ -110,8 +113,10 @@ def _recommendation_routes(models: Models, answers: JsonAnswers) -> APIRouter:
     async def recommend_to_many(request: Request, batch: BatchRequest) -> Response:
         """Return the best unseen items of each user, in the order of the request."""
         # The gate has charged for one answer; the others count too.
-        request.state.caller.charge(len(batch.users) - 1)
-        return _json(await answers.for_users([UserQuery(user, batch.k) for user in batch.users]))
+        caller = request.state.caller
+        caller.charge(len(batch.users) - 1)
+        queries = [UserQuery(user, batch.k) for user in batch.users]
+        return _BatchResponse(answers.for_users(queries), batches, caller.name, len(queries))
 
     @routes.get(
         "/items/{item:path}/similar",
@@ -119,15 +124,14 @@ def _recommendation_routes(models: Models, answers: JsonAnswers) -> APIRouter:
         responses=responses(SimilarAnswer, 404, 422, *_LIMITED),
         response_class=Response,
     )
-    def similar(item: ItemPath, k: K = DEFAULT_K) -> Response:  # runs in a thread: the worker scores only users
+    async def similar(item: ItemPath, k: K = DEFAULT_K) -> Response:
         """Return the items whose vectors point the same way as this one's."""
-        with models.current() as snapshot:
-            try:
-                items = snapshot.similar(item, k)
-            except UnknownItem as error:
-                raise Refusal(404, str(error)) from error
-            header = f'"item":{quoted(item)},"model":{quoted(snapshot.fingerprint)}'
-        return _json(f'{{{header},"items":{items_json(items)}}}'.encode())
+        content = await answers.similar(item, k)
+        if content is None:
+            with models.current() as snapshot:
+                known = snapshot.has_similar_items
+            raise Refusal(404, _UNKNOWN_ITEM if known else _NO_ITEM_VECTORS)
+        return _json(content)
 
     return routes
 
@@ -161,6 +165,29 @@ def _state_routes(models: Models, metrics: Metrics) -> APIRouter:
         return Response(metrics.text(), headers={"content-type": CONTENT_TYPE})
 
     return routes
+
+
+class _BatchResponse(StreamingResponse):
+    """Sends the answers of an admitted batch piece by piece, until the last one or until the client leaves."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], batches: Batches, caller: str, users: int) -> None:
+        super().__init__(pieces, media_type=JSON)
+        self._pieces, self._batches, self._caller, self._users = pieces, batches, caller, users
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        with self._batches.admitted(self._caller, self._users) as admitted:
+            if not admitted:
+                raise Refusal(503, BUSY, retry_after="1")
+            async with aclosing(self._pieces):
+                first = await anext(self._pieces)  # before the status is sent, so that an error has its own
+                self.body_iterator = _chain(first, self._pieces)
+                await super().__call__(scope, receive, send)
+
+
+async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    yield first
+    async for piece in rest:
+        yield piece
 
 
 def _json(content: bytes) -> Response:

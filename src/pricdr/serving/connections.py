@@ -45,7 +45,7 @@ class GuardedConnection(HttpToolsProtocol):
         """Size of the address and the headers so far."""
         self._received = 0
         """Bytes received since the headers, a piece of the body or the whole request was complete."""
-        self._in_body = False
+        self._in_body = self._half_closed = False
         self._parse_error = "this is not a valid HTTP request"
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -77,6 +77,16 @@ class GuardedConnection(HttpToolsProtocol):
         # The parser reports a header only when it is complete: only the bytes received reveal one that never ends.
         if self._received > self.limits.header_bytes:
             self._refuse_headers()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # what asyncio expects, unlike uvicorn
+        """Go on answering a client that has sent all it will; return whether anything is left to answer.
+
+        One that has left altogether looks the same until something is sent to it.
+        """
+        cycle = self.cycle
+        answering = cycle is not None and not cycle.response_complete and not cycle.more_body
+        self._half_closed = answering and self.config.ssl is None  # TLS cannot be closed in one direction
+        return self._half_closed
 
     def on_url(self, url: bytes) -> None:
         """Handle a piece of the address."""
@@ -120,6 +130,8 @@ class GuardedConnection(HttpToolsProtocol):
             self._set_deadline(self.limits.response_timeout, self._abort_if_unread)
             self._bound_unread()
         super().on_response_complete()
+        if self._half_closed and self.cycle.response_complete:
+            self.transport.close()
         # Read on only once all pipelined requests are answered: otherwise each answer would let in thousands more.
         if self.pipeline and not self.transport.is_closing():
             self.flow.pause_reading()

@@ -6,7 +6,9 @@ overloaded server spends its time on the requests that it does answer.
 
 import asyncio
 import re
-from collections.abc import MutableMapping
+from collections import Counter
+from collections.abc import Mapping, MutableMapping
+from enum import Enum
 from time import monotonic, perf_counter
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
@@ -23,6 +25,7 @@ from pricdr.serving.log import ServerLog, location_of
 from pricdr.serving.metrics import Metrics
 from pricdr.serving.rates import RateLimiter
 from pricdr.serving.settings import Settings
+from pricdr.serving.worker import Lane, Worker
 
 OPEN: Final = frozenset({"/health", "/ready", "/openapi.json"})
 """Paths that need no key and are answered even when the server is busy."""
@@ -35,19 +38,42 @@ _DISCARD_FACTOR: Final = 16
 """A body that is too large is read to its end and discarded, up to this many times the limit: if the connection were
 closed while the client is still writing, it would be reset, and the client would never see the error."""
 _CONTROL: Final = re.compile(CONTROLS)
-_BUSY: Final = "the server is busy: try again in a second"
+BUSY: Final = "the server is busy: try again in a second"
 _NO_ROUTE: Final = "none"
 
 
 class Caller:
-    """Who sent a request, as far as rate limits are concerned."""
+    """Who sent a request, as far as limits are concerned."""
 
-    def __init__(self, name: str, key: Key | None, limiter: RateLimiter) -> None:
-        self.name, self.key, self._limiter = name, key, limiter
+    def __init__(self, name: str, key: Key | None, rate: float | None, limiter: RateLimiter) -> None:
+        self.name, self.key = name, key
+        self._rate, self._limiter = rate, limiter
 
-    def charge(self, answers: int) -> None:
-        """Count further answers of the same request against the caller's rate."""
-        self._limiter.charge(self.name, answers)
+    def charge(self, answers: int | None = None) -> None:
+        """Count one answer, or further answers of the same request, against the caller's rate; refuse what exceeds it."""
+        if self._rate is None:
+            return
+        if answers is None:
+            wait = self._limiter.take(self.name, self._rate, monotonic())
+        else:
+            wait = self._limiter.charge(self.name, answers, self._rate)
+        if wait is not None:
+            raise Refusal(429, f"more than {self._rate:g} answers a second: slow down", retry_after=str(wait))
+
+
+class Queue(Enum):
+    """Where a request waits to be admitted."""
+
+    USERS = "users"
+    SIMILAR = "similar"
+    PAGE = "page"
+
+
+def admissions(max_wait: float, worker: Worker) -> Mapping[Queue, Admission]:
+    """Return a queue for each kind of request, so that none keeps another waiting."""
+    page = Lane(lambda snapshot, queries: [], seconds_per_answer=max_wait)  # rendered in threads, a few at a time
+    lanes = {Queue.USERS: worker.users, Queue.SIMILAR: worker.similar_items, Queue.PAGE: page}
+    return {queue: Admission(max_wait, lane) for queue, lane in lanes.items()}
 
 
 class Gate:
@@ -59,16 +85,16 @@ class Gate:
         settings: Settings,
         *,
         keys: Authenticator | None,
-        admission: Admission,
+        queues: Mapping[Queue, Admission],
         metrics: Metrics,
         log: ServerLog,
     ) -> None:
         self._app, self._limits, self._keys = app, settings.limits, keys
-        self._admission, self._metrics, self._log = admission, metrics, log
+        self._queues, self._metrics, self._log = queues, metrics, log
         self._hosts = settings.known_hosts
         self._headers = security_headers(tls=settings.tls_cert is not None)
         self._limiter = RateLimiter()
-        self._bodies = 0
+        self._bodies: Counter[str] = Counter()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -97,35 +123,43 @@ class Gate:
         if path in OPEN or path == "/metrics":
             await self._app(scope, receive, response.send)
             return
-        self._require_rate(caller)
-        receive = await self._admit(receive, headers)
+        caller.charge()
+        if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
+            receive = await self._receive_body(caller, receive, headers)
+        if path == "/recommendations":  # admits a batch itself, once it knows what it costs
+            await self._app(scope, receive, response.send)
+            return
+        admission = self._queues[_queue_of(path)]
+        await self._admit(admission)
         try:
             await self._app(scope, receive, response.send)
         finally:
-            self._admission.leave()
+            admission.leave()
 
-    async def _admit(self, receive: Receive, headers: "_Headers") -> Receive:
-        """Wait until the request is admitted, or refuse it; return the way to receive its body.
+    async def _receive_body(self, caller: Caller, receive: Receive, headers: "_Headers") -> Receive:
+        """Read the body, and return the way to receive it.
 
-        The body is read first, so a slow client does not take up room among the requests in flight.
+        It is read before the request is admitted, so a slow client does not take up room among the requests in flight;
+        and a caller may keep only some bodies waiting, so there is room for those of others.
         """
-        if headers.get(b"content-length", b"0") != b"0" or headers.get(b"transfer-encoding"):
-            if self._bodies >= self._limits.bodies:
-                raise Refusal(503, _BUSY, retry_after="1", connection="close")
-            self._bodies += 1
-            try:
-                receive = await self._read_body(receive, headers)
-                waited = await self._admission.enter()
-            finally:
-                self._bodies -= 1
-        else:
-            waited = await self._admission.enter()
+        limits = self._limits
+        if self._bodies.total() >= limits.bodies or self._bodies[caller.name] >= limits.bodies_each:
+            raise Refusal(503, BUSY, retry_after="1", connection="close")
+        self._bodies[caller.name] += 1
+        try:
+            return await self._read_body(receive, headers)
+        finally:
+            self._bodies[caller.name] -= 1
+            if not self._bodies[caller.name]:
+                del self._bodies[caller.name]
+
+    async def _admit(self, admission: Admission) -> None:
+        """Wait until the request is admitted, or refuse it."""
+        waited = await admission.enter()
         if waited is None:
-            del receive  # or the body would stay in memory during the pause
-            await self._admission.pause()
-            raise Refusal(503, _BUSY, retry_after="1")
+            await admission.pause()
+            raise Refusal(503, BUSY, retry_after="1")
         self._metrics.waits.observe(waited)
-        return receive
 
     def _require_known_host(self, headers: "_Headers") -> None:
         if self._hosts is None:
@@ -152,21 +186,13 @@ class Gate:
         """Return who sent the request; refuse a missing or invalid key, or one without the scope of the path."""
         if self._keys is None or path in OPEN:
             client = scope.get("client")
-            return Caller(client[0] if client else "", None, self._limiter)
+            return Caller(client[0] if client else "", None, self._limits.rate, self._limiter)
         key = self._keys.authenticate(presented_key(headers.get(b"authorization")))
         if key is None:
             raise Refusal(401, "a valid API key is required")
         if _scope_of(path) not in key.scopes:
             raise Refusal(403, f"this API key does not have the scope {_scope_of(path).value}")
-        return Caller(key.name, key, self._limiter)
-
-    def _require_rate(self, caller: Caller) -> None:
-        rate = self._limits.rate if caller.key is None or caller.key.rate is None else caller.key.rate
-        if rate is None:
-            return
-        wait = self._limiter.take(caller.name, rate, monotonic())
-        if wait is not None:
-            raise Refusal(429, f"more than {rate:g} answers a second: slow down", retry_after=str(wait))
+        return Caller(key.name, key, self._limits.rate if key.rate is None else key.rate, self._limiter)
 
     async def _read_body(self, receive: Receive, headers: "_Headers") -> Receive:
         """Read the whole body, within the limits on size and time; return a function that replays it."""
@@ -260,3 +286,9 @@ def _scope_of(path: str) -> Scope:
     if path == "/metrics":
         return Scope.METRICS
     return Scope.PAGE if is_page(path) else Scope.RECOMMEND
+
+
+def _queue_of(path: str) -> Queue:
+    if is_page(path):
+        return Queue.PAGE
+    return Queue.SIMILAR if path.startswith("/items/") else Queue.USERS

@@ -25,8 +25,8 @@ from typing import Annotated, Final, Literal, Protocol
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import InputError, ParameterError
-from pricdr.files import PRIVATE, replace_file
-from pricdr.serving.watching import file_signature
+from pricdr.files import PRIVATE, replace_file, require_private_file
+from pricdr.serving.watching import Signature, file_signature
 from pricdr.untrusted.opening import read_bounded
 
 _MAX_BYTES: Final = 1 << 20
@@ -102,10 +102,13 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> "Keys":
-        """Return the keys in a file, possibly none; raise :class:`InputError` if it cannot be read."""
+        """Return the keys in a file, possibly none; raise :class:`InputError` if it is not usable, or not private."""
+        content = _read(path)
+        with suppress(FileNotFoundError):
+            require_private_file(path)
         return cls(
             Key(record.name, frozenset(record.scopes), bytes.fromhex(record.sha256), record.expires, record.rate)
-            for record in _read(path).keys
+            for record in content.keys
         )
 
     def authenticate(self, presented: str | None) -> Key | None:
@@ -122,13 +125,13 @@ class Keys:
 class KeyRing:
     """The valid keys: those of a file that is read again when it changes, so that removed keys stop working.
 
-    Starting without keys is an error. Once the last key has been removed, every request is refused. A file that cannot
-    be read changes nothing: the keys read before stay valid, the problem is reported, and every check tries again.
+    Starting without keys is an error. Once the last key has been removed, every request is refused; so it is while the
+    file is missing or cannot be used, since nobody can tell which keys it would have removed. Every check tries again.
     """
 
     def __init__(self, path: Path, report: Callable[..., None]) -> None:
         self._path, self._report = path, report
-        self._loaded_signature = file_signature(path)
+        self._loaded_signature: Signature = file_signature(path)
         self._problem = ""
         self._keys = Keys.read(path)
         if not len(self._keys):
@@ -141,11 +144,12 @@ class KeyRing:
     def reload_if_changed(self) -> None:
         """Read the file again if it has changed."""
         signature = file_signature(self._path)
-        if signature == self._loaded_signature:
+        if signature == self._loaded_signature and signature is not None:
             return
         try:
             self._keys = Keys.read(self._path)
         except InputError as error:
+            self._keys, self._loaded_signature = Keys(()), None
             if str(error) != self._problem:  # once, not every second
                 self._problem = str(error)
                 self._report("keys refused", reason=self._problem)

@@ -1,11 +1,12 @@
 """Metrics for Prometheus, at ``/metrics``. No label holds anything that a client sent."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 
 from pricdr.models.recommendations import Basis
-from pricdr.serving.admission import Admission
+from pricdr.serving.admission import Admission, Batches
 from pricdr.serving.models import Models
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -15,7 +16,7 @@ _BUCKETS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.
 class Metrics:
     """Counts and durations of requests, and the state of the server."""
 
-    def __init__(self, models: Models, admission: Admission) -> None:
+    def __init__(self, models: Models, queues: Sequence[Admission], batches: Batches) -> None:
         self._registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self._requests = Counter(
@@ -29,7 +30,7 @@ class Metrics:
         )
         self._answers = Counter("pricdr_answers", "Users answered, by basis.", ("basis",), registry=registry)
         self.connections = Gauge("pricdr_connections", "Open connections.", registry=registry)
-        self._add_gauges(models, admission)
+        self._add_gauges(models, queues, batches)
         # Looking a label up takes longer than counting, so each of the few combinations is looked up only once.
         self._by_request: dict[tuple[str, int], Counter] = {}
         self._by_route: dict[str, Histogram] = {}
@@ -52,13 +53,20 @@ class Metrics:
         """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
-    def _add_gauges(self, models: Models, admission: Admission) -> None:
+    def _add_gauges(self, models: Models, queues: Sequence[Admission], batches: Batches) -> None:
         def gauge(name: str, help_text: str) -> Gauge:
             return Gauge(name, help_text, registry=self._registry)
 
-        gauge("pricdr_requests_waiting", "Requests waiting to be admitted.").set_function(lambda: admission.waiting)
-        gauge("pricdr_requests_refusing", "Requests about to be refused.").set_function(lambda: admission.refusing)
-        gauge("pricdr_requests_in_flight", "Requests being answered.").set_function(lambda: admission.in_flight)
+        gauge("pricdr_requests_waiting", "Requests waiting to be admitted.").set_function(
+            lambda: sum(queue.waiting for queue in queues)
+        )
+        gauge("pricdr_requests_refusing", "Requests about to be refused.").set_function(
+            lambda: sum(queue.refusing for queue in queues)
+        )
+        gauge("pricdr_requests_in_flight", "Requests being answered, without batches.").set_function(
+            lambda: sum(queue.in_flight for queue in queues)
+        )
+        gauge("pricdr_batch_users", "Users of the batches being answered.").set_function(lambda: batches.users)
         gauge("pricdr_model_refused", "1 while the newest model folder cannot be used.").set_function(
             lambda: float(models.problem is not None)
         )

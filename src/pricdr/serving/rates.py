@@ -43,12 +43,24 @@ class RateLimiter:
             bucket.tokens = min(capacity, bucket.tokens + rate * max(0.0, now - bucket.updated_at))
             bucket.updated_at = now
         if bucket.tokens < 1:
-            return max(1, ceil(min((1 - bucket.tokens) / rate, _MAX_WAIT)))
+            return _wait(bucket, rate)
         bucket.tokens -= 1
         return None
 
-    def charge(self, client: str, tokens: int) -> None:
-        """Take more tokens for a request that turned out larger; a negative balance delays the next request."""
+    def charge(self, client: str, tokens: int, rate: float) -> int | None:
+        """Take further tokens for a request that turned out larger; return None, or the seconds to wait.
+
+        The balance may become negative, or a bucket that holds fewer could never pay for a large request. It delays the
+        next one, and of several that arrived together, all but the first are refused.
+        """
         bucket = self._buckets.get(client)
-        if bucket is not None:
-            bucket.tokens -= tokens
+        if bucket is None:
+            return None
+        if bucket.tokens < 0:
+            return _wait(bucket, rate)
+        bucket.tokens -= tokens
+        return None
+
+
+def _wait(bucket: _Bucket, rate: float) -> int:
+    return max(1, ceil(min((1 - bucket.tokens) / rate, _MAX_WAIT)))

@@ -105,23 +105,29 @@ class SimilarItems:
             vectors = model.interaction.item_parts
         self._vectors = vectors
         self._norms = _norms(vectors)
+        self._rows = max(1, min(MAX_ROWS, SCORES_AT_ONCE // max(len(model.items), 1)))
 
     @property
     def available(self) -> bool:
         """Whether the model has item vectors; a popularity model has none."""
         return bool(self._vectors.shape[1])
 
-    def best(self, item: int, k: int) -> Ranked:
-        """Return the ``k`` items most like the one at this position; none if its vector is zero."""
-        if not self._norms[item]:
-            return Ranked(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32))
-        with np.errstate(all="ignore"):  # overflow ends up as −∞ below
-            direction = (self._vectors[[item]] / self._norms[item]).astype(np.float32)
-            product = self._vectors @ direction.T
-            scores = np.asarray(product if isinstance(product, np.ndarray) else product.toarray())[:, 0] / self._norms
-        scores[~np.isfinite(scores)] = -np.inf
-        scores[item] = -np.inf
-        return rank_rows(scores.astype(np.float32)[None, :], k)[0]
+    def best(self, items: IntArray, k: int) -> list[Ranked]:
+        """Return the ``k`` items most like each of those at these positions; none if its vector is zero."""
+        ranked: list[Ranked] = []
+        for start in range(0, len(items), self._rows):
+            ranked += self._best(items[start : start + self._rows], k)
+        return ranked
+
+    def _best(self, items: IntArray, k: int) -> list[Ranked]:
+        rows = self._vectors[items]
+        with np.errstate(all="ignore"):  # a vector of zeros gives NaN, overflow infinity: both end up as −∞ below
+            directions = (rows if isinstance(rows, np.ndarray) else rows.toarray()) / self._norms[items, None]
+            product = np.asarray(self._vectors @ directions.astype(np.float32).T)
+            cosines = np.ascontiguousarray((product / self._norms[:, None]).T, dtype=np.float32)
+        cosines[~np.isfinite(cosines)] = -np.inf
+        cosines[np.arange(len(items)), items] = -np.inf
+        return rank_rows(cosines, k)
 
 
 def _norms(vectors: Vectors) -> npt.NDArray[np.float64]:

@@ -23,7 +23,9 @@ class Limits:
     connections: int = 1000
     """Open at the same time; further ones get 503 and are closed."""
     bodies: int = 64
-    """Requests whose bodies are being received, or are waiting to be admitted, at the same time."""
+    """Requests whose bodies are being received at the same time."""
+    bodies_each: int = 16
+    """The same for each key, or for each client address if there are no keys."""
     pipelined: int = 100
     """Requests that one connection may send before the first of them is answered."""
     unread_bytes: int = 128 << 20

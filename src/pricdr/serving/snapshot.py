@@ -60,10 +60,6 @@ class UserQuery(NamedTuple):
     k: int
 
 
-class UnknownItem(InputError):  # noqa: N818 - it becomes a 404, not a failure
-    """The model does not know the item, or its items cannot be compared."""
-
-
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A model with everything that answers need: positions of ids, a search, the most popular items."""
@@ -140,14 +136,24 @@ class Snapshot:
             for query, position in zip(queries, positions, strict=True)
         ]
 
-    def similar(self, item: str, k: int) -> tuple[Recommended, ...]:
-        """Return the ``k`` items most like this one, by the cosine of their vectors."""
-        position = self._items.get(item)
-        if position is None:
-            raise UnknownItem("the model does not know this item")
-        if not self._similar.available:
-            raise UnknownItem("this model has no item vectors, so it cannot find similar items")
-        return self._recommended(self._similar.best(position, k), k)
+    def similar(self, item: str, k: int) -> tuple[Recommended, ...] | None:
+        """Return the ``k`` items most like this one, by the cosine of their vectors; None if it is not known."""
+        return self.similar_to([(item, k)])[0]
+
+    def similar_to(self, queries: Sequence[tuple[str, int]]) -> list[tuple[Recommended, ...] | None]:
+        """Return the answers to several queries, each an item and a ``k``, in order, by one matrix product."""
+        positions = [self._items.get(item, -1) for item, _ in queries] if self.has_similar_items else []
+        known = np.array([position for position in positions if position >= 0], dtype=np.int64)
+        ranked = iter(self._similar.best(known, max(k for _, k in queries)) if len(known) else ())
+        return [
+            None if position < 0 else self._recommended(next(ranked), k)
+            for position, (_, k) in zip(positions or [-1] * len(queries), queries, strict=True)
+        ]
+
+    @property
+    def has_similar_items(self) -> bool:
+        """Whether items can be compared; a popularity model has no item vectors."""
+        return self._similar.available
 
     def history(self, user: str) -> tuple[str, ...]:
         """Return the items that a user rated in training; none if the model was exported without histories."""
@@ -164,7 +170,7 @@ class Snapshot:
     def _warm_up(self) -> None:
         """Answer a first query, so everything that is computed on first use is ready and known to work."""
         self.answers([UserQuery("", 1), *(UserQuery(user, 1) for user in self.model.users[:1])])
-        if self._similar.available and self.model.items:
+        if self.has_similar_items and self.model.items:
             self.similar(self.model.items[0], 1)
 
     @cached_property

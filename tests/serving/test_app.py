@@ -345,7 +345,7 @@ def test_an_internal_error_reveals_nothing(client, client_of, monkeypatch):
         raise RuntimeError("secret-detail")
 
     monkeypatch.setattr(Snapshot, "answers", fail)
-    monkeypatch.setattr(Snapshot, "similar", fail)
+    monkeypatch.setattr(Snapshot, "similar_to", fail)
     for response in (
         client.get(ONE),
         client.get(f"{ONE}?k=1&x"),

@@ -64,11 +64,32 @@ def test_a_removed_key_is_invalid_once_the_file_is_reloaded(tmp_path):
     ring.reload_if_changed()
     assert ring.authenticate(one) is None
     assert ring.authenticate(two) is not None
-    file.write_text("nonsense")
+    assert events == ["keys taken"]
+
+
+@pytest.mark.parametrize("fault", ["missing", "not keys", "open to others"])
+def test_while_a_file_cannot_be_used_no_key_is_valid(tmp_path, fault):
+    """Nobody can tell which keys it would have removed."""
+    file, events = tmp_path / "keys.json", []
+    key = add_key(file, "shop", [Scope.PAGE])
+    ring, good = KeyRing(file, lambda event, **facts: events.append(event)), file.read_bytes()
+    if fault == "missing":
+        file.unlink()
+    elif fault == "not keys":
+        file.write_text("nonsense")
+    else:
+        file.chmod(0o604)
     ring.reload_if_changed()
     ring.reload_if_changed()
-    assert ring.authenticate(two) is not None
-    assert events == ["keys taken", "keys refused"]
+    assert ring.authenticate(key) is None
+    assert events == ["keys refused"]
+    with pytest.raises(InputError):
+        KeyRing(file, silent)
+    file.write_bytes(good)
+    file.chmod(0o600)
+    ring.reload_if_changed()
+    assert ring.authenticate(key) is not None
+    assert events == ["keys refused", "keys taken"]
 
 
 def test_removing_the_last_key_leaves_none_valid(tmp_path):
@@ -87,15 +108,16 @@ def test_removing_the_last_key_leaves_none_valid(tmp_path):
 
 def test_a_file_that_could_not_be_read_for_a_moment_is_read_later(tmp_path, monkeypatch):
     file = tmp_path / "keys.json"
-    one, _ = add_key(file, "one", [Scope.RECOMMEND]), add_key(file, "two", [Scope.RECOMMEND])
+    one, two = add_key(file, "one", [Scope.RECOMMEND]), add_key(file, "two", [Scope.RECOMMEND])
     ring = KeyRing(file, silent)
     remove_key(file, "one")
     with monkeypatch.context() as patch:
         patch.setattr("pricdr.serving.keys.read_bounded", failing)
         ring.reload_if_changed()
-        assert ring.authenticate(one) is not None
+        assert ring.authenticate(two) is None
     ring.reload_if_changed()  # the file has not changed in between
     assert ring.authenticate(one) is None
+    assert ring.authenticate(two) is not None
 
 
 def failing(path, *, limit):
@@ -154,6 +176,7 @@ def test_rates_that_make_no_sense_are_refused(tmp_path, rate):
 def test_a_file_that_holds_no_keys_is_refused(tmp_path, content, message):
     file = tmp_path / "keys.json"
     file.write_text(content)
+    file.chmod(0o600)
     with pytest.raises(InputError, match=message):
         KeyRing(file, silent)
 
@@ -197,7 +220,8 @@ def test_a_bucket_fills_at_its_rate_and_no_further():
 def test_a_charge_delays_later_requests():
     limiter = RateLimiter()
     assert limiter.take("a", 10, 0.0) is None
-    limiter.charge("a", 99)
+    assert limiter.charge("a", 99, 10) is None
+    assert limiter.charge("a", 99, 10) == 9  # another request that had arrived at the same time
     assert limiter.take("a", 10, 0.0) == 9
     assert limiter.take("a", 10, 9.0) is None
 

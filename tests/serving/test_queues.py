@@ -4,27 +4,20 @@ import asyncio
 import json
 import threading
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from pricdr.serving.admission import Admission
-from pricdr.serving.gate import Gate
 from pricdr.serving.log import ServerLog
-from pricdr.serving.metrics import Metrics
-from pricdr.serving.models import Models
-from pricdr.serving.settings import Limits, Settings
 from pricdr.serving.snapshot import Snapshot, UserQuery
 from pricdr.serving.watching import Watcher
-from pricdr.serving.worker import Worker
+from pricdr.serving.worker import Lane, Worker
 from tests.serving.conftest import small_model
 from tests.serving.running import run_in_thread
 
 
 def admission(seconds_per_answer, max_wait=0.05):
-    worker = Worker()
-    worker.seconds_per_answer = seconds_per_answer
-    return Admission(max_wait, worker)
+    return Admission(max_wait, Lane(None, seconds_per_answer=seconds_per_answer))
 
 
 def test_as_many_are_admitted_as_can_be_answered_in_time():
@@ -74,38 +67,6 @@ def test_clients_that_hang_up_do_not_delay_refusals_for_ever():
             await queue.pause()
 
     run_in_thread(run())
-
-
-def test_bodies_that_wait_to_be_admitted_count_as_bodies():
-    """Each may take up a megabyte, and a crowd of them must not fill the memory."""
-
-    async def run():
-        queue = admission(10.0, max_wait=5)
-        for _ in range(4):
-            await queue.enter()
-        models = Models(Path("model"), load=lambda folder: Snapshot.of(small_model()))
-        settings = Settings(limits=Limits(bodies=3))
-        gate = Gate(None, settings, keys=None, admission=queue, metrics=Metrics(models, queue), log=ServerLog.silent())
-        statuses = []
-
-        async def receive():
-            return {"type": "http.request", "body": b"{}", "more_body": False}
-
-        async def send(message):
-            statuses.append(message.get("status"))
-
-        headers = [(b"host", b"localhost"), (b"content-length", b"2")]
-        scope = {"type": "http", "method": "POST", "path": "/recommendations", "headers": headers}
-        requests = [asyncio.ensure_future(gate(dict(scope), receive, send)) for _ in range(5)]
-        await asyncio.sleep(0.05)
-        waiting = queue.waiting
-        for request in requests:
-            request.cancel()
-        await asyncio.gather(*requests, return_exceptions=True)
-        assert gate._bodies == 0
-        return waiting, [status for status in statuses if status is not None]
-
-    assert run_in_thread(run()) == (3, [503, 503])
 
 
 def test_a_check_that_fails_is_repeated():
@@ -167,14 +128,14 @@ def test_queries_are_answered_wherever_they_are_scored(seconds_per_answer):
 
     async def run():
         worker = Worker()
-        worker.seconds_per_answer = seconds_per_answer
-        batches = [[UserQuery(f"u{at % 50}", 3)] * (1 + at % 70) for at in range(20)]
-        results = await asyncio.gather(*(worker.answers(snapshot, queries) for queries in batches))
+        worker.batches.seconds_per_answer = seconds_per_answer
+        batches = [[UserQuery(f"u{at % 50}", 3)] * (1 + at % 32) for at in range(40)]
+        results = await asyncio.gather(*(worker.batch(snapshot, queries) for queries in batches))
         worker.close()
         for queries, answers in zip(batches, results, strict=True):
             assert [answer.user for answer in answers] == [query.user for query in queries]
             assert answers[0].items[0].item == snapshot.recommend(*queries[0]).items[0].item
-        assert await worker.answers(snapshot, [UserQuery("u1", 1)])  # a closed worker starts again
+        assert await worker.answer(snapshot, UserQuery("u1", 1))  # a closed worker starts again
         worker.close()
 
     run_in_thread(run())
@@ -190,7 +151,7 @@ def test_an_error_reaches_only_the_queries_that_caused_it(monkeypatch):
     async def run():
         worker = Worker()
         results = await asyncio.gather(
-            *(worker.answers(snapshot, [UserQuery("u1", 1)]) for snapshot in (good, bad, good)), return_exceptions=True
+            *(worker.answer(snapshot, UserQuery("u1", 1)) for snapshot in (good, bad, good)), return_exceptions=True
         )
         worker.close()
         return results
@@ -198,6 +159,32 @@ def test_an_error_reaches_only_the_queries_that_caused_it(monkeypatch):
     first, second, third = run_in_thread(run())
     assert first == third
     assert isinstance(second, ZeroDivisionError)
+
+
+def test_no_lane_waits_for_more_than_a_round_of_another():
+    """However many queries wait there; each round costs the same here."""
+    snapshot, order = replace(Snapshot.of(small_model()), fingerprint=""), []
+
+    async def run():
+        worker = Worker()
+
+        async def ask(kind, answer):
+            await answer
+            order.append(kind)
+
+        crowd = [ask("similar", worker.similar(snapshot, "i1", 3)) for _ in range(320)]
+        crowd += [ask("batch", worker.batch(snapshot, [UserQuery("u1", 3)] * 32)) for _ in range(10)]
+        asking = [asyncio.ensure_future(one) for one in crowd]
+        while not order:
+            await asyncio.sleep(0)
+        before = len(order)
+        await ask("user", worker.answer(snapshot, UserQuery("u1", 3)))
+        place = order.index("user") - before
+        await asyncio.gather(*asking)
+        worker.close()
+        return place
+
+    assert run_in_thread(run()) <= 33
 
 
 class SlowStream:

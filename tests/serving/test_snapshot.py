@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel
-from pricdr.serving.snapshot import MAX_K, Snapshot, UnknownItem, UserQuery
+from pricdr.serving.snapshot import MAX_K, Snapshot, UserQuery
 from tests.models.test_recommending import whole_model
 from tests.serving.conftest import small_model
 
@@ -140,13 +140,14 @@ def test_large_vectors_do_not_overflow_a_cosine():
 
 def test_unknown_items_and_models_without_vectors_say_so():
     model = small_model()
-    with pytest.raises(UnknownItem, match="does not know this item"):
-        Snapshot.of(model).similar("nowhere", 5)
+    assert Snapshot.of(model).similar("nowhere", 5) is None
+    many = Snapshot.of(model).similar_to([("i4", 5), ("nowhere", 3), ("i7", 2)])
+    assert many == [Snapshot.of(model).similar(*query) for query in (("i4", 5), ("nowhere", 3), ("i7", 2))]
     popularity = replace(
         model, user_vectors=np.zeros((40, 0), dtype=np.float32), item_vectors=np.zeros((60, 0), dtype=np.float32)
     )
-    with pytest.raises(UnknownItem, match="no item vectors"):
-        Snapshot.of(popularity).similar("i4", 5)
+    assert not Snapshot.of(popularity).has_similar_items
+    assert Snapshot.of(popularity).similar("i4", 5) is None
 
 
 def test_a_fingerprint_covers_every_file(saved, folder):

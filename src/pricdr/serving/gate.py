@@ -50,7 +50,7 @@ class Caller:
         self._rate, self._limiter = rate, limiter
 
     def charge(self, answers: int | None = None) -> None:
-        """Count one answer, or further answers of the same request, against the caller's rate; refuse what exceeds it."""
+        """Count one answer, or further answers of the same request, against the rate; refuse what exceeds it."""
         if self._rate is None:
             return
         if answers is None:

@@ -104,8 +104,7 @@ class Keys:
     def read(cls, path: Path) -> "Keys":
         """Return the keys in a file, possibly none; raise :class:`InputError` if it is not usable, or not private."""
         content = _read(path)
-        with suppress(FileNotFoundError):
-            require_private_file(path)
+        require_private_file(path)
         return cls(
             Key(record.name, frozenset(record.scopes), bytes.fromhex(record.sha256), record.expires, record.rate)
             for record in content.keys
@@ -148,7 +147,7 @@ class KeyRing:
             return
         try:
             self._keys = Keys.read(self._path)
-        except InputError as error:
+        except (InputError, OSError) as error:
             self._keys, self._loaded_signature = Keys(()), None
             if str(error) != self._problem:  # once, not every second
                 self._problem = str(error)

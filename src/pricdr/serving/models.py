@@ -84,11 +84,11 @@ class _WatchedModel:
             old, self.latest = self.latest, _CountedSnapshot(snapshot)
             old.replaced = True
             unused = not old.requests
-        self.problem = None
         self.loads["taken"] += 1
         self._report("model taken", model=snapshot.fingerprint, users=snapshot.n_users, items=snapshot.n_items)
         if unused:
             self._report("model freed", model=old.snapshot.fingerprint)
+        self.problem = None  # last: who waits for that finds everything in the log
 
 
 class Models:

@@ -9,8 +9,8 @@ from pricdr.serving.log import location_of
 
 POLL_INTERVAL: Final = 1.0
 """Seconds between two checks."""
-Signature: TypeAlias = tuple[int, int, int, int] | None
-"""Device, inode, size and modification time of a file; None if it is missing."""
+Signature: TypeAlias = tuple[int, int, int, int, int] | None
+"""Device, inode, mode, size and modification time of a file; None if it is missing."""
 
 
 def file_signature(path: Path) -> Signature:
@@ -19,7 +19,7 @@ def file_signature(path: Path) -> Signature:
         status = path.stat()
     except (OSError, ValueError):
         return None
-    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns
 
 
 class Watcher:

@@ -215,7 +215,7 @@ def test_a_log_that_is_not_read_blocks_nothing():
     events = [json.loads(line) for line in stream.text.splitlines()]
     dropped = [event["count"] for event in events if event["event"] == "lines lost"]
     assert sum(dropped) + len(events) - len(dropped) == 25_000
-    assert sum(dropped) >= 10_000
+    assert sum(dropped) >= 5_000  # the rest was taken at once, or had room in the queue
 
 
 def test_unknown_methods_are_not_logged():

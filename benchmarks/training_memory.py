@@ -1,7 +1,6 @@
 """The memory model of training against measurements: the peak of a process minus what it had before it read anything.
 
-Every size runs in its own process; with ``--processes 2`` two of them train together, and the larger one counts.
-docs/training-at-scale.md states the model.
+Every size runs in its own process. docs/recommending-at-scale.md states the model.
 """
 
 import argparse
@@ -36,7 +35,6 @@ class Size:
     hidden: int
     width: int
     batch: int
-    processes: int = 1
 
     def weights(self) -> int:
         """Return the number of weights of both towers."""
@@ -48,9 +46,9 @@ class Size:
         sampled = min(self.batch * self.per_user, self.items) + 1024
         entries = sampled * ratings / self.items
         # A label, a logit, a weight and three gradients for each score; four numbers for each hidden unit.
-        scores = 6 * 4 * self.batch / self.processes * sampled
-        units = 4 * 4 * self.hidden * (sampled + self.batch) / self.processes
-        step = scores + units + 36 * entries / self.processes
+        scores = 6 * 4 * self.batch * sampled
+        units = 4 * 4 * self.hidden * (sampled + self.batch)
+        step = scores + units + 36 * entries
         validation = 4 * self.width * (3 * self.users + 2 * self.items)
         return {
             "networks": WEIGHT * self.weights(),
@@ -62,7 +60,6 @@ class Size:
 def main() -> None:
     """Print one line per size."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
@@ -70,8 +67,8 @@ def main() -> None:
         return
     print(f"{'users':>9} {'items':>10} {'weights':>12} {'expected':>10} {'measured':>10} {'ratio':>6}")
     for numbers in SIZES:
-        size = Size(*numbers, arguments.processes)
-        peak, ratings = max(run(size))
+        size = Size(*numbers)
+        peak, ratings = run(size)
         expected = sum(size.expected(ratings).values())
         print(
             f"{size.users:>9,} {size.items:>10,} {size.weights():>12,} "
@@ -79,22 +76,18 @@ def main() -> None:
         )
 
 
-def run(size: Size) -> list[tuple[int, int]]:
-    """Return the growth of each process up to its peak, in bytes, and the number of ratings."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size.processes}"]
-    command = [sys.executable, *(launcher if size.processes > 1 else []), "-m", "benchmarks.training_memory"]
+def run(size: Size) -> tuple[int, int]:
+    """Return the growth of a new process up to its peak, in bytes, and the number of ratings."""
+    command = [sys.executable, "-m", "benchmarks.training_memory", "--one", json.dumps(asdict(size))]
     # Without the threshold glibc keeps freed memory.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
-    done = subprocess.run(
-        [*command, "--one", json.dumps(asdict(size))], check=True, capture_output=True, text=True, env=environment
-    )
-    return [(peak, ratings) for peak, ratings in map(json.loads, done.stdout.splitlines())]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    peak, ratings = json.loads(done.stdout)
+    return peak, ratings
 
 
 def measure(size: Size) -> tuple[int, int]:
     """Train two epochs with checkpoints; return the growth up to the peak in bytes, and the number of ratings."""
-    import torch.distributed as dist
-
     from pricdr.data.ratings import Ratings
     from pricdr.data.sparse import SparseMatrix
     from pricdr.data.splits import HeldOut
@@ -103,9 +96,6 @@ def measure(size: Size) -> tuple[int, int]:
     from pricdr.training.checkpoints import CheckpointFiles
     from pricdr.training.run_log import RunLog
 
-    if size.processes > 1:
-        dist.init_process_group("gloo")
-    first = size.processes == 1 or dist.get_rank() == 0
     before = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     draws = np.random.default_rng(0)
     shape = (size.users, size.items)
@@ -122,7 +112,7 @@ def measure(size: Size) -> tuple[int, int]:
     del columns, starts, negatives
     options = replace(target_options(), device="cpu", batch=size.batch, epochs=2)
     with tempfile.TemporaryDirectory() as folder:
-        files = CheckpointFiles(Path(folder) / "run") if first else None
+        files = CheckpointFiles(Path(folder) / "run")
         stage = TargetStage(TwoTowers, ratings, TargetStageConfig(hidden=size.hidden, width=size.width), options)
         stage.train(held_out, None, RunLog(checkpoints=files))
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, matrix.nnz

@@ -17,8 +17,7 @@ from pricdr.models.inputs import Inputs
 from pricdr.signing import create_keys
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
-from pricdr.training.checkpoints import CheckpointFiles
-from pricdr.training.finished_networks import FinishedNetworks
+from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
 
 OPTIONS = TrainingOptions(epochs=12, patience=2, patience_steps=1, device="cpu", learning_rate=5e-3)
 METHOD = HeteroCDR(options=OPTIONS)

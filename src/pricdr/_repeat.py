@@ -20,7 +20,7 @@ from pricdr.models.base import Method
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, shown
 from pricdr.release import Release
-from pricdr.training.finished_networks import FinishedNetworks
+from pricdr.training.checkpoints import FinishedNetworks
 from pricdr.training.run_log import RunLog
 
 

@@ -22,8 +22,7 @@ from pricdr.models.pricdr.paper import PaperCDR, PaperConfig
 from pricdr.models.pricdr.symmetric import SymmetricCDR
 from pricdr.testing.contracts import KilledError, Planted, RecommenderContract
 from pricdr.testing.releases import release_with_rows
-from pricdr.training.checkpoints import CheckpointFiles
-from pricdr.training.finished_networks import FinishedNetworks
+from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 

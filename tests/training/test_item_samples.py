@@ -3,9 +3,9 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from pricdr.training.item_samples import sample_items
 from pricdr.training.losses import mean_cross_entropy
 from pricdr.training.rows import SparseRows
+from pricdr.training.sampling import sample_items
 
 CPU = torch.device("cpu")
 N = 40

@@ -16,10 +16,10 @@ from pricdr.models.newcomers import select_newcomers
 from pricdr.models.pricdr import paper
 from pricdr.models.pricdr._networks import TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
-from pricdr.training import item_samples
-from pricdr.training.item_samples import LISTED, sample_items
+from pricdr.training import sampling
 from pricdr.training.options import TrainingOptions
 from pricdr.training.rows import SparseRows
+from pricdr.training.sampling import LISTED, sample_items
 
 CPU = torch.device("cpu")
 USERS, ITEMS, PER_USER, HIDDEN, WIDTH = 64, LISTED + 1, 5, 8, 2
@@ -84,7 +84,7 @@ def test_drawn_items_have_the_distribution_of_listed_ones(monkeypatch):
     items, others = 60, 5
     rated = SparseRows(matrix(4, items, 2), CPU).batch(torch.arange(4))
     own = set(rated.columns.tolist())
-    monkeypatch.setattr(item_samples, "LISTED", 10)
+    monkeypatch.setattr(sampling, "LISTED", 10)
     listed = torch.nonzero
     monkeypatch.setattr(torch, "nonzero", None)  # which listing would need
     torch.manual_seed(0)
@@ -105,7 +105,7 @@ def test_drawn_items_have_the_distribution_of_listed_ones(monkeypatch):
 
 
 def test_a_batch_that_rated_many_items_uses_listing_anyway(monkeypatch):
-    monkeypatch.setattr(item_samples, "LISTED", 2)
+    monkeypatch.setattr(sampling, "LISTED", 2)
     rated = SparseRows(sp.csr_array([[1.0, 1.0, 1.0, 0.0]]), CPU).batch(torch.arange(1))
     assert sample_items(rated, 4, 10).items.tolist() == [0, 1, 2, 3]
 

@@ -1,6 +1,6 @@
 import torch
 
-from pricdr.training.pair_scores import pair_scores
+from pricdr.training.losses import pair_scores
 
 
 def tables():

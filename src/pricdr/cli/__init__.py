@@ -46,7 +46,6 @@ from pricdr.cli import (
 from pricdr.cli.console import fail, log_event, log_lines, say
 from pricdr.cli.json_log import OPTION, json_log
 from pricdr.cli.paths import require_local_paths
-from pricdr.cli.processes import is_first, require_one_process, together
 from pricdr.errors import POSIX_ONLY, PriCDRError
 
 _INTERRUPTED = "interrupted; no output was left half-written"
@@ -118,8 +117,6 @@ def options(
         raise typer.Exit
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))
-    else:
-        require_one_process(context.invoked_subcommand)
 
 
 def main() -> None:
@@ -149,10 +146,10 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     try:
         quiet = not _LOGS_ITSELF.isdisjoint(arguments[:1])
-        with nullcontext() if quiet else log_lines(" ".join(["pricdr", *arguments[:1]])), together():
+        with nullcontext() if quiet else log_lines(" ".join(["pricdr", *arguments[:1]])):
             code = int(app(list(arguments), prog_name="pricdr", standalone_mode=False) or 0)
         # typer hands an interrupt on as a bare exit code
-        return fail(_INTERRUPTED, code) if code == 130 and is_first() else code
+        return fail(_INTERRUPTED, code) if code == 130 else code
     except PriCDRError as error:
         return fail(str(error), error.exit_code, error)
     except TyperException as error:

@@ -13,9 +13,8 @@ from contextvars import ContextVar
 from typing import Final, TextIO
 
 from pricdr.cli.json_log import WITHHELD, event_line, failure, is_on
-from pricdr.cli.processes import is_first
 from pricdr.errors import printable
-from pricdr.progress import PREPARING, Progress, silent
+from pricdr.progress import PREPARING, Progress
 from pricdr.progress.displays import display, on_terminal
 from pricdr.progress.log_lines import LogLines, Report
 
@@ -25,7 +24,7 @@ _LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
 
 def say(*lines: str) -> None:
     """Write one line per argument to the user: nothing from outside begins a line of its own."""
-    if is_first() and not is_on():
+    if not is_on():
         answer(*lines)
 
 
@@ -36,7 +35,7 @@ def answer(*lines: str) -> None:
 
 def warn(text: str) -> None:
     """Write something the user should know that does not stop the command."""
-    if is_first() and not is_on():
+    if not is_on():
         _write(sys.stderr, f"warning: {printable(text)}")
 
 
@@ -74,7 +73,7 @@ def heed_interrupts() -> None:
 @contextmanager
 def log_lines(command: str) -> Iterator[None]:
     """Let the log have a line now and then while a command runs, where standard error is no terminal."""
-    if not is_first() or (on_terminal() and not is_on()):
+    if on_terminal() and not is_on():
         yield
         return
     with LogLines(command, write=_log_progress if is_on() else None) as lines:
@@ -92,9 +91,6 @@ def progress_bar(what: str = PREPARING) -> Iterator[Progress]:
     Args:
         what: what is shown until the first report.
     """
-    if not is_first():
-        yield silent
-        return
     lines = _LINES.get()
     with display(what) if lines is None else lines.part(what) as progress:
         yield progress

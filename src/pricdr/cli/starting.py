@@ -15,7 +15,7 @@ from pricdr.files import take_mode
 if TYPE_CHECKING:
     from pricdr.cli.resumable import ResumableRun
     from pricdr.models.base import Method
-    from pricdr.training.finished_networks import StartingNetworks
+    from pricdr.training.checkpoints import StartingNetworks
 
 StartOption: TypeAlias = Annotated[
     Path | None,
@@ -37,13 +37,13 @@ def require_known_epochs(start: Path | None, *, chooses_anew: bool) -> None:
 
 def starting_networks(start: Path | None, run: "ResumableRun", method: "Method") -> "StartingNetworks":
     """Return the checkpoints of a run that starts from the networks in ``start``, or in any folder beside the model."""
-    from pricdr.training.finished_networks import FinishedNetworks, StartingNetworks
+    from pricdr.training.checkpoints import FinishedNetworks, StartingNetworks
 
     if start is not None and not method.starts_others:
         raise ParameterError(f"--start is for networks that others share: method {method.name} has none")
     folders = _beside(run.out) if start is None else [start]
     return StartingNetworks(
-        run.checkpoints,
+        checkpoints=run.checkpoints,
         names=method.starts_others,
         earlier=[FinishedNetworks(folder / _NETWORKS) for folder in folders],
         kept=FinishedNetworks(run.folder),

@@ -11,7 +11,6 @@ import typer
 from pricdr.cli.console import progress_bar, say, warn, working
 from pricdr.cli.like import LikeOption, is_split, read_measured, warn_of_another_release
 from pricdr.cli.options import DeviceName, PublicKeyOption, refuse_unused_key
-from pricdr.cli.processes import idle_gpus, is_first, take_gpu
 from pricdr.cli.ratings_input import FILES, RatingsInput, require_one_stream, takes_query
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.cli.registries import name_given
@@ -111,7 +110,6 @@ def train(
     flags = {"epochs": epochs, "seed": seed, "device": device and device.value, "bf16": bf16 or None}
     own = _configured(method, preset, config, release, source) if measured is None else measured.method
     configured = _with_flags(own, flags)
-    _use_processes(configured)
     require_absent(out)
     received = _received(release, public_key, allow_unverified=allow_unverified)
     heed_revocations(received, revocations)
@@ -131,9 +129,6 @@ def train(
         chosen=None if measured is None else measured.chosen,
         allow_not_private=allow_not_private,
     )
-    if not is_first():
-        fit()  # the first process writes what all of them train
-        return
     resumable = ResumableRun(out, f"{configured.name} on {_described(ratings, validation)}")
     networks = starting_networks(start, resumable, configured)
     with resumable.begun(resume=resume):
@@ -144,16 +139,6 @@ def train(
     _say_chosen(model.chosen, "chosen by validation" if measured is None else f"carried over from {like}")
     _say_chosen_anew(model.chosen, ratings, configured, anew=measured is None and validation is None)
     say(f"trained {model!r}", f"to {out}")
-
-
-def _use_processes(method: "Method") -> None:
-    """Assign a GPU to this process, and say if some GPUs would be idle."""
-    method.require_shared()
-    device = "cpu" if method.options is None else method.options.device
-    take_gpu(device)
-    hint = idle_gpus(device) if method.is_shared else None
-    if hint is not None:
-        say(hint)
 
 
 def _write(model: "FittedModel", out: Path, resumable: ResumableRun) -> None:

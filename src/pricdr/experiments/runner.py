@@ -24,7 +24,7 @@ from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.progress import Progress, silent
 from pricdr.release.folder import Release
-from pricdr.training.finished_networks import FinishedNetworks
+from pricdr.training.checkpoints import FinishedNetworks
 from pricdr.training.run_log import RunLog
 
 

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from pricdr.data.ratings import Ratings
-from pricdr.training.negatives import Negatives
 from pricdr.training.rows import Bags, SparseRows
+from pricdr.training.sampling import Negatives
 
 MASKED: Final = -1e9
 """A user part that switches off every unit of a network over pairs (a ReLU follows): what is left is the item bias."""

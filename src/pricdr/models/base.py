@@ -23,7 +23,6 @@ from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.inputs import ReleaseRows
 from pricdr.progress import Progress
 from pricdr.release import Release
-from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, RunLog
 
@@ -77,19 +76,6 @@ class Method(ABC):
         """Its networks that other trainings on the same data can start from, by the names they have in the log."""
         return ()
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether processes can train it together, each on its portion of every batch."""
-        return False
-
-    def require_shared(self) -> None:
-        """Refuse to be trained by several processes that could not share the work."""
-        if processes().count > 1 and not self.is_shared:
-            raise ParameterError(
-                f"method {self.name}, as it is set, is trained by one process: start it without torchrun (hetero, "
-                "symmetric and dmf are trained by several)"
-            )
-
     @classmethod
     def data_access(cls) -> tuple[DataAccess, ...]:
         """Return what the method may see; more than one where it takes either."""
@@ -128,7 +114,6 @@ class TargetMethod(Method):
             log: where the training reports to.
             progress: True shows how far it has come; a function is called with it.
         """
-        self.require_shared()
         target = Ratings.of(target)
 
         def train(ratings: Ratings, validation: HeldOut | None, chosen: Chosen, log: RunLog) -> Trained:
@@ -170,7 +155,6 @@ class ReleaseMethod(Method):
             log: where the training reports to.
             progress: True shows how far it has come; a function is called with it.
         """
-        self.require_shared()
         if not release.certificate.private and not allow_not_private:
             raise InputError(
                 "the release is marked NOT PRIVATE and must not be used "
@@ -233,7 +217,6 @@ class PlaintextMethod(Method):
             log: where the training reports to.
             progress: True shows how far it has come; a function is called with it.
         """
-        self.require_shared()
         target, source = Ratings.of(target), Ratings.of(source)
         own = set(target.users)
         if not own & set(source.users):

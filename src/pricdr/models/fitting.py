@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,6 @@ from pricdr.evaluation.metrics import Float64Array, per_user, rank_of
 from pricdr.memory import require_memory
 from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
-from pricdr.training.distributed import processes
 from pricdr.training.loop import train
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
@@ -25,9 +24,9 @@ ScorePairs: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Maps users (b,) and items (b, c) to scores (b, c)."""
 
 _USERS_AT_ONCE: Final = 1024
-_COPIES, _COPIES_TO_RESUME = 5, 10
-"""Copies of a network's weights in memory: five in training (weights, gradients, two moments, the best epoch's), ten
-for a moment while a checkpoint is loaded (the network, and the file's four more than twice)."""
+_COPIES_TO_RESUME: Final = 10
+"""Copies of a network's weights in memory for a moment while a checkpoint is loaded: the network, and the file's four
+more than twice. Training itself needs five: weights, gradients, two moments, the best epoch's."""
 
 
 class TrainableNetwork(Protocol):
@@ -54,16 +53,6 @@ class TrainableNetwork(Protocol):
 
     def scorer(self) -> ScorePairs:
         """Return the scores that validation uses; called once per validation, so compute what users share here."""
-        ...
-
-
-@runtime_checkable
-class FixedShapes(Protocol):
-    """A network that may promise steps of fixed shapes."""
-
-    @property
-    def has_fixed_shapes(self) -> bool:
-        """Whether steps on batches of one size have the same shapes and never wait for a GPU."""
         ...
 
 
@@ -102,13 +91,11 @@ def train_network(
         options = replace(options, epochs=epochs)
     # Everything that determines the network: what is trained, how, and what picks the epoch.
     fingerprint = hashlib.sha256(f"{run.identity} {options!r} {_identity(validation)}".encode()).hexdigest()
-    processes().require_same_run(fingerprint, examples.device)
     result = train(
         run.network,
         run.step,
         examples,
         options,
-        fixed_shapes=isinstance(run, FixedShapes) and run.has_fixed_shapes,
         validate=None if validation is None else lambda: held_out_ndcg(run.scorer(), validation, examples.device),
         checkpoint=log.checkpoint(fingerprint),
         log=log,
@@ -118,9 +105,7 @@ def train_network(
 
 def require_trainable(weights: int) -> None:
     """Refuse to train a network of this many weights if memory is too small."""
-    # Every process has its own network; only the first one reads checkpoints.
-    copies = _COPIES_TO_RESUME + _COPIES * (processes().on_this_machine - 1)
-    require_memory(copies * 4 * weights, f"training a network of {weights:,} weights")
+    require_memory(_COPIES_TO_RESUME * 4 * weights, f"training a network of {weights:,} weights")
 
 
 def held_out_ndcg(score: ScorePairs, held_out: HeldOut, device: torch.device) -> float:

@@ -4,13 +4,9 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, pad
+from torch.nn.functional import dropout
 
-from pricdr.training.accelerated import kernels_for
-from pricdr.training.fused import dropped_relu
-from pricdr.training.portions import draw_for_portion, is_shared
-from pricdr.training.rows import Bags, RowSelection
-from pricdr.training.sparse_products import hidden_units, weighted_sums
+from pricdr.training.rows import Bags
 
 _CHANCES = 2**16
 """Chances are rounded to so many parts when units are left out on a processor."""
@@ -33,10 +29,8 @@ class Dropout(nn.Module):
         if not self.training or left_out == 0:
             return units
         if units.device.type != "cpu":
-            if not is_shared():
-                return dropout(units, self.share)
-            return units * draw_for_portion(units.shape, lambda shape: dropout(units.new_ones(shape), self.share))
-        kept = draw_for_portion(units.shape, _draws) >= left_out - _CHANCES // 2
+            return dropout(units, self.share)
+        kept = _draws(units.shape) >= left_out - _CHANCES // 2
         return units * (kept * (_CHANCES / (_CHANCES - left_out)))
 
 
@@ -52,23 +46,13 @@ class SparseTower(nn.Module):
     def __init__(self, n: int, hidden: int, width: int, dropout: float) -> None:
         super().__init__()
         self.first = nn.Parameter(torch.empty(n, hidden).uniform_(-1, 1) / math.sqrt(n))
-        self.share = dropout
         self.rest = nn.Sequential(nn.ReLU(), Dropout(dropout), nn.Linear(hidden, width))
 
-    def forward(self, rows: Bags | RowSelection) -> Tensor:
+    def forward(self, rows: Bags) -> Tensor:
         """Return one vector per row."""
         # A sparse row times the first layer is a weighted sum of that layer's rows: no dense row is ever made.
-        if isinstance(rows, Bags) and (rows.column_index is None or not self.training):
-            out: Tensor = self.rest(weighted_sums(rows, self.first))
-        elif (kernels := kernels_for(self.first.device)) is not None:
-            units, last = hidden_units(kernels, rows, self.first, self.share), self.rest[2]
-            assert isinstance(last, nn.Linear)
-            weights = torch.cat([last.weight, last.bias.unsqueeze(1)], dim=1)  # units have a 1 there
-            out = units @ pad(weights, (0, units.shape[1] - weights.shape[1])).T
-        else:
-            assert isinstance(rows, Bags)
-            out = self.rest[2](dropped_relu(weighted_sums(rows, self.first), self.share))
-        return out
+        vectors: Tensor = self.rest(rows.times(self.first))
+        return vectors
 
 
 def dense_tower(n: int, hidden: int, width: int, dropout: float) -> nn.Sequential:

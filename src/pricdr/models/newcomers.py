@@ -19,7 +19,7 @@ from pricdr.evaluation.metrics import Float64Array
 from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.models.inputs import Inputs
 from pricdr.randomness import Simulation
-from pricdr.training.item_samples import LISTED
+from pricdr.training.sampling import LISTED
 
 FEWEST: Final = 10
 """Fewer cold users show little: two of them are both served better by chance in one case of four."""

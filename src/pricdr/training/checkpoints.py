@@ -1,8 +1,12 @@
-"""Checkpoints of training runs: everything the next epoch needs, in one file that is replaced atomically."""
+"""Checkpoints of training runs, and finished networks that other trainings reuse; each file is replaced atomically.
+
+A fingerprint covers the data, the settings, the seed and what picked the epoch. So a network stored under it is exactly
+the one that training would produce.
+"""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -47,36 +51,37 @@ class State:
     @classmethod
     def fresh(cls, network: nn.Module) -> "State":
         """Return the state before the first epoch."""
-        return cls(0, 0, float("-inf"), _copy(network))
+        return cls(0, 0, float("-inf"), {name: value.clone() for name, value in network.state_dict().items()})
 
     def after(self, network: nn.Module, metric: float | None) -> "State":
         """Return the state one epoch later, which reuses the same weights; without a metric the newest are the best."""
-        if metric is None:
-            return replace(self, epoch=self.epoch + 1, best=self._update_best(network))
-        if metric > self.metric:  # equal is not better, or patience would never run out on a plateau
-            return State(self.epoch + 1, 0, metric, self._update_best(network))
-        return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
-
-    def _update_best(self, network: nn.Module) -> Weights:
-        """Copy the network over the best weights so far: a second copy would need more memory."""
+        if metric is not None and not metric > self.metric:  # equal is not better: patience has to run out on a plateau
+            return replace(self, epoch=self.epoch + 1, stale=self.stale + 1)
         for name, value in network.state_dict().items():
-            self.best[name].copy_(value)
-        return self.best
+            self.best[name].copy_(value)  # over the old ones: a second copy would need more memory
+        return State(self.epoch + 1, 0, self.metric if metric is None else metric, self.best)
 
 
+@dataclass(frozen=True)
 class Checkpoint:
     """The file that a run is saved to after every epoch and resumed from; it belongs to one configuration."""
 
-    def __init__(self, path: Path, *, fingerprint: str) -> None:
-        self.path = path
-        self._fingerprint = fingerprint
+    path: Path
+    _: KW_ONLY
+    fingerprint: str
+    finished: Path | None = None
+    """Where the finished network is kept for other trainings. If this is ``path``, nothing is written before: in a
+    short training, writing every epoch would cost more than it saves."""
 
     def after_epoch(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Replace the file by the current state of the run."""
-        self.save(state, network, optimizer)
+        if self.path != self.finished:
+            self.save(state, network, optimizer)
 
     def when_finished(self, state: State, network: nn.Module) -> None:
-        """Do nothing: the last epoch was saved like all others."""
+        """Keep the network for other trainings, without the optimiser since no epoch follows."""
+        if self.finished is not None and not self.finished.exists():
+            replace(self, path=self.finished).save(state, network, None)
 
     def save(self, state: State, network: nn.Module, optimizer: torch.optim.Optimizer | None) -> None:
         """Write the run; without ``optimizer`` only the best weights are written, and no epoch can follow."""
@@ -87,7 +92,7 @@ class Checkpoint:
             tensors |= {f"network/{name}": value for name, value in network.state_dict().items()}
             for index, slots in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{index}/{name}": torch.as_tensor(value) for name, value in slots.items()}
-        replace_file(self.path, _chunks(tensors, {"fingerprint": self._fingerprint}))
+        replace_file(self.path, _chunks(tensors, {"fingerprint": self.fingerprint}))
 
     def resume(self, network: nn.Module, optimizer: torch.optim.Optimizer) -> State:
         """Load the file into network and optimiser and return its state; a fresh state if there is no file."""
@@ -122,7 +127,7 @@ class Checkpoint:
             raise InputError(f"its header has {header:,} bytes; at most {_LARGEST_HEADER:,} are allowed")
         described = json.loads(content[8 : 8 + header])
         metadata = described.get("__metadata__") if isinstance(described, dict) else None
-        if not isinstance(metadata, dict) or metadata.get("fingerprint") != self._fingerprint:
+        if not isinstance(metadata, dict) or metadata.get("fingerprint") != self.fingerprint:
             raise InputError("it belongs to another run: data, release or configuration differ")
         return load(content)
 
@@ -146,6 +151,52 @@ class CheckpointFiles:
         """Return the checkpoint at ``path`` with the label as its suffix."""
         name = f"{self.path.name}.{label.replace(' ', '.')}"
         return Checkpoint(self.path.with_name(name), fingerprint=fingerprint)
+
+
+@dataclass(frozen=True)
+class FinishedNetworks:
+    """A folder of finished networks; a training whose network is there has nothing left to do."""
+
+    folder: Path
+
+    def open(self, label: str, fingerprint: str) -> Checkpoint:
+        """Return the checkpoint of this training; the label does not matter."""
+        path = self.path(fingerprint)
+        return Checkpoint(path, fingerprint=fingerprint, finished=path)
+
+    def path(self, fingerprint: str) -> Path:
+        """Return the path of this training's network, whether it exists or not."""
+        return self.folder / f"{fingerprint}.safetensors"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartingNetworks:
+    """Checkpoints of a run that may start from networks of earlier runs, and keeps its own for later ones."""
+
+    checkpoints: Checkpoints
+    """The run's own."""
+    names: Collection[str]
+    """The networks that are kept."""
+    earlier: Collection[FinishedNetworks]
+    kept: FinishedNetworks
+    required: str | None = None
+    """If given, networks with these names must be found; errors use it as the name of the place."""
+    reused: list[Path] = field(default_factory=list)
+    """The files of earlier runs that were used."""
+
+    def open(self, label: str, fingerprint: str) -> Checkpoint:
+        """Return the finished network of this training if there is one, or else the run's own checkpoint."""
+        for networks in self.earlier:
+            if networks.path(fingerprint).exists():
+                self.reused.append(networks.path(fingerprint))
+                return networks.open(label, fingerprint)
+        if self.required is not None and label in self.names:
+            raise InputError(
+                f"{self.required} has no network of this training: data, settings, seed or epochs differ, or it was "
+                "trained by an older version"
+            )
+        own = self.checkpoints.open(label, fingerprint)
+        return replace(own, finished=self.kept.path(fingerprint)) if label in self.names else own
 
 
 def _chunks(tensors: Weights, metadata: dict[str, str]) -> Iterator[bytes | memoryview]:
@@ -206,7 +257,3 @@ def _pop(tensors: Weights, name: str, dtype: torch.dtype, shape: torch.Size, *, 
     if finite and not bool(torch.isfinite(tensor).all()):
         raise InputError(f"{name} has a value that is not a finite number")
     return tensor
-
-
-def _copy(network: nn.Module) -> Weights:
-    return {name: value.detach().clone() for name, value in network.state_dict().items()}

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from pricdr.errors import TrainingError
 from pricdr.randomness import Simulation
 from pricdr.training.checkpoints import Checkpoint, State
-from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import NO_LOG, Epoch, RunLog
-from pricdr.training.steps import Step, build_step
 
+Step: TypeAlias = Callable[[Tensor], Tensor]
+"""Maps a batch of example numbers to its loss."""
 Validate: TypeAlias = Callable[[], float]
 """Returns the metric for early stopping; larger is better."""
 
@@ -39,7 +39,6 @@ def train(
     examples: Tensor,
     options: TrainingOptions,
     *,
-    fixed_shapes: bool = False,
     validate: Validate | None = None,
     checkpoint: Checkpoint | None = None,
     log: RunLog = NO_LOG,
@@ -48,13 +47,11 @@ def train(
 
     The randomness of an epoch depends only on the seed and the number of the epoch. So a run that is killed and resumed
     from its checkpoint sees the same batches and the same dropout, and ends with the same network.
-
-    ``fixed_shapes`` promises that steps on batches of one size have the same shapes and never wait for a GPU.
     """
-    optimizer, take_step = build_step(network, step, options, fixed_shapes=fixed_shapes)
-    together = processes()
+    optimizer = torch.optim.AdamW(
+        network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
+    )
     state = State.fresh(network) if checkpoint is None else checkpoint.resume(network, optimizer)
-    state = together.broadcast_start(state, network, optimizer)
     history: list[Epoch] = []
     steps = -(-len(examples) // options.batch)
     # Counted in steps too: on small data an epoch has few steps, and training starts on a plateau.
@@ -63,8 +60,8 @@ def train(
         while state.epoch < options.epochs and state.stale < patience:
             started = time.perf_counter()
             torch.manual_seed(_epoch_seed(options.seed, state.epoch))
-            loss = _run_epoch(network, take_step, examples, options, state.epoch, log)
-            metric = None if validate is None else _validated(network, validate, examples.device)
+            loss = _run_epoch(network, optimizer, step, examples, options, state.epoch, log)
+            metric = None if validate is None else _validated(network, validate)
             state = state.after(network, metric)
             history.append(Epoch(state.epoch, loss, metric, time.perf_counter() - started))
             if checkpoint is not None:
@@ -93,7 +90,8 @@ def _epoch_seed(seed: int, epoch: int) -> int:
 
 def _run_epoch(
     network: nn.Module,
-    take_step: Step,
+    optimizer: torch.optim.Optimizer,
+    step: Step,
     examples: Tensor,
     options: TrainingOptions,
     epoch: int,
@@ -101,15 +99,21 @@ def _run_epoch(
 ) -> float:
     network.train()
     order = examples[torch.randperm(len(examples), device=examples.device)]
+    bf16 = torch.autocast(order.device.type, torch.bfloat16, enabled=options.bf16 and order.is_cuda)
     losses = []
     for start in log.batches(range(0, len(order), options.batch), epoch, options.epochs):
-        losses.append(take_step(order[start : start + options.batch]))
+        optimizer.zero_grad(set_to_none=True)
+        with bf16:
+            loss = step(order[start : start + options.batch])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.detach())
     # Checked once an epoch: reading each loss would stall a GPU. The checkpoint is still that of the epoch before.
-    values = processes().all_reduce(torch.stack(losses).float()).cpu()
+    values = torch.stack(losses).float().cpu()
     broken = torch.nonzero(~torch.isfinite(values)).flatten().tolist()
     if broken:
-        loss, step = values[broken[0]].item(), broken[0] + 1
-        raise TrainingError(f"the loss became {loss} in epoch {epoch + 1}, step {step}: {_REMEDY}")
+        first = broken[0]
+        raise TrainingError(f"the loss became {values[first]} in epoch {epoch + 1}, step {first + 1}: {_REMEDY}")
     # A loss is computed before its step, so the last step can still break the weights. The largest absolute value shows
     # that too (it is nan if any weight is), without a second copy of each parameter.
     largest = [
@@ -122,7 +126,7 @@ def _run_epoch(
     return float(values.mean())
 
 
-def _validated(network: nn.Module, validate: Validate, device: torch.device) -> float:
+@torch.no_grad()
+def _validated(network: nn.Module, validate: Validate) -> float:
     network.eval()
-    with torch.no_grad():
-        return processes().compute_on_first(validate, device)
+    return validate()

@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 
 from pricdr.progress import Progress, shown, silent
 from pricdr.training.checkpoints import Checkpoint, Checkpoints
-from pricdr.training.distributed import processes
 
 Batch = TypeVar("Batch")
 
@@ -76,13 +75,7 @@ class RunLog:
 
     @contextmanager
     def reporting_to(self, progress: Progress | bool) -> Iterator["RunLog"]:
-        """Yield this run log with its progress sent to ``progress``, unless that is False.
-
-        Where several processes train together, only the first writes and reports.
-        """
-        if not processes().is_first:
-            yield NO_LOG
-            return
+        """Yield this run log with its progress sent to ``progress``, unless that is False."""
         if progress is False:
             yield self
             return

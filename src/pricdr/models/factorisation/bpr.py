@@ -17,8 +17,8 @@ from pricdr.models.chosen import Chosen
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, TrainingRun, train_run
 from pricdr.training.loop import seeded
+from pricdr.training.losses import pair_scores
 from pricdr.training.options import TrainingOptions
-from pricdr.training.pair_scores import pair_scores
 from pricdr.training.run_log import RunLog
 
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn.functional import normalize, relu
 
 from pricdr.models.networks import Dropout, SparseTower, dense_tower, log_odds
-from pricdr.training.fused import unit_rows
 from pricdr.training.rows import Bags
 
 
@@ -58,12 +57,11 @@ class TwoTowers(TargetNetwork):
 
     def items(self, numbers: Tensor, columns: Bags) -> Tensor:
         """Return unit vectors, computed from the columns of ratings."""
-        vectors = self.item_tower(columns)
-        return normalize(vectors, dim=1) if columns.column_index is None else unit_rows(vectors)
+        return normalize(self.item_tower(columns), dim=1)
 
     def users(self, vectors: Tensor) -> Tensor:
         """Return the vectors, scaled to the learnt length."""
-        return self.log_scale.exp() * (unit_rows(vectors) if vectors.is_cuda else normalize(vectors, dim=1))
+        return self.log_scale.exp() * normalize(vectors, dim=1)
 
 
 class AutoEncoder(TargetNetwork):

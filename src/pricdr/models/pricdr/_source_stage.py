@@ -24,14 +24,11 @@ from pricdr.models.inputs import NARROW, Inputs
 from pricdr.models.newcomers import Newcomers
 from pricdr.models.pricdr._networks import SourceNetwork
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
-from pricdr.training.distributed import ALONE, processes
-from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
-from pricdr.training.losses import alignment, mean_cross_entropy
-from pricdr.training.pair_scores import pair_scores
-from pricdr.training.portions import Portion, drawing_for
+from pricdr.training.losses import alignment, mean_cross_entropy, pair_scores
 from pricdr.training.rows import Bags, SparseRows
 from pricdr.training.run_log import RunLog
+from pricdr.training.sampling import ItemSample, sample_items
 
 _USERS_AT_ONCE = 4096
 
@@ -144,36 +141,25 @@ class SourceStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users: their ratings predicted from their source rows alone."""
-        portion = processes().portion(len(batch))
-        vectors = self.training_vectors(batch, portion)
+        vectors = self.training_vectors(batch)
         sample = sample_items(self.rows.batch(batch), self.rows.shape[1], self.config.other_items)
-        sample, own = sample._replace(labels=sample.labels[portion.own]), batch[portion.own]
-        items, histories = self.item_vectors[sample.items], self.history_vectors[own]
-        return self.loss(own, vectors, sample, items, histories, len(batch))
+        return self.loss(batch, vectors, sample, self.item_vectors[sample.items], self.history_vectors[batch])
 
-    def training_vectors(self, batch: Tensor, portion: Portion | None = None) -> Tensor:
-        """Return the vectors of a batch of users, or of a portion of it, each from a random part of the source row."""
-        portion = portion or ALONE.portion(len(batch))
-        with drawing_for(portion):
-            vectors: Tensor = self.network(self._training_rows(batch, portion))
+    def training_vectors(self, batch: Tensor) -> Tensor:
+        """Return the vectors of a batch of users, each from a random part of the source row."""
+        if isinstance(self.source, SparseRows):
+            rows: Tensor | Bags = self.source.batch(batch).keep(1 - self.config.plaintext_dropout)
+        else:
+            share = self.config.narrow_dropout if self.narrow else self.config.release_dropout
+            rows = torch.nn.functional.dropout(self.source[batch], share)
+        vectors: Tensor = self.network(rows)
         return vectors
 
-    def loss(
-        self,
-        batch: Tensor,
-        vectors: Tensor,
-        sample: ItemSample,
-        items: Tensor,
-        histories: Tensor,
-        users: int | None = None,
-    ) -> Tensor:
-        """Return the loss of the source's user vectors, given the vectors of items and histories.
-
-        ``users`` is the size of the whole batch where ``batch`` is a portion of it: the loss is a mean over it.
-        """
+    def loss(self, batch: Tensor, vectors: Tensor, sample: ItemSample, items: Tensor, histories: Tensor) -> Tensor:
+        """Return the loss of the source's user vectors, given the vectors of items and histories."""
         network = self.target_network
         logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
-        loss = mean_cross_entropy(logits, sample.labels, sample.weights, users)
+        loss = mean_cross_entropy(logits, sample.labels, sample.weights)
         if self.narrow:  # reconstructing so few numbers would only copy their noise
             return loss
         total = self.config.alignment * alignment(vectors, histories)
@@ -181,7 +167,7 @@ class SourceStage:
             assert isinstance(self.source, Tensor)
             reconstructed = self.network.decoder(vectors)
             total = total + self.config.reconstruction * ((reconstructed - self.source[batch]) ** 2).sum()
-        return loss + total / (len(batch) if users is None else users)
+        return loss + total / len(batch)
 
     def scorer(self) -> ScorePairs:
         """Return the scores that validation uses in training: by the source alone."""
@@ -232,13 +218,6 @@ class SourceStage:
 
     def _source_rows(self, users: Tensor) -> Tensor | Bags:
         return self.source.batch(users) if isinstance(self.source, SparseRows) else self.source[users]
-
-    def _training_rows(self, batch: Tensor, portion: Portion) -> Tensor | Bags:
-        """Return the source rows of a portion of a batch, with some of their numbers or ratings dropped."""
-        if isinstance(self.source, SparseRows):
-            return self.source.portion(batch, portion).keep(1 - self.config.plaintext_dropout)
-        share = self.config.narrow_dropout if self.narrow else self.config.release_dropout
-        return torch.nn.functional.dropout(self.source[batch], share)[portion.own]
 
 
 def _on_device(inputs: Inputs, device: torch.device) -> Tensor | SparseRows:

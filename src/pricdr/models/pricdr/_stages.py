@@ -21,7 +21,6 @@ from pricdr.models.pricdr._networks import TargetNetwork
 from pricdr.models.pricdr._source_stage import SourceStage, SourceStageConfig
 from pricdr.models.pricdr._target_stage import TargetStage, target_options
 from pricdr.models.pricdr._trust import choose_trust
-from pricdr.training.distributed import processes
 from pricdr.training.options import TrainingOptions
 from pricdr.training.run_log import RunLog
 
@@ -42,11 +41,6 @@ class TwoStageMethod(ReleaseMethod):
     def starts_others(self) -> tuple[str, ...]:
         """The target's network, unless joint training lets the source change it."""
         return () if self.config.joint else (TARGET_NETWORK,)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether processes share the batches of both stages; in joint training they do not."""
-        return not self.config.joint
 
     def target_stage(self, target: Ratings) -> TargetStage:
         """Return the untrained target stage."""
@@ -84,9 +78,7 @@ class TwoStageMethod(ReleaseMethod):
         if self.config.gated:
             log.working("evidence test")
             if require_evidence and not trust_is_settled(validation, chosen):
-                # Computed by one process: rounding differs between machines, and all must take the same branch.
-                p_value = processes().compute_on_first(lambda: evidence.p_value(inputs), self.options.torch_device())
-                chosen = replace(chosen, evidence=p_value)
+                chosen = replace(chosen, evidence=evidence.p_value(inputs))
             if is_refused(validation, chosen):
                 return self._train_target_alone(target, inputs, validation, chosen, log)
         # Without validation and without gates there is nothing for newcomers to choose.

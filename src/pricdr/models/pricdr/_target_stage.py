@@ -1,7 +1,6 @@
 """The target stage: learns from the target's own ratings alone."""
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,17 +13,12 @@ from pricdr.errors import require_count, require_share
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs, require_trainable, train_network
 from pricdr.models.pricdr._networks import Sizes, TargetNetwork
-from pricdr.training.accelerated import kernels_for
-from pricdr.training.distributed import processes
-from pricdr.training.fused import all_items_loss
-from pricdr.training.item_samples import ItemSample, sample_items
 from pricdr.training.loop import seeded
-from pricdr.training.losses import mean_cross_entropy
+from pricdr.training.losses import mean_cross_entropy, pair_scores
 from pricdr.training.options import TrainingOptions
-from pricdr.training.pair_scores import pair_scores
-from pricdr.training.portions import drawing_for
-from pricdr.training.rows import RowSelection, SparseRows
+from pricdr.training.rows import SparseRows
 from pricdr.training.run_log import RunLog
+from pricdr.training.sampling import ItemSample, sample_items
 
 _AT_ONCE = 4096
 """Users or items per block, where all of them go through a tower."""
@@ -102,50 +96,19 @@ class TargetStage:
 
     def step(self, batch: Tensor) -> Tensor:
         """Return the loss of a batch of users; its expectation is the loss over all items."""
-        return self.loss_of_all_items(batch) if self._on_all_items else self.training_pass(batch).loss
-
-    @property
-    def has_fixed_shapes(self) -> bool:
-        """Whether steps have fixed shapes: every step uses all items, and our own kernels select a batch's entries."""
-        return self._on_all_items and kernels_for(self.device) is not None
-
-    @property
-    def _on_all_items(self) -> bool:
-        everything = self.config.other_items >= self.rows.shape[1]
-        return everything and self.device.type == "cuda" and processes().count == 1  # several share a sample
-
-    def loss_of_all_items(self, batch: Tensor) -> Tensor:
-        """Return the loss of a batch over all items, without sampling.
-
-        Up to some tens of thousands of items this is faster on a GPU, which would have to wait for every sample.
-        """
-        network, kept = self.network, 1 - self.config.entry_dropout
-        rated = self.rows.batch(batch) if kernels_for(self.device) is None else RowSelection(self.rows.whole, batch)
-        vectors = network.users(network.user_tower(rated.keep(kept)))
-        items = network.items(self._all_items, self.columns.whole.keep(kept))
-        return all_items_loss(vectors, items, network.item_bias, rated)
-
-    @cached_property
-    def _all_items(self) -> Tensor:
-        return torch.arange(self.rows.shape[1], device=self.device)
+        return self.training_pass(batch).loss
 
     def training_pass(self, batch: Tensor) -> TargetPass:
         """Return the loss of a batch of users, and what it was computed from."""
-        network, kept, together = self.network, 1 - self.config.entry_dropout, processes()
-        rated, users = self.rows.batch(batch), together.portion(len(batch))
+        network, kept = self.network, 1 - self.config.entry_dropout
+        rated = self.rows.batch(batch)
         # Ratings are left out of the input, not of the labels: the network learns to predict what it is not shown.
-        with drawing_for(users):
-            vectors = network.user_tower((rated if users.is_all else self.rows.portion(batch, users)).keep(kept))
+        vectors = network.user_tower(rated.keep(kept))
         sample = sample_items(rated, self.rows.shape[1], self.config.other_items)
-        sample = sample._replace(labels=sample.labels[users.own])
-        items = together.portion(len(sample.items))
-        with drawing_for(items):
-            own = network.items(sample.items[items.own], self.columns.portion(sample.items, items).keep(kept))
-        item_vectors = together.gather_rows(own, items)
-        with drawing_for(users):
-            logits = network.users(vectors) @ item_vectors.T + network.item_bias[sample.items]
-        loss = mean_cross_entropy(logits, sample.labels, sample.weights, len(batch))
-        return TargetPass(vectors, sample, item_vectors, loss)
+        items = network.items(sample.items, self.columns.batch(sample.items).keep(kept))
+        logits = network.users(vectors) @ items.T + network.item_bias[sample.items]
+        loss = mean_cross_entropy(logits, sample.labels, sample.weights)
+        return TargetPass(vectors, sample, items, loss)
 
     def scorer(self) -> ScorePairs:
         """Return the scores that validation uses."""

@@ -43,11 +43,6 @@ class DMF(TargetMethod):
         """Its only network, which other methods use as their target stage."""
         return (NO_LOG.network,)
 
-    @property
-    def is_shared(self) -> bool:
-        """Always true: processes share the users and the items of a batch."""
-        return True
-
     def training_run(self, target: Ratings) -> TargetStage:
         """Return the untrained network for these ratings."""
         return TargetStage(TwoTowers, target, self.config, self.options)

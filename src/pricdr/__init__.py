@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
     from pricdr.alignment.record import AlignmentRecord as AlignmentRecord
-    from pricdr.alignment.user_lists import read_alignment as read_alignment
+    from pricdr.alignment.record import read_alignment as read_alignment
     from pricdr.data.blocks import RatingsSource as RatingsSource
     from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.feature_files import read_features as read_features
@@ -114,7 +114,7 @@ _HOME = {
     "evaluate": "pricdr.evaluation.comparison",
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
-    "read_alignment": "pricdr.alignment.user_lists",
+    "read_alignment": "pricdr.alignment.record",
     "read_features": "pricdr.data.feature_files",
     "read_ids": "pricdr.data.reading.readers",
     "read_ratings": "pricdr.data.reading.readers",

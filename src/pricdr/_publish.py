@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from pricdr import __version__
 from pricdr.alignment.normalisation import agreed_normalisation
-from pricdr.alignment.record import AlignmentRecord
-from pricdr.alignment.user_lists import require_list
+from pricdr.alignment.record import AlignmentRecord, require_list
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike

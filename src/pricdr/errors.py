@@ -14,7 +14,6 @@ PriCDRError
 ├── BudgetError           the ledger refuses the release                        exit 1
 ├── TrainingError         a training that went wrong                            exit 1
 ├── EngineError           Spark could not finish what it was asked              exit 2
-├── ExchangeError         another party that is not the one expected, or gone   exit 2
 └── VerificationError     a release that is not what its certificate says,      exit 1
                           or that contradicts its ledger; a user list that
                           is not what an alignment agreed on
@@ -209,10 +208,6 @@ class EngineError(PriCDRError):
     def disclosed(self) -> str | None:
         """The message without Spark's words."""
         return self._message
-
-
-class ExchangeError(PriCDRError):
-    """An exchange over the network that came to nothing: the wrong party, another agreement, a lost connection."""
 
 
 class VerificationError(PriCDRError):

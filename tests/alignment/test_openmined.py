@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pricdr.alignment import protocol
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
+from pricdr.alignment.protocol import finish
+from tests.alignment.conftest import answer, start
 
 PINNED = "openmined-psi==2.0.6"
 THEIRS = """
@@ -49,9 +50,9 @@ def their_python(tmp_path_factory) -> Path:
 
 
 def common(ours: list[str], theirs: list[str]) -> tuple[str, ...]:
-    state, first = protocol.start(NormalisedIds.of(ours, Normalisation.EXACT), pad_to=len(ours) + 3)
-    _, second = protocol.answer(first, NormalisedIds.of(theirs, Normalisation.EXACT), pad_to=len(theirs) + 2)
-    return protocol.finish(state, second).users
+    state, first = start(NormalisedIds.of(ours, Normalisation.EXACT), pad_to=len(ours) + 3)
+    _, second = answer(first, NormalisedIds.of(theirs, Normalisation.EXACT), pad_to=len(theirs) + 2)
+    return finish(state, second).users
 
 
 @pytest.mark.slow

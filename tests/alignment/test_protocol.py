@@ -1,7 +1,6 @@
 """Whole sessions compared with a plain set intersection, and what each step must refuse."""
 
 import dataclasses
-import io
 import os
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -12,12 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr.alignment.blinding import Blinder
-from pricdr.alignment.messages import Message, WhoLearns, read_message
+from pricdr.alignment.messages import Message, WhoLearns
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.alignment.protocol import (
     Step,
     accept,
-    answer,
     answered,
     begin,
     begin_answer,
@@ -26,11 +24,10 @@ from pricdr.alignment.protocol import (
     finished,
     first_message,
     second_message,
-    start,
 )
 from pricdr.alignment.record import list_sha256
 from pricdr.errors import InputError, ParameterError, PriCDRError, VerificationError
-from tests.alignment.conftest import as_bytes, normalised
+from tests.alignment.conftest import answer, as_bytes, normalised, read, start
 
 IDS = st.lists(
     st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), min_size=1, max_size=5), min_size=1, max_size=12
@@ -43,8 +40,8 @@ def test_the_starter_learns_the_plain_intersection_and_the_answerer_accepts_it(l
     ours, theirs = normalised(left), normalised(right)
     pads = (len(ours.ids) + more_left, len(theirs.ids) + more_right)
     state, first = start(ours, who_learns=WhoLearns.BOTH, pad_to=pads[0])
-    answerer_state, second = answer(read_message(io.BytesIO(as_bytes(first)), "first"), theirs, pad_to=pads[1])
-    alignment = finish(state, read_message(io.BytesIO(as_bytes(second)), "second"))
+    answerer_state, second = answer(read(as_bytes(first)), theirs, pad_to=pads[1])
+    alignment = finish(state, read(as_bytes(second)))
     assert alignment.users == tuple(sorted(set(left) & set(right)))
     assert list(alignment.users) == sorted(alignment.users, key=str.encode)
     assert accept(answerer_state, alignment.users) == alignment
@@ -112,24 +109,6 @@ def test_a_worker_killed_between_two_portions_is_reported_too(monkeypatch):
     monkeypatch.setattr("pricdr.alignment.blinding.process_pool", lambda *_: nullcontext(BreakingPool()))
     with pytest.raises(PriCDRError, match="a worker process was killed while blinding"):
         start(normalised([f"u{i}" for i in range(6)]), blinder=Blinder(2))
-
-
-def test_stored_portions_are_not_computed_again():
-    portions = {}
-
-    class Store:
-        def read(self, name, size):
-            return portions.get(name)
-
-        def write(self, name, content):
-            assert name not in portions
-            portions[name] = content
-
-    state = begin(normalised(["a", "b"]))
-    computed = first_message(state, Blinder(store=Store()))
-    assert list(portions) == ["ids-000000000"]
-    portions["ids-000000000"] = bytes(64)  # a stored portion is used as it is, so a changed one shows
-    assert first_message(state, Blinder(store=Store())).points.tobytes() == bytes(64) != computed.points.tobytes()
 
 
 class TestRefusals:

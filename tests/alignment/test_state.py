@@ -1,18 +1,17 @@
-"""State files, portions and records: file modes, round trips and damage."""
+"""State files and records: file modes, round trips and damage."""
 
 import hashlib
 import stat
 
 import pytest
 
+from pricdr.alignment.files import create_state, read_state, update_state
 from pricdr.alignment.messages import WhoLearns
 from pricdr.alignment.normalisation import Normalisation
-from pricdr.alignment.portions import PortionFiles
-from pricdr.alignment.protocol import answer, begin, start
+from pricdr.alignment.protocol import begin
 from pricdr.alignment.record import AlignmentRecord, read_record
-from pricdr.alignment.state import create_state, read_state, update_state
-from pricdr.errors import InputError, OutputError, VerificationError
-from tests.alignment.conftest import normalised
+from pricdr.errors import InputError, OutputError
+from tests.alignment.conftest import answer, normalised, start
 
 
 def facts(state):
@@ -77,37 +76,6 @@ def test_links_are_refused(states, tmp_path):
     (tmp_path / "link").symlink_to("s")
     with pytest.raises(InputError, match="this is a link"):
         read_state(tmp_path / "link")
-
-
-def test_portions_belong_to_one_step_of_one_session(states, tmp_path):
-    out = tmp_path / "m1"
-    kept = PortionFiles(out, states[0])
-    kept.__enter__()
-    kept.write("ids-0", b"x" * 64)
-    assert stat.S_IMODE(kept.folder.stat().st_mode) == 0o700
-    (file,) = kept.folder.iterdir()
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    kept.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    kept = PortionFiles(out, states[0])
-    kept.__enter__()
-    assert kept.count == 1
-    assert kept.read("ids-0", 64) == b"x" * 64
-    assert kept.read("ids-0", 32) is None
-    assert kept.read("ids-1", 64) is None
-    file.write_bytes(file.read_bytes()[:-1])
-    assert kept.read("ids-0", 64) is None
-    kept.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    with PortionFiles(out, states[1]) as kept:
-        assert kept.read("ids-0", 64) is None
-        assert not list(kept.folder.iterdir())
-    assert not kept.folder.exists()
-    kept.__enter__()
-    kept.write("ids-0", b"x" * 64)
-    kept.__exit__(VerificationError, VerificationError("a dummy matched"), None)  # no later run could use it
-    assert not kept.folder.exists()
-    kept.folder.symlink_to(tmp_path)
-    with pytest.raises(OutputError, match="is a link"), kept:
-        pass
 
 
 RECORD = {

@@ -14,7 +14,7 @@ from pricdr.alignment.curve import LOW_ORDER, BlindingKey, P, split_points
 from pricdr.alignment.messages import FIRST_LINE, Message, load_message
 from pricdr.alignment.messages import Kind as MessageKind
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-from pricdr.alignment.protocol import answer, begin, begin_answer, finish, first_message, second_message, started
+from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message, started
 from tests.fuzz.cases import Files, Kind, Seed, require
 from tests.fuzz.mutations import json_bytes, mutate_bytes, mutate_json
 
@@ -96,7 +96,7 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
     numbers = [int.from_bytes(point, "little") for point in points]
     require(all(u < P and u not in LOW_ORDER for u in numbers), "a point that no id hashes to")
     if message.header.kind is MessageKind.START:
-        _, reply = answer(message, _ids(*_ANSWERER))
+        reply = second_message(begin_answer(message, _ids(*_ANSWERER)), message)
         require(len(reply.starter_points) == message.header.starter_ids, "an answer of another length")
         require(reply.header.previous == message.sha256, "an answer to another message")
         return

@@ -14,9 +14,7 @@ from pricdr.data.splits import leave_one_out
 from pricdr.errors import ParameterError
 from pricdr.models import DMF, EASE, TrainingOptions
 from pricdr.models.pricdr._target_stage import TargetStageConfig
-from pricdr.progress import shown, silent
-from pricdr.progress.displays import NotebookBars, display, in_notebook, on_terminal
-from pricdr.progress.log_lines import LogLines
+from pricdr.progress import LogLines, NotebookBars, display, in_notebook, on_terminal, shown, silent
 from pricdr.testing.contracts import Planted
 
 
@@ -200,7 +198,7 @@ def test_a_display_that_cannot_be_opened_costs_no_budget(monkeypatch, tmp_path, 
     def broken(what):
         raise OSError("no display")
 
-    monkeypatch.setattr("pricdr.progress.displays.display", broken)
+    monkeypatch.setattr("pricdr.progress.display", broken)
     ledger = pricdr.Ledger.create(tmp_path / "ledger.jsonl", pricdr.Guarantee(epsilon=8, delta=1e-6))
     with pytest.raises(OSError, match="no display"):
         pricdr.publish(planted.source, pricdr.Guarantee(epsilon=4, delta=1e-6), ledger=ledger, progress=True)

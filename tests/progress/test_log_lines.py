@@ -12,10 +12,9 @@ import time
 import pytest
 
 from pricdr import cli
+from pricdr import progress as lines_module
 from pricdr.cli.console import log_lines, progress_bar, working
-from pricdr.progress import log_lines as lines_module
-from pricdr.progress.log_lines import LogLines
-from pricdr.progress.ticker import Ticker
+from pricdr.progress import LogLines, Ticker
 
 SOON = 0.02
 
@@ -137,7 +136,7 @@ def test_exit_codes_and_last_lines_stay_as_they_are(tmp_path, monkeypatch, capsy
     assert not threads()
 
 
-LINES_EVERY = "import sys, pricdr.progress.log_lines as lines; lines.SECONDS = {seconds}; sys.argv[0] = 'pricdr'; "
+LINES_EVERY = "import sys, pricdr.progress as lines; lines.SECONDS = {seconds}; sys.argv[0] = 'pricdr'; "
 
 
 def command(seconds: float, *arguments: object, then: str = "from pricdr.cli import main; main()") -> list[str]:

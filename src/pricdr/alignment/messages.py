@@ -1,4 +1,4 @@
-r"""The messages that the two parties exchange, as bytes in a file or on a connection.
+r"""The messages that the two parties exchange, as files.
 
 A message is::
 
@@ -36,7 +36,6 @@ MOST_IDS: Final = 1 << 30
 """The most ids that one party may show: 32 GiB of points."""
 LONGEST_HEADER: Final = 4096
 _LENGTH: Final = 4
-_BLOCK: Final = 1 << 20
 BYTES_PER_POINT: Final = 320
 """Upper bound on the memory per point while a message is read, checked, blinded, sorted and matched."""
 
@@ -120,11 +119,6 @@ class Message:
             digest.update(block)
         return digest.hexdigest()
 
-    @property
-    def size(self) -> int:
-        """The size of the message in bytes."""
-        return _message_size(self.header, len(self.header.content()))
-
     def blocks(self) -> Iterator[bytes | memoryview]:
         """Yield the bytes of the message."""
         header, digest = self.header.content(), hashlib.sha256()
@@ -132,12 +126,6 @@ class Message:
             digest.update(block)
             yield block
         yield digest.digest()
-
-
-def write_message(file: BinaryIO, message: Message) -> None:
-    """Write a message to a file or a connection."""
-    for block in message.blocks():
-        file.write(block)
 
 
 def load_message(path: Path, *, at_most: int | None = None) -> Message:
@@ -149,41 +137,35 @@ def load_message(path: Path, *, at_most: int | None = None) -> Message:
     """
     with explaining_os_errors(path), path.open("rb") as file:
         status = os.fstat(file.fileno())
-        size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        message = read_message(file, named(path), size=size, at_most=at_most)
-        if file.read(1):
-            raise InputError(f"{named(path)}: there is more data after the end of the message")
-    return message
+        if not stat.S_ISREG(status.st_mode):  # a pipe has no size
+            raise InputError(f"{named(path)}: this is not a regular file")
+        return read_message(file, named(path), status.st_size, at_most=at_most)
 
 
-def read_message(file: BinaryIO, name: str, *, size: int | None = None, at_most: int | None = None) -> Message:
-    """Read a message from a stream and return it, fully checked.
+def read_message(file: BinaryIO, name: str, size: int, *, at_most: int | None = None) -> Message:
+    """Read a message of ``size`` bytes, which errors call ``name``, and return it, fully checked.
 
-    Memory is never allocated on the word of a header: a file must have the size that its header announces, and from a
-    connection the points are stored as they arrive.
-
-    Args:
-        file: a file or a connection.
-        name: what error messages call it.
-        size: the number of bytes, if it is known.
-        at_most: refuse a message whose sender shows more ids than this, as soon as its header is read.
+    No memory is allocated on the word of a header: the size must be what the header announces.
     """
-    digest = hashlib.sha256()
-    if _read_up_to(file, len(FIRST_LINE), digest) != FIRST_LINE:
+    start = file.read(len(FIRST_LINE) + _LENGTH)
+    if not start.startswith(FIRST_LINE):
         raise InputError(f"{name}: not a pricdr align message, or one of another version")
-    length = int.from_bytes(_read_exactly(file, _LENGTH, digest, name), "big")
+    length = int.from_bytes(start[len(FIRST_LINE) :], "big")
     if length > LONGEST_HEADER:
         raise InputError(f"{name}: the header has {length:,} bytes; at most {LONGEST_HEADER:,} are allowed")
-    header = _parse_header(bytes(_read_exactly(file, length, digest, name)), name)
+    content = file.read(length)
+    header = _parse_header(content, name)
     if at_most is not None and header.shown > at_most:
         raise ParameterError(f"{name}: the other side shows {header.shown:,} ids, but --at-most allows {at_most:,}")
-    expected = _message_size(header, length)
-    if size is not None and size != expected:
-        raise InputError(f"{name}: it has {size:,} bytes, but its header announces {expected:,}: cut off or changed")
+    if size != len(start) + length + header.points * SIZE + SIZE:
+        raise InputError(f"{name}: it has {size:,} bytes, not those that its header announces: cut off or changed")
     require_memory(BYTES_PER_POINT * header.points, f"{name}: an alignment of {header.points:,} points")
-    points = as_points(_read_exactly(file, header.points * SIZE, digest, name))
-    if _read_exactly(file, SIZE, hashlib.sha256(), name) != digest.digest():
+    body = file.read(header.points * SIZE)
+    digest = hashlib.sha256(start + content)
+    digest.update(body)
+    if file.read(SIZE) != digest.digest():
         raise InputError(f"{name}: its content does not match the SHA-256 at its end: damaged or changed in transit")
+    points = as_points(body)
     require_points(points, name)
     message = Message(header, points)
     if not are_distinct(message.starter_points):
@@ -191,10 +173,6 @@ def read_message(file: BinaryIO, name: str, *, size: int | None = None, at_most:
     if not are_ascending(message.answerer_points):  # any other order could reveal something about the ids
         raise InputError(f"{name}: the answerer's points are not in ascending order of their bytes")
     return message
-
-
-def _message_size(header: Header, length: int) -> int:
-    return len(FIRST_LINE) + _LENGTH + length + header.points * SIZE + SIZE
 
 
 def _parse_header(content: bytes, name: str) -> Header:
@@ -214,19 +192,3 @@ def _parse_header(content: bytes, name: str) -> Header:
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
     return header
-
-
-def _read_up_to(file: BinaryIO, count: int, digest: "hashlib._Hash") -> bytearray:
-    """Return up to ``count`` bytes: fewer only at the end of the stream."""
-    content = bytearray()
-    while len(content) < count and (block := file.read(min(_BLOCK, count - len(content)))):
-        digest.update(block)
-        content += block
-    return content
-
-
-def _read_exactly(file: BinaryIO, count: int, digest: "hashlib._Hash", name: str) -> bytearray:
-    content = _read_up_to(file, count, digest)
-    if len(content) != count:
-        raise InputError(f"{name}: the message is cut off")
-    return content

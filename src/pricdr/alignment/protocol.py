@@ -104,18 +104,6 @@ class Alignment:
     record: AlignmentRecord
 
 
-def start(
-    ids: NormalisedIds,
-    *,
-    who_learns: WhoLearns = WhoLearns.STARTER,
-    pad_to: int | None = None,
-    blinder: Blinder = IN_THIS_PROCESS,
-) -> tuple[State, Message]:
-    """Return the state that :func:`finish` needs, and the first message."""
-    state = begin(ids, who_learns=who_learns, pad_to=pad_to)
-    return started(state, message := first_message(state, blinder)), message
-
-
 def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_to: int | None = None) -> State:
     """Return the state of a new session, with a fresh session id and key.
 
@@ -151,14 +139,6 @@ def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
 def started(state: State, message: Message) -> State:
     """Return the state after the first message was created."""
     return replace(state, first_message=message.sha256)
-
-
-def answer(
-    message: Message, ids: NormalisedIds, *, pad_to: int | None = None, blinder: Blinder = IN_THIS_PROCESS
-) -> tuple[State, Message]:
-    """Return the state that :func:`accept` needs, and the second message."""
-    state = begin_answer(message, ids, pad_to=pad_to)
-    return answered(state, reply := second_message(state, message, blinder)), reply
 
 
 def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> State:

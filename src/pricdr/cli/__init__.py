@@ -20,7 +20,6 @@ from typer.exceptions import TyperException
 from pricdr import __version__
 from pricdr.cli import (
     align,
-    align_live,
     audit,
     demo,
     diff,
@@ -79,9 +78,6 @@ app = typer.Typer(
 )
 app.command("demo")(demo.demo)
 app.command("prepare")(prepare.prepare)
-align.app.command("serve")(align_live.serve)
-align.app.command("join")(align_live.join)
-align.app.command("keygen")(align_live.keygen)
 app.add_typer(align.app, name="align")
 app.command("publish", epilog=publish.EXIT_CODES)(publish.publish)
 app.add_typer(ledger.app, name="ledger")

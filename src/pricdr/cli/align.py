@@ -53,8 +53,8 @@ ProcessesOption: TypeAlias = Annotated[
 def options(context: typer.Context) -> None:
     """Find the users that two companies share. Neither learns about any others.
 
-    By files: one company runs start, the other answer, the first finish. If both are to learn the common users, the
-    second then runs accept. Over the network: one company runs serve, the other join.
+    One company runs start, the other answer, the first finish. If both are to learn the common users, the second then
+    runs accept. Messages are files, to be sent by any means.
     """
     if context.invoked_subcommand is None:
         say(*context.get_help().split("\n"))
@@ -75,16 +75,15 @@ def start(
     The other side answers it with align answer. The message shows how many ids you have, unless --pad-to hides it, and
     whether both sides learn the common users. If the command is interrupted, run it again to resume.
     """
+    from pricdr.alignment.files import update_state, write_once
     from pricdr.alignment.messages import WhoLearns
-    from pricdr.alignment.outputs import write_once
     from pricdr.alignment.protocol import Step, begin, first_message, started
-    from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
     _require_two_files(out, state)
     if not os.path.lexists(state):  # otherwise an interrupted run may have written it
         require_writable(out)
-    own = read_own_ids(ids, normalise)
+    own = _read_own_ids(ids, normalise)
 
     def new_state() -> "State":
         return begin(own, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
@@ -95,7 +94,7 @@ def start(
 
     with only_step(state):
         current = _resume_or_create(state, new_state, is_same_command, Step.STARTED)
-        with _blinding(out, current, processes) as blinder:
+        with _blinding(processes) as blinder:
             message = first_message(current, blinder)
             write_once(out, message.blocks())
         update_state(state, started(current, message))
@@ -130,16 +129,15 @@ def answer(
 
     If the command is interrupted, run it again to resume.
     """
+    from pricdr.alignment.files import update_state, write_once
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.outputs import write_once
     from pricdr.alignment.protocol import Step, answered, begin_answer, require_first_message, second_message
-    from pricdr.alignment.state import update_state
     from pricdr.files import require_writable
 
     _require_two_files(out, state)
     if not os.path.lexists(state):  # otherwise an interrupted run may have written it
         require_writable(out)
-    own = read_own_ids(ids, normalise)
+    own = _read_own_ids(ids, normalise)
     with working(f"reading {message}"):
         received = load_message(message, at_most=at_most)
     with _naming(message):
@@ -155,7 +153,7 @@ def answer(
 
     with only_step(state):
         current = _resume_or_create(state, new_state, is_same_command, Step.ANSWERING)
-        with _blinding(out, current, processes) as blinder:
+        with _blinding(processes) as blinder:
             reply = second_message(current, received, blinder)
             write_once(out, reply.blocks())
         update_state(state, answered(current, reply))
@@ -185,11 +183,10 @@ def finish(
     The list has one user per line, in the order of bytes; publish takes it as --users. A state accepts one answer and
     refuses any other from then on. If the command is interrupted, run it again to resume.
     """
+    from pricdr.alignment.files import read_state, require_new_outputs, update_state, write_alignment
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.outputs import require_new_outputs, write_alignment
     from pricdr.alignment.protocol import Step, begin_finish, finished
     from pricdr.alignment.protocol import finish as common_users
-    from pricdr.alignment.state import read_state, update_state
 
     with only_step(state):
         with working(f"reading {message}"):
@@ -202,12 +199,12 @@ def finish(
         with _naming(message):
             bound = begin_finish(current, received)
         update_state(state, bound)
-        with _blinding(out, bound, processes) as blinder:
+        with _blinding(processes) as blinder:
             with _naming(message):
                 alignment = common_users(bound, received, blinder)
             write_alignment(alignment, out, own_ids=own_ids)
         update_state(state, finished(bound))
-    say_alignment(alignment, out, own_ids)
+    _say_alignment(alignment, out, own_ids)
     if alignment.record.who_learns.value == "both":
         say(f"both sides learn them: send {out} and its record to the other side, which runs align accept")
 
@@ -224,11 +221,10 @@ def accept(
     not one of yours, or if the list or its record was changed. No check can tell whether the other side left a user
     out.
     """
-    from pricdr.alignment.outputs import read_list, require_unchanged, write_own_ids
+    from pricdr.alignment.files import read_list, read_state, require_unchanged, update_state, write_own_ids
     from pricdr.alignment.protocol import Step, finished
     from pricdr.alignment.protocol import accept as check_list
     from pricdr.alignment.record import record_beside
-    from pricdr.alignment.state import read_state, update_state
     from pricdr.files import write_new
 
     with only_step(state):
@@ -244,10 +240,10 @@ def accept(
             write_new(record_beside(users), alignment.record.content())
         write_own_ids(alignment, own_ids)
         update_state(state, finished(current))
-    say_alignment(alignment, users, own_ids)
+    _say_alignment(alignment, users, own_ids)
 
 
-def read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
+def _read_own_ids(path: Path, normalise: NormaliseName) -> "NormalisedIds":
     """Return the normalised ids in a file; warn if some of them become the same."""
     from pricdr.alignment.normalisation import Normalisation, NormalisedIds
     from pricdr.data.reading.readers import read_ids
@@ -269,7 +265,7 @@ def _resume_or_create(
     path: Path, new_state: Callable[[], "State"], is_same_command: Callable[["State"], bool], step: "Step"
 ) -> "State":
     """Return the state that an interrupted run of the same command left, or a new one, saved before it is used."""
-    from pricdr.alignment.state import create_state, read_state
+    from pricdr.alignment.files import create_state, read_state
 
     if not os.path.lexists(path):
         state = new_state()
@@ -289,23 +285,16 @@ def _equal(fields: Sequence[str], left: "State", right: "State") -> bool:
 
 
 @contextmanager
-def _blinding(out: Path, state: "State", processes: int | None) -> Iterator["Blinder"]:
-    """Yield a blinder that shows a progress bar and stores finished portions, so that the command can be resumed."""
+def _blinding(processes: int | None) -> Iterator["Blinder"]:
+    """Yield a blinder that shows a progress bar."""
     from pricdr.alignment.blinding import Blinder
-    from pricdr.alignment.portions import PortionFiles
     from pricdr.parallel import cores
 
-    portions = PortionFiles(out, state)
-    try:
-        with portions, progress_bar("blinding") as progress:
-            yield Blinder(processes or cores(), progress, portions)
-    except BaseException:
-        if portions.count:
-            warn(f"the finished part is kept in {portions.folder}: run the same command to resume")
-        raise
+    with progress_bar("blinding") as progress:
+        yield Blinder(processes or cores(), progress)
 
 
-def say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
+def _say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
     """Print how many users are common, and what was revealed."""
     from pricdr.alignment.record import record_beside
 

@@ -14,9 +14,7 @@ from typing import Final, TextIO
 
 from pricdr.cli.json_log import WITHHELD, event_line, failure, is_on
 from pricdr.errors import printable
-from pricdr.progress import PREPARING, Progress
-from pricdr.progress.displays import display, on_terminal
-from pricdr.progress.log_lines import LogLines, Report
+from pricdr.progress import PREPARING, LogLines, Progress, Report, display, on_terminal
 
 _LINES: Final[ContextVar[LogLines | None]] = ContextVar("_LINES", default=None)
 """Where the command that runs reports to; None on a terminal."""

@@ -261,7 +261,7 @@ class _Task:
 
     def _require_aligned(self, users: Path | None, listed: "Ids | None") -> None:
         """Refuse a list that differs from the record beside it, before hours of reading."""
-        from pricdr.alignment.user_lists import require_list
+        from pricdr.alignment.record import require_list
 
         record = self.arguments["alignment"]
         if record is None or users is None or listed is None:
@@ -344,7 +344,7 @@ def _open_ledger(file: Path, unit: "Unit") -> "Ledger":
 
 
 def _read_alignment(users: Path) -> "AlignmentRecord | None":
-    from pricdr.alignment.user_lists import read_alignment
+    from pricdr.alignment.record import read_alignment
 
     return read_alignment(users)
 

@@ -21,7 +21,7 @@ def pair():
 
 @pytest.fixture(scope="module")
 def release(pair):
-    return publish(pair.source, Guarantee(epsilon=64, delta=1e-6), users=pair.users)
+    return publish(pair.source, Guarantee(epsilon=16, delta=1e-6), users=pair.users)
 
 
 def test_each_repetition_is_a_split_and_a_training_of_its_own(pair, release):

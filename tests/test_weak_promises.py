@@ -1,7 +1,9 @@
-"""Above ε = 8 whoever publishes or reads a release is warned; above 16 it is not called private any more."""
+"""Above ε = 8 whoever publishes or reads a release is warned; above 16 it is not private: one field says so to all."""
 
+import json
 import math
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,17 +12,29 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from pricdr import JLT, Bounds, Calibration, Guarantee, Ratings, Spectral, Unit, publish, verify
+from pricdr import (
+    JLT,
+    Bounds,
+    Calibration,
+    Guarantee,
+    Ratings,
+    Spectral,
+    Unit,
+    publish,
+    synthetic_pair,
+    transfer,
+    verify,
+)
 from pricdr.cli import run
-from pricdr.errors import VerificationError
+from pricdr.data.reading.readers import write_ratings
+from pricdr.data.synthetic import SyntheticConfig
+from pricdr.errors import InputError, VerificationError
 from pricdr.privacy.guarantee import epsilon_warnings, odds_factor
 from pricdr.release.statement import readme, statement, weakness
 
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
 USERS = ["a", "b", "c"]
 CALLED_PRIVATE = "PRIVATE: it may leave the source, within the promise below."
-OLD = Path(__file__).parent / "version3" / "guided"
-"""A release of ε = 20, made when such a release was still called private."""
 
 
 def _released(epsilon, unit="rating", **options):
@@ -50,11 +64,62 @@ def test_what_a_release_of_each_epsilon_is_called(tmp_path, epsilon, warned, pri
     shown, file = _text(statement(certificate)), readme(certificate)
     assert (CALLED_PRIVATE in shown) == (CALLED_PRIVATE in file) == private
     assert ("LITTLE IS PROMISED" in shown) == ("LITTLE IS PROMISED" in file) == (not private)
+    assert certificate.private == private
     assert any(text.startswith("epsilon = ") for text in certificate.warnings) == warned
     if warned:
         assert f"the odds about one {unit} may change by a factor of {odds_factor(epsilon)}" in certificate.warnings[0]
     if not private:
         assert f"everything but {'one rating' if unit == 'rating' else 'the ratings of one user'} can tell" in shown
+
+
+@pytest.fixture
+def company(tmp_path, monkeypatch):
+    """Ratings of a source and of a target that share users, as files."""
+    pair = synthetic_pair(SyntheticConfig(users=60, source_items=100, target_items=100))
+    write_ratings(tmp_path / "source.parquet", pair.source)
+    write_ratings(tmp_path / "target.parquet", pair.target)
+    (tmp_path / "users.txt").write_text("".join(f"{user}\n" for user in pair.users))
+    monkeypatch.chdir(tmp_path)
+    return pair
+
+
+@pytest.mark.parametrize(("epsilon", "private"), [(16, True), (16.01, False), (400, False)])
+def test_one_field_decides_what_every_command_does_with_a_release(company, capsys, epsilon, private):
+    def pricdr(*arguments):
+        capsys.readouterr()
+        code = run([str(one) for one in arguments])
+        out, err = capsys.readouterr()
+        return code, " ".join((out + err).split())
+
+    publishing = ("--users", "users.txt", "--delta", "1e-6", "--epsilon")
+    code, shown = pricdr("publish", "source.parquet", *publishing, epsilon, "--out", "r")
+    assert code == 0
+    assert ("warning: this release is NOT PRIVATE" in shown) == (not private)
+    assert json.loads(Path("r/certificate.json").read_text())["private"] == private
+    for command in ("verify", "inspect"):
+        code, shown = pricdr(command, "r")
+        assert code == 0
+        assert ("NOT PRIVATE" in shown) == (not private)
+    refusal = "the release is marked NOT PRIVATE"
+    train = ("train", "target.parquet", "--method", "ridge-release", "--release", "r", "--out")
+    code, shown = pricdr(*train, "m")
+    assert (code, refusal in shown) == ((0, False) if private else (2, True))
+    assert pricdr(*train, "allowed", "--allow-not-private")[0] == 0
+    for model in [*(["m"] if private else []), "allowed"]:
+        assert ("NOT PRIVATE" in pricdr("model", "card", model)[1]) == (not private)
+    with nullcontext() if private else pytest.raises(InputError, match=refusal):
+        transfer(company.target, verify("r"), method="ridge-release")
+    guided = ("publish", "target.parquet", *publishing, "4", "--strategy", "guided", "--guide", "r", "--out")
+    code, shown = pricdr(*guided, "g")
+    assert (code, "the guide is marked NOT PRIVATE" in shown) == ((0, False) if private else (2, True))
+    assert pricdr(*guided, "h", "--allow-not-private-guide")[0] == 0
+
+
+def test_a_certificate_that_calls_itself_private_above_16_does_not_verify(tmp_path):
+    release = _released(17)
+    forged = replace(release, certificate=release.certificate.model_copy(update={"private": True}))
+    with pytest.raises(VerificationError, match="private is stated as True"):
+        verify(forged.save(tmp_path / "forged"))
 
 
 @pytest.mark.parametrize("strategy", [Spectral(), JLT(dim=8)], ids=lambda one: one.name)
@@ -64,29 +129,13 @@ def test_a_release_with_the_new_words_verifies(tmp_path, strategy):
     verify(folder)
 
 
-def test_a_release_of_an_older_version_verifies_with_its_own_words_and_is_shown_with_ours(capsys):
-    release = verify(OLD)
-    assert release.certificate.epsilon == 20
-    assert CALLED_PRIVATE in (OLD / "README.md").read_text()
-    assert CALLED_PRIVATE in readme(release.certificate)
-    assert CALLED_PRIVATE not in _text(statement(release.certificate))
-    for command in ("inspect", "verify"):
-        assert run([command, str(OLD)]) == 0
-        captured = capsys.readouterr()
-        shown = " ".join((captured.out + captured.err).split())
-        assert "LITTLE IS PROMISED: epsilon = 20 is above 16" in shown
-        assert "epsilon = 20 is above 16, which promises hardly anything" in shown
-        assert CALLED_PRIVATE not in shown
-    assert "LITTLE IS PROMISED: epsilon = 20 is above 16" in release._repr_html_()
-
-
 def test_publish_says_it_too(tmp_path, capsys):
     (tmp_path / "r.csv").write_text("user,item\na,x\nb,y\n")
     fixed = ["publish", str(tmp_path / "r.csv"), "--delta", "1e-6", "--out"]
     for epsilon, warnings in (("8", 0), ("12", 1), ("20", 2)):
         assert run([*fixed, str(tmp_path / epsilon), "--epsilon", epsilon]) == 0
         shown = capsys.readouterr().err
-        assert len(re.findall(r"warning: (epsilon = \d+ is above|LITTLE IS PROMISED)", shown)) == warnings
+        assert len(re.findall(r"warning: (epsilon = \d+ is above|NOT PRIVATE, LITTLE IS PROMISED)", shown)) == warnings
 
 
 def test_what_promises_nothing_is_not_said_to_promise_little():

@@ -17,7 +17,7 @@ def folder(tmp_path_factory):
     pair = synthetic_pair(SyntheticConfig(users=200, source_items=300, target_items=300))
     write_ratings(folder / "ratings.parquet", pair.target)
     write_ratings(folder / "other.parquet", pair.target.select(users=pair.users[:150]))
-    promise = Guarantee(epsilon=64, delta=1e-6)
+    promise = Guarantee(epsilon=16, delta=1e-6)
     for name in ("release", "another"):
         publish(pair.source, promise, strategy=Spectral(dim=8), users=pair.users).save(folder / name)
     for split, options in {"split": ["--cold", "0.3"], "warm": []}.items():

@@ -10,7 +10,7 @@ from pricdr.release.ledger_check import check_ledger
 from pricdr.release.statement import readme
 
 OLD = Path(__file__).parents[1] / "version3"
-FOLDERS = ["guided", "jlt", "spectral"]
+FOLDERS = ["jlt", "spectral"]
 
 
 @pytest.mark.parametrize("name", FOLDERS)

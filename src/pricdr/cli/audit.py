@@ -92,7 +92,7 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     certificate = verify(folder, public_key=public_key).certificate
     if certificate.epsilon is None or certificate.mu is None:
         raise ParameterError(f"{folder} has no noise: there is no claim to audit")
-    if not certificate.private:
+    if not certificate.promises:
         warn(f"{folder} is NOT PRIVATE: what is audited is the same mechanism with secret noise")
     terms = Terms.of(certificate)
     return Subject(

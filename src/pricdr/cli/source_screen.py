@@ -150,7 +150,7 @@ def warn_of(certificate: "Certificate") -> None:
         warn(f"{certificate.strategy.name} without --items: the item universe is read off the ratings; it is disclosed")
     if certificate.input.filtered_by is not None:
         warn(f"these ratings were filtered before ({certificate.input.filtered_by}); it is disclosed")
-    if certificate.private and certificate.ledger is None:
+    if certificate.promises and certificate.ledger is None:
         warn("no --ledger: this release is not counted against a budget; others of the same ratings add to its cost")
     for text in dict.fromkeys((*certificate.warnings, *weakness(certificate))):
         warn(text)

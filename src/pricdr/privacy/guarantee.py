@@ -12,7 +12,7 @@ LARGE_DELTA: Final = 1e-5
 WEAK_EPSILON: Final = 8.0
 """Above it, whoever publishes is warned."""
 HARDLY_ANY_EPSILON: Final = 16.0
-"""Above it, a release is not called private: so little is promised."""
+"""Above it, a release is not private: so little is promised."""
 
 
 class Unit(Enum):
@@ -65,12 +65,21 @@ def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...
     if epsilon <= WEAK_EPSILON:
         return ()
     limit, means = WEAK_EPSILON, "is weak"
-    if epsilon > HARDLY_ANY_EPSILON:
+    if not is_private(epsilon):
         limit, means = HARDLY_ANY_EPSILON, "promises hardly anything"
     return (
         f"epsilon = {epsilon:.6g} is above {limit:g}, which {means}: the odds about one {unit.value} may change by a "
         f"factor of {odds_factor(epsilon)}",
     )
+
+
+def is_private(epsilon: float) -> bool:
+    """Return whether a release that keeps this exact ε counts as private: the one rule for certificates and screens.
+
+    >>> is_private(16.0), is_private(16.01)
+    (True, False)
+    """
+    return epsilon <= HARDLY_ANY_EPSILON
 
 
 def odds_factor(epsilon: float) -> str:

@@ -234,7 +234,7 @@ class Certificate(_Part):
     """Everything a release promises; see ``docs/certificate.schema.json``."""
 
     schema_version: SchemaVersion
-    private: bool
+    private: bool = Field(description="noise that nobody can draw again, and an exact epsilon of at most 16")
     epsilon: Epsilon | None = Field(description="exact; null where there is no noise")
     nominal_epsilon: Epsilon | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
     delta: Delta
@@ -265,6 +265,19 @@ class Certificate(_Part):
     issued: Day | None = Field(default=None, description="the day in UTC by the source's clock: a claim")
     signed_by: PublicKey | None = Field(default=None, description="Ed25519 public key, base64")
     files: dict[Name, Sha256] = Field(default_factory=dict, max_length=8, description="name to SHA-256")
+
+    @property
+    def promises(self) -> bool:
+        """Whether ε and δ hold: nobody can draw the noise again. With a large ε it is not private all the same."""
+        return self.noise.source == "secret"
+
+    @property
+    def promise(self) -> str:
+        """What it promises on one line, every figure rounded up; first of all, that it is not private."""
+        if not self.promises or self.epsilon is None:
+            return "none: NOT PRIVATE"
+        epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (self.epsilon, self.delta))
+        return f"{'' if self.private else 'NOT PRIVATE: '}ε = {epsilon}, δ = {delta}, for one {self.unit}"
 
     def to_bytes(self) -> bytes:
         """Return the one byte sequence this certificate is written as; it ends with a digest of all before it."""

@@ -74,8 +74,9 @@ class Release:
     def __repr__(self) -> str:
         """Sizes and the promise."""
         c = self.certificate
-        promise = f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}" if c.private else "NOT PRIVATE"
-        return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {promise})"
+        said = [] if c.private else ["NOT PRIVATE"]
+        said += [f"epsilon={c.epsilon:g}, delta={c.delta:g} per {c.unit}"] if c.promises else []
+        return f"Release({len(self.users)} users x {c.dim}, {printable(c.strategy.name)}, {', '.join(said)})"
 
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
@@ -87,7 +88,7 @@ class Release:
             "users": f"{len(self.users):,}",
             "numbers per user": f"{c.dim:,}",
             "strategy": c.strategy.name,
-            "promise": "none" if not c.private else f"epsilon {c.epsilon:g}, delta {c.delta:g} per {c.unit}",
+            "promise": "none" if not c.promises else f"epsilon {c.epsilon:g}, delta {c.delta:g} per {c.unit}",
             "noise": f"standard deviation {c.sigma:g}" if c.sigma else "none",
             # A signature that nobody checked says nothing about who made the release.
             "checks": f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified",

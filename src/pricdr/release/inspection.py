@@ -117,7 +117,7 @@ class Inspection:
 
     def _trade_off_lines(self) -> list[str]:
         if self.trade_off is None:
-            return ["No curve: a release that is not private keeps no detection from anybody."]
+            return ["No curve: without noise that stays secret, nothing is kept from anybody."]
         rates = "; ".join(
             f"{percent_up(alpha)} false alarms, {percent_up(self.trade_off.detections(alpha))} detections"
             for alpha in FALSE_ALARMS
@@ -166,7 +166,7 @@ def percent_up(rate: float) -> str:
 
 def trade_off_of(c: Certificate) -> TradeOff | None:
     """Return the curve of false alarms against detections that a certificate gives; None where nothing is promised."""
-    if not c.private or c.mu is None or c.epsilon is None:
+    if not c.promises or c.mu is None or c.epsilon is None:
         return None
     return TradeOff(c.mu, c.epsilon, c.delta)
 

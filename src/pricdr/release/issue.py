@@ -19,7 +19,7 @@ from pricdr.privacy.calibration import (
     paper_sigma,
 )
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
-from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.guarantee import Unit, is_private
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
 from pricdr.release.certificate import (
@@ -51,7 +51,7 @@ def issue(terms: Terms) -> Certificate:
     last, declared = terms.settled[-1], terms.declared
     return Certificate(
         schema_version=terms.schema_version,
-        private=terms.source == "secret",
+        private=terms.source == "secret" and epsilon is not None and is_private(epsilon),
         epsilon=epsilon,
         nominal_epsilon=nominal,
         delta=terms.delta,

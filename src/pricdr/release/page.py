@@ -2,7 +2,6 @@
 
 from pricdr import __version__
 from pricdr.pages import Bullets, Facts, Page, Section, render
-from pricdr.release.certificate import rounded_up
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
 
@@ -23,16 +22,12 @@ def render_inspection(inspection: Inspection) -> str:
 
 def _in_short(inspection: Inspection) -> dict[str, str]:
     c, signer = inspection.certificate, inspection.signer
-    promise = "none: NOT PRIVATE"
-    if inspection.trade_off is not None:
-        epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (inspection.trade_off.epsilon, c.delta))
-        promise = f"ε = {epsilon}, δ = {delta}, for one {c.unit}"
     signature = "not signed: anybody can have made this release"
     if signer is not None:
         whose = "the public key that was given" if signer.given else "a key that nobody vouched for here"
         signature = f"Ed25519, by {whose}; fingerprint {signer.fingerprint}"
     return {
-        "Promise": promise,
+        "Promise": c.promise,
         "Release": f"{c.users:,} users x {c.dim:,} numbers, strategy {c.strategy.name}",
         "User list": c.input.user_list if c.input.alignment is None else "found by align, by the source's own account",
         "Issuer, by its own account": c.issuer or "not declared",

@@ -34,9 +34,9 @@ def statement(certificate: Certificate) -> list[Section]:
 
 def weakness(certificate: Certificate) -> tuple[str, ...]:
     """Return the warning that ε is large, where it is, and how little is promised, where that is hardly anything."""
-    if not certificate.private or certificate.epsilon is None:
+    if not certificate.promises or certificate.epsilon is None:
         return ()
-    little = () if certificate.epsilon <= HARDLY_ANY_EPSILON else (_little_promised(certificate, certificate.epsilon),)
+    little = () if certificate.private else (_little_promised(certificate, certificate.epsilon),)
     return *epsilon_warnings(certificate.epsilon, Unit(certificate.unit)), *little
 
 
@@ -82,20 +82,20 @@ def _what(c: Certificate, version: int) -> tuple[str, ...]:
 
 
 def _standing(c: Certificate, version: int) -> str:
-    if not c.private:
-        return "NOT PRIVATE: a test release. It protects nobody and must not leave the source."
-    if version < 4 or c.epsilon is None or c.epsilon <= HARDLY_ANY_EPSILON:
+    if c.private:
         return "PRIVATE: it may leave the source, within the promise below."
+    if not c.promises or c.epsilon is None:
+        return "NOT PRIVATE: a test release. It protects nobody and must not leave the source."
     return _little_promised(c, c.epsilon)
 
 
 def _little_promised(c: Certificate, epsilon: float) -> str:
     secret = "one rating" if c.unit == "rating" else "the ratings of one user"
     return (
-        f"LITTLE IS PROMISED: epsilon = {_figure(epsilon)} is above {HARDLY_ANY_EPSILON:g}. Whoever knows everything "
-        f"but {secret} can tell two equally likely versions of it apart in up to {math.ceil(100 * _success(c))} % of "
-        f"cases (50 % would be blind guessing), and its odds may change by a factor of {odds_factor(epsilon)}. Hand "
-        "it over only where the ratings themselves could be handed over."
+        f"NOT PRIVATE, LITTLE IS PROMISED: epsilon = {_figure(epsilon)} is above {HARDLY_ANY_EPSILON:g}. Whoever knows "
+        f"everything but {secret} can tell two equally likely versions of it apart in up to "
+        f"{math.ceil(100 * _success(c))} % of cases (50 % would be blind guessing), and its odds may change by a "
+        f"factor of {odds_factor(epsilon)}. Hand it over only where the ratings themselves could be handed over."
     )
 
 
@@ -112,7 +112,7 @@ def _issued(c: Certificate) -> tuple[str, ...]:
 
 
 def _promise(c: Certificate) -> tuple[str, ...]:
-    if not c.private or c.epsilon is None:
+    if not c.promises or c.epsilon is None:
         return ("Nothing: " + ("no noise was added." if c.epsilon is None else "its noise can be drawn again."),)
     lines = [
         f"epsilon = {_figure(c.epsilon)} and delta = {rounded_up(c.delta):g}, for one {c.unit}.",

@@ -11,7 +11,6 @@ from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE
 from pricdr.pages import Bullets, Commands, Content, Details, Facts, Note, Row, Section, Table
 from pricdr.pages.blocks import Block
 from pricdr.pages.tables import Column
-from pricdr.release.certificate import rounded_up
 from pricdr.release.statement import statement
 
 PROMISE: Final = ("What is promised", "What it means for a whole user")
@@ -29,9 +28,7 @@ def promise_summary(info: ModelInfo) -> str:
         return "not recorded"
     if info.contradiction is not None:
         return "none that can be relied on: the certificate contradicts itself"
-    if not c.private or c.epsilon is None:
-        return "none: the release is NOT PRIVATE"
-    return f"ε = {_up(c.epsilon)}, δ = {_up(c.delta)}, for one {c.unit} of the source"
+    return f"{c.promise} of the source" if c.promises else c.promise
 
 
 def what_it_is(info: ModelInfo) -> Section:
@@ -235,8 +232,3 @@ def _toml(value: object) -> str:
         escaped = printable(value).replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
     return repr(value)
-
-
-def _up(value: float) -> str:
-    """Return ε or δ as text, rounded up: a promise must not look stronger than it is."""
-    return f"{rounded_up(value, 4):g}"

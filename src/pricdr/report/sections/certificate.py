@@ -14,8 +14,7 @@ def section(folder: ResultsFolder, inspection: Inspection | None) -> Section:
         words, drawn = shown.words, shown.drawn
     else:
         c = inspection.certificate
-        promise = f"epsilon {c.epsilon:g}, delta {c.delta:g}" if c.private and c.epsilon is not None else "NOT PRIVATE"
         size = f"{c.users:,} users x {c.dim:,} numbers"
-        words = f"A verified release: {size} by {c.strategy.name}, {promise}, for one {c.unit}."
+        words = f"A verified release: {size} by {c.strategy.name}; promise {c.promise}."
         drawn = DrawnRelease.of(inspection)
     return Section("A release, drawn for people", [Note(words), *release_sections(drawn)], id="certificate")

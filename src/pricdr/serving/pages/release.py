@@ -3,7 +3,7 @@
 from pricdr.models.card import ModelCard
 from pricdr.models.card.texts import NO_CERTIFICATE, NO_RELEASE, PLAINTEXT, UNVERIFIED
 from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section
-from pricdr.release.certificate import Certificate, rounded_up
+from pricdr.release.certificate import Certificate
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import trade_off_of
 from pricdr.release.statement import statement
@@ -34,12 +34,8 @@ def certificate_blocks(card: ModelCard) -> tuple[Content, list[Section]]:
 
 
 def _summary(c: Certificate) -> dict[str, str]:
-    promise = "none: NOT PRIVATE"
-    if c.private and c.epsilon is not None:
-        epsilon, delta = (f"{rounded_up(value, 4):g}" for value in (c.epsilon, c.delta))
-        promise = f"ε = {epsilon}, δ = {delta}, for one {c.unit}"
     return {
-        "Promise": promise,
+        "Promise": c.promise,
         "Release": f"{c.users:,} users x {c.dim:,} numbers, strategy {c.strategy.name}",
         "Issuer (self-declared)": c.issuer or "not declared",
         "Issued": c.issued or "not declared",

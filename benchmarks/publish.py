@@ -22,7 +22,6 @@ import scipy.sparse as sp
 from pricdr import JLT, SJLT, Guarantee, Ratings, Release, publish
 from pricdr._publish import rehearse
 from pricdr.data.reading.readers import write_ratings
-from pricdr.data.sparse import SparseMatrix
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.testing.algorithm_one import svd_form
@@ -216,9 +215,7 @@ def random_ratings(users: int, items: int, count: int) -> Ratings:
     cells = np.unique(rng.integers(0, users * items, int(count * 1.01)))
     cells = np.sort(rng.permutation(cells)[:count])
     matrix = sp.csr_array((np.ones(len(cells)), (cells // items, cells % items)), shape=(users, items))
-    return Ratings(
-        SparseMatrix.of(matrix), tuple(f"u{i:07d}" for i in range(users)), tuple(f"i{i:07d}" for i in range(items))
-    )
+    return Ratings(matrix, tuple(f"u{i:07d}" for i in range(users)), tuple(f"i{i:07d}" for i in range(items)))
 
 
 def best_of(times: int, work: Callable[[], object]) -> float:

@@ -124,12 +124,11 @@ def child(plan: Plan, before: Path | None, slot: int | None) -> Plan:
 def measure(plan: Plan) -> Plan:
     """Train once, and return the seconds, the epochs and the NDCG@10 of users with a history."""
     from pricdr.data.ratings import Ratings
-    from pricdr.data.sparse import SparseMatrix
     from pricdr.data.splits import split
 
     matrix = pairs(plan["data"])
     users, items = (tuple(f"{kind}{n}" for n in range(size)) for kind, size in zip("ui", matrix.shape, strict=True))
-    made = split(Ratings(SparseMatrix.of(matrix), users, items, has_values=False), seed=plan["seed"], cold=0.1)
+    made = split(Ratings(matrix, users, items, has_values=False), seed=plan["seed"], cold=0.1)
     kinds = {"implicit": by_implicit, "reference": reference_epoch}
     return {**plan, **kinds.get(plan["version"], by_pricdr)(plan, made)}
 

@@ -14,7 +14,6 @@ import scipy.sparse as sp
 import torch
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.sparse import SparseMatrix
 from pricdr.models.pricdr._networks import TwoTowers
 from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig
 from pricdr.training.loop import train
@@ -81,7 +80,7 @@ def random_ratings() -> Ratings:
     matrix = sp.csr_array((np.ones(len(keys)), (keys // ITEMS, keys % ITEMS)), shape=(USERS, ITEMS))
     matrix.sort_indices()
     return Ratings(
-        SparseMatrix.of(matrix),
+        matrix,
         tuple(f"u{u}" for u in range(USERS)),
         tuple(f"i{i}" for i in range(ITEMS)),
         has_values=False,

@@ -89,7 +89,6 @@ def run(size: Size) -> tuple[int, int]:
 def measure(size: Size) -> tuple[int, int]:
     """Train two epochs with checkpoints; return the growth up to the peak in bytes, and the number of ratings."""
     from pricdr.data.ratings import Ratings
-    from pricdr.data.sparse import SparseMatrix
     from pricdr.data.splits import HeldOut
     from pricdr.models.pricdr._networks import TwoTowers
     from pricdr.models.pricdr._target_stage import TargetStage, TargetStageConfig, target_options
@@ -105,7 +104,7 @@ def measure(size: Size) -> tuple[int, int]:
     matrix.sum_duplicates()
     matrix.data[:] = 1
     users = tuple(f"u{number:09d}" for number in range(size.users))
-    ratings = Ratings(SparseMatrix.of(matrix), users, tuple(f"i{number:09d}" for number in range(size.items)))
+    ratings = Ratings(matrix, users, tuple(f"i{number:09d}" for number in range(size.items)))
     everyone = np.arange(size.users)
     negatives = draws.integers(0, size.items, (size.users, 99))
     held_out = HeldOut(everyone, draws.integers(0, size.items, size.users), negatives)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pricdr.data.reading.query import Query as Query
     from pricdr.data.reading.readers import read_ids as read_ids
     from pricdr.data.reading.readers import read_ratings as read_ratings
-    from pricdr.data.sparse import SparseMatrix as SparseMatrix
     from pricdr.data.splits import HeldOut as HeldOut
     from pricdr.data.splits import Split as Split
     from pricdr.data.splits import split as split
@@ -103,7 +102,6 @@ _HOME = {
     "RepeatedDifference": "pricdr.evaluation.repeated",
     "SJLT": "pricdr.privacy.strategies",
     "ScoringModel": "pricdr.evaluation.comparison",
-    "SparseMatrix": "pricdr.data.sparse",
     "Spectral": "pricdr.privacy.strategies",
     "Spend": "pricdr.privacy.ledger_lines",
     "Split": "pricdr.data.splits",

@@ -32,9 +32,7 @@ class Extra:
             )
 
 
-TRAIN: Final = Extra("train", ("scipy", "torch"), "methods and networks")
-SPARSE: Final = Extra("train", ("scipy",), "models and scipy matrices")
-"""The part of ``TRAIN`` that models and their evaluation need even without training."""
+TRAIN: Final = Extra("train", ("torch",), "methods and networks")
 REPORT: Final = Extra("report", ("altair", "vl_convert"), "charts")
-SERVE: Final = Extra("serve", ("fastapi", "httptools", "prometheus_client", "scipy", "uvicorn"), "servers")
+SERVE: Final = Extra("serve", ("fastapi", "httptools", "prometheus_client", "uvicorn"), "servers")
 FAISS: Final = Extra("faiss", ("faiss",), "approximate searches")

@@ -150,7 +150,6 @@ def test_public_names_are_exactly_the_listed_ones():
         "RepeatedDifference",
         "SJLT",
         "ScoringModel",
-        "SparseMatrix",
         "Spectral",
         "Spend",
         "Split",
@@ -202,13 +201,13 @@ def test_importing_the_package_imports_nothing_heavy():
     assert not _loaded_by("import pricdr") & (HEAVY | {"typer"})
 
 
-def test_stage_one_runs_without_torch_and_scipy():
+def test_stage_one_runs_without_torch():
     loaded = _loaded_by(
         "import pricdr; r = pricdr.Ratings.from_triples(['a'], ['x']);"
         "pricdr.publish(r, pricdr.Guarantee(epsilon=1, delta=1e-6))",
-        blocked=("torch", "scipy"),
+        blocked=("torch",),
     )
-    assert not loaded & {"torch", "scipy"}
+    assert "torch" not in loaded
 
 
 @pytest.mark.parametrize(
@@ -216,9 +215,9 @@ def test_stage_one_runs_without_torch_and_scipy():
     [path for path in SOURCES if unit_of(path) in STAGE_ONE | {"engines", "untrusted", "strategies", *BASE}],
     ids=lambda p: str(p.relative_to(SRC)),
 )
-def test_stage_one_imports_neither_torch_nor_scipy(path):
-    """Where scipy is installed too: results must not depend on whether it is. ``data/csr.py`` is the door to it."""
-    if path in (SRC / "data" / "csr.py", SRC / "__init__.py"):
+def test_stage_one_imports_no_torch(path):
+    """Where torch is installed too: results must not depend on whether it is."""
+    if path == SRC / "__init__.py":
         return
     imported = set()
     for node in ast.walk(_without_type_checking(ast.parse(path.read_text()))):
@@ -226,9 +225,7 @@ def test_stage_one_imports_neither_torch_nor_scipy(path):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             imported.add(node.module or "")
-    allowed = {"scipy.sparse"} if path == SRC / "data" / "sparse.py" else set()  # to_scipy, when it is called
-    heavy = {name for name in imported if name.split(".")[0] in {"torch", "scipy"} or name == "pricdr.data.csr"}
-    assert heavy <= allowed
+    assert not {name for name in imported if name.split(".")[0] == "torch"}
 
 
 def _without_type_checking(tree: ast.Module) -> ast.Module:
@@ -258,12 +255,11 @@ def test_experiments_publish_and_fit_on_a_machine_without_polars_and_the_command
     assert {"torch", "pydantic"} <= loaded
 
 
-def test_ratings_and_releases_in_memory_need_numpy_only_and_ranking_scipy():
+def test_ratings_releases_and_ranking_in_memory_need_numpy_and_scipy_only():
     blocked = ("polars", "pydantic", "cryptography", "typer", "rich", "torch")
-    modules = "pricdr.data.ratings, pricdr.data.splits, pricdr.release"
+    modules = "pricdr.data.ratings, pricdr.data.splits, pricdr.release, pricdr.evaluation.ranking"
     draw = "pricdr.randomness.Simulation(1).generator('x').random()"
-    assert "numpy" in _loaded_by(f"import {modules}; {draw}", blocked=(*blocked, "scipy"))
-    assert {"numpy", "scipy"} <= _loaded_by(f"import {modules}, pricdr.evaluation.ranking; {draw}", blocked=blocked)
+    assert {"numpy", "scipy"} <= _loaded_by(f"import {modules}; {draw}", blocked=blocked)
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SRC)))

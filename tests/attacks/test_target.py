@@ -39,7 +39,7 @@ def test_the_opened_mechanism_publishes_what_publish_does(setting, any_seed):
         insecure_seed=any_seed,
     )
     opened = Opened.draw(setting, items, Simulation(any_seed))
-    again = opened.release(setting.bounds.steps(source.entries), Simulation(any_seed))
+    again = opened.release(setting.bounds.steps(source.matrix), Simulation(any_seed))
     assert np.array_equal(release.matrix, again)
     assert release.certificate.sigma == setting.sigma
     assert setting.mu == pytest.approx(release.certificate.mu * LATTICE_FACTOR, rel=1e-12)

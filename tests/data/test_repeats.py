@@ -72,7 +72,7 @@ def changed_cells(before: Ratings, after: Ratings, bounds: Bounds) -> list[float
         tuple(sorted({*one, *other})) for one, other in ((before.users, after.users), (before.items, after.items))
     )
     old, new = (
-        bounds.steps(ratings.select(users, items).entries).toarray() * bounds.rating_step for ratings in (before, after)
+        bounds.steps(ratings.select(users, items).matrix).toarray() * bounds.rating_step for ratings in (before, after)
     )
     return [float(change) for change in np.abs(old - new).ravel() if change]
 

@@ -220,8 +220,8 @@ def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
 
 def assert_same(actual, expected):
     assert (actual.users, actual.items, actual.has_values) == (expected.users, expected.items, expected.has_values)
-    rebuilt = np.zeros(expected.entries.shape)
-    there = np.zeros(expected.entries.shape, dtype=bool)
+    rebuilt = np.zeros(expected.matrix.shape)
+    there = np.zeros(expected.matrix.shape, dtype=bool)
 
     def fill(block, start):
         rebuilt[start : start + block.shape[0]] = block.toarray()
@@ -229,8 +229,8 @@ def assert_same(actual, expected):
         return np.zeros((block.shape[0], 1))
 
     actual.units(lambda block: block).rows(fill, np.empty((len(actual.users), 1)), block_rows=3)
-    np.testing.assert_array_equal(rebuilt, expected.entries.toarray())
-    stored = np.zeros(expected.entries.shape, dtype=bool)
-    stored[expected.entries.entry_rows, expected.entries.indices] = True
+    np.testing.assert_array_equal(rebuilt, expected.matrix.toarray())
+    stored = np.zeros(expected.matrix.shape, dtype=bool)
+    stored[expected.matrix.tocoo().coords] = True
     np.testing.assert_array_equal(there, stored)
     assert len(actual) == len(expected)

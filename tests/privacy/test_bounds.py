@@ -15,18 +15,18 @@ def _one(value):
 @given(st.floats(-1e300, 1e300))
 def test_every_value_is_forced_into_the_declared_steps(value):
     bounds = Bounds(rating_bound=5, rating_step=0.5)
-    entry = bounds.steps(_one(value).entries).data[0]
+    entry = bounds.steps(_one(value).matrix).data[0]
     assert 0 <= entry <= bounds.levels == 10
 
 
 @pytest.mark.parametrize(("value", "steps"), [(3.5, 7), (5, 10), (9, 10), (-2, 0), (0.2, 0), (0.3, 1)])
 def test_values_are_rounded_to_the_nearest_step(value, steps):
-    assert Bounds(rating_bound=5, rating_step=0.5).steps(_one(value).entries).data[0] == steps
+    assert Bounds(rating_bound=5, rating_step=0.5).steps(_one(value).matrix).data[0] == steps
 
 
 @given(st.floats(-1e300, 1e300))
 def test_without_a_bound_every_rated_pair_counts_as_one(value):
-    assert Bounds().steps(_one(value).entries).data.tolist() == [1]
+    assert Bounds().steps(_one(value).matrix).data.tolist() == [1]
 
 
 def test_sensitivities():

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.data.blocks import InMemory
-from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.guarantee import Guarantee, Unit
@@ -41,7 +40,7 @@ def test_an_item_model_is_that_of_its_definition(epsilon):
     settled = settle(steps, Guarantee(epsilon=epsilon, delta=1e-6), bounds)
     matrix = sp.csr_array((np.random.default_rng(0).random((USERS, ITEMS)) < 0.3).astype(np.int64))
     model = ItemModel(dim=16, rounds=2, count_weight=0.3, user_prior=4.0, floor=0.02)
-    found = model.learn(InMemory(SparseMatrix.of(matrix)), 1.0, 1.0, Run(settled, Simulation(5)), Secrets())
+    found = model.learn(InMemory(matrix), 1.0, 1.0, Run(settled, Simulation(5)), Secrets())
 
     again = Run(settled, Simulation(5))
     rows = unit_gaussian_rows(Simulation(5).stream("first item rows"), ITEMS, 16).astype(np.float64)
@@ -64,7 +63,7 @@ def test_an_item_model_is_that_of_its_definition(epsilon):
 def test_a_seed_hashes_items_into_the_same_buckets_everywhere():
     """An experiment that is run again with its seed, on any machine, is the same experiment."""
     items = ("dune", "emma", "ulysses", "0042")
-    entries = InMemory(SparseMatrix.from_dense(np.ones((1, 4), dtype=np.int64)))
+    entries = InMemory(sp.csr_array(np.ones((1, 4), dtype=np.int64)))
     _, places = into_buckets(entries, items, 1 << 16, Simulation(1).stream("buckets"), cap=16)
     assert places.tolist() == [26277, 57761, 33940, 53551]
 
@@ -96,7 +95,7 @@ def test_a_guide_may_be_clipped_at_its_longest_row_and_not_beyond():
 
 
 def test_entries_that_say_no_more_are_single_ratings_of_an_undeclared_universe():
-    entries = Entries(InMemory(SparseMatrix.from_dense(np.eye(2, dtype=np.int64))), ("u", "v"), ("i", "j"), Bounds())
+    entries = Entries(InMemory(sp.csr_array(np.eye(2, dtype=np.int64))), ("u", "v"), ("i", "j"), Bounds())
     assert (entries.value, entries.most, entries.universe_declared, entries.unlisted) == (1.0, 1, False, None)
 
 

@@ -1,99 +1,76 @@
-"""Our special functions against mpmath with 30 or more digits, and against scipy where that is accurate."""
+"""scipy's special functions where the accounting and the checks use them, against 50-digit arithmetic."""
 
 import math
 
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy import special
+from scipy.special import betainc, betainccinv, erfcx, gammainc, gammainccinv, gammaincinv, ndtr, ndtri
 
+from pricdr.privacy.audit import guess_probabilities
 from pricdr.privacy.calibration import delta_of, epsilon_of, mu_of
-from pricdr.privacy.special_functions import (
-    beta_cdf,
-    beta_upper_quantile,
-    binomial_probabilities,
-    gamma_cdf,
-    gamma_quantile,
-    gamma_tail,
-    gamma_upper_quantile,
-    normal_cdf,
-    normal_quantile,
-    scaled_erfc,
-)
+from pricdr.release.matrix_check import floor_of
+
+CLOSE = 1e-11
+"""``verify`` allows 1e-9."""
 
 
 @pytest.fixture(autouse=True)
-def _thirty_digits():
-    with mp.workdps(30):
+def _fifty_digits():
+    with mp.workdps(50):
         yield
 
 
 def relative_error(value: float, true: mp.mpf) -> float:
-    return float(abs(mp.mpf(value) - true) / abs(true))
+    return float(abs(mp.mpf(float(value)) - true) / abs(true))
 
 
-EVERYWHERE = [*np.random.default_rng(0).uniform(-26, 30, 150).tolist(), -26.5, -1e-9, 0.0, 1e-9, 9.9999, 10.0, 1e3]
+def test_the_scaled_error_function():
+    points = [*np.random.default_rng(0).uniform(-1, 30, 150).tolist(), -1e-9, 0.0, 1e-9, 9.9999, 10.0, 1e3]
+    assert max(relative_error(erfcx(x), mp.exp(mp.mpf(x) ** 2) * mp.erfc(mp.mpf(x))) for x in points) < 1e-14
+    assert erfcx(1e200) == pytest.approx(1e-200 / math.sqrt(math.pi), rel=1e-14)
 
 
-def test_the_scaled_error_function_is_within_2e_15():
-    assert max(relative_error(scaled_erfc(x), mp.exp(mp.mpf(x) ** 2) * mp.erfc(mp.mpf(x))) for x in EVERYWHERE) < 2e-15
-    assert scaled_erfc(1e200) == pytest.approx(1e-200 / math.sqrt(math.pi), rel=2e-15)
-    assert scaled_erfc(-27.0) == math.inf
-
-
-def test_the_normal_distribution_is_within_2e_15_in_its_tails_too():
-    points = [*np.random.default_rng(1).uniform(-37.5, 8, 150).tolist(), -37.5, -1.0001, -1.0, -0.9999, 0.0]
-    assert max(relative_error(normal_cdf(x), mp.ncdf(mp.mpf(x))) for x in points) < 2e-15
-    assert (normal_cdf(-math.inf), normal_cdf(-40.0), normal_cdf(math.inf)) == (0.0, 0.0, 1.0)
-    assert math.isnan(normal_cdf(math.nan))
-
-
-@pytest.mark.parametrize("p", [1e-300, 1e-100, 1e-15, 1e-6, 0.02425, 0.05, 0.3, 0.5 - 1e-9, 0.7, 0.999, 1 - 1e-15])
-def test_normal_quantiles_are_within_2e_15(p):
-    found = normal_quantile(p)
-    true = mp.mpf(found)
-    for _ in range(3):
-        true -= (mp.ncdf(true) - mp.mpf(p)) / mp.npdf(true)
-    assert relative_error(found, true) < 2e-15
-
-
-def test_normal_quantiles_at_their_limits():
-    assert (normal_quantile(0.0), normal_quantile(1.0), normal_quantile(0.5)) == (-math.inf, math.inf, 0.0)
-    assert math.isnan(normal_quantile(1.1))
-    assert math.isnan(normal_quantile(-0.1))
+def test_the_normal_distribution_in_its_tails_too():
+    points = [*np.random.default_rng(1).uniform(-37.5, 8, 150).tolist(), -37.5, -1.0, 0.0]
+    assert max(relative_error(ndtr(x), mp.ncdf(mp.mpf(x))) for x in points) < CLOSE
+    for p in (1e-300, 1e-100, 1e-15, 0.02425, 0.05, 0.3, 0.5 - 1e-9, 0.7, 0.999, 1 - 1e-15):
+        true = mp.mpf(float(ndtri(p)))
+        for _ in range(3):
+            true -= (mp.ncdf(true) - mp.mpf(p)) / mp.npdf(true)
+        assert relative_error(ndtri(p), true) < CLOSE
+    assert (ndtri(0.0), ndtri(1.0), ndtri(0.5)) == (-math.inf, math.inf, 0.0)
 
 
 def _gamma_truth(a: float, x: float) -> mp.mpf:
     """P(a, x) by its series of positive terms."""
-    shape, at = mp.mpf(a), mp.mpf(x)
+    shape, at = mp.mpf(a), mp.mpf(float(x))
     total = term = mp.mpf(1)
     k = 0
-    while term > total * 1e-28:
+    while term > total * mp.mpf(10) ** -40:
         k += 1
         term *= at / (shape + k)
         total += term
     return total * mp.exp(shape * mp.log(at) - at - mp.loggamma(shape + 1))
 
 
-@pytest.mark.parametrize("a", [0.5, 1.0, 4.0, 100.5, 12_345.5])
-def test_gamma_probabilities_are_within_1e_12_down_to_1e_300(a):
-    compared = 0
-    for z in (-37, -20, -8, -3, -1, 0, 1, 3, 6):
-        near = 1 - 1 / (9 * a) + z / (3 * math.sqrt(a))
-        x = a * (near**3 if near > 0 else 10.0**z)
-        below = _gamma_truth(a, x)
-        if below > 1e-300:
-            assert relative_error(gamma_cdf(a, x), below) < 1e-12
-            assert relative_error(gamma_tail(a, x), 1 - below) < 1e-12
-            compared += 1
-    assert compared > 5
+@pytest.mark.parametrize("a", [0.5, 1.0, 4.0, 200.0, 12_345.5, 499_999.5])
+@pytest.mark.parametrize("p", [0.5, 0.1, 1e-3, 1e-12, 1e-21])
+def test_gamma_quantiles_up_to_half_a_million(a, p):
+    """Beyond it ``gammaincinv`` loses digits: at shape 5e6 a probability of 1e-12 is 0.1 % too large, at 1e8 30 %."""
+    assert relative_error(_gamma_truth(a, gammaincinv(a, p)), mp.mpf(p)) < (CLOSE if a < 1e5 else 1e-6)
+    if a < 1e5:
+        assert relative_error(1 - _gamma_truth(a, gammainccinv(a, p)), mp.mpf(p)) < CLOSE
 
 
-@pytest.mark.parametrize("a", [0.5, 3.0, 400.0])
-@pytest.mark.parametrize("reach", [3.0, 20.0])
-def test_upper_gamma_tails_are_within_1e_12(a, reach):
-    x = a + reach * max(a, 1.0) ** 0.5 * 1.5
-    assert relative_error(gamma_tail(a, x), mp.gammainc(mp.mpf(a), mp.mpf(x), mp.inf, regularized=True)) < 1e-12
+@pytest.mark.parametrize("count", [1, 16, 800, 999_999, 1_000_000, 10**7, 10**8, 10**10])
+@pytest.mark.parametrize("level", [0.5, 0.1, 1e-3, 1e-12, 1e-12 / 10**8])
+def test_noise_alone_falls_below_a_floor_with_at_most_the_stated_probability(count, level):
+    floor = floor_of(count, level)
+    below = gammainc(count / 2, floor**2 / 2)  # good to 30 % from a million numbers on, where the bound leaves more
+    assert below <= (level * (1 + 1e-6) if count < 1_000_000 else level / 3)
+    # And it gives little away: the exact quantile is at most 0.85 standard normal numbers longer.
+    assert gammainc(count / 2, (floor + 0.85) ** 2 / 2) > level
 
 
 def _beta_truth(a: float, b: float, x: mp.mpf) -> mp.mpf:
@@ -109,59 +86,50 @@ def _beta_truth(a: float, b: float, x: mp.mpf) -> mp.mpf:
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (1, 1), (1, 100), (5, 3), (301, 700), (1000, 2e4), (3e4, 3e4)])
-def test_beta_probabilities_are_within_1e_12_down_to_1e_300(a, b):
+def test_beta_probabilities(a, b):
     mean, compared = a / (a + b), 0
-    for z in (-35, -20, -8, -3, -1, -0.1, 0.1, 1, 3, 8):
+    for z in (-8, -3, -1, -0.1):
         x = mean + z * math.sqrt(a * b / (a + b) ** 3)
-        if not 0 < x < 1:
-            x = mean * 10.0**z if z < 0 else 1 - (1 - mean) * 10.0**-z
-        # The exact complement, not that of a rounded 1 − x.
-        smaller = _beta_truth(a, b, mp.mpf(x)) if x <= mean else _beta_truth(b, a, 1 - mp.mpf(x))
-        if smaller > 1e-300:
-            assert relative_error(beta_cdf(a, b, x), smaller if x <= mean else 1 - smaller) < 1e-12
-            if 1 - (1 - x) == x:
-                assert relative_error(beta_cdf(b, a, 1 - x), 1 - smaller if x <= mean else smaller) < 1e-12
-            compared += 1
-    assert compared > 5
+        x = x if x > 0 else mean * 10.0**z
+        assert relative_error(betainc(a, b, x), _beta_truth(a, b, mp.mpf(x))) < CLOSE
+        compared += 1
+    assert compared == 4
 
 
-def test_beta_and_gamma_at_their_limits():
-    assert (beta_cdf(2, 3, 0.0), beta_cdf(2, 3, 1.0), gamma_cdf(2.0, 0.0), gamma_tail(2.0, 0.0)) == (0, 1, 0, 1)
-    assert beta_cdf(1, 10**6, 1e-12) == pytest.approx(-math.expm1(10**6 * math.log1p(-1e-12)), rel=1e-12)
+def _at_most(errors: int, trials: int, rate: mp.mpf) -> mp.mpf:
+    """The probability of so few errors, added up from the most likely one down."""
+    if rate >= 1:
+        return mp.mpf(0)
+    term = mp.exp(
+        mp.loggamma(trials + 1)
+        - mp.loggamma(errors + 1)
+        - mp.loggamma(trials - errors + 1)
+        + errors * mp.log(rate)
+        + (trials - errors) * mp.log(1 - rate)
+    )
+    total, k = term, errors
+    while k and term > total * mp.mpf(10) ** -30:
+        term *= k * (1 - rate) / ((trials - k + 1) * rate)
+        total += term
+        k -= 1
+    return total
 
 
-@pytest.mark.parametrize("a", [0.5, 1.0, 4.0, 200.0, 1e4])
-@pytest.mark.parametrize("p", [0.5, 0.1, 1e-3, 1e-12, 1e-21])
-def test_gamma_quantiles_are_within_1e_12(a, p):
-    assert gamma_quantile(a, p) == pytest.approx(special.gammaincinv(a, p), rel=1e-12)
-    assert gamma_upper_quantile(a, p) == pytest.approx(special.gammainccinv(a, p), rel=1e-12)
-
-
-@pytest.mark.parametrize("a", [1e6, 1e8, 1e9])
-@pytest.mark.parametrize("p", [0.5, 1e-3, 1e-12])
-def test_gamma_quantiles_of_large_shapes(a, p):
-    """scipy 1.17 is off by 30 % in probability at a = 1e8 and p = 1e-12; Cornish and Fisher's expansion is not."""
-    z = normal_quantile(p)
-    for found, y in ((gamma_quantile(a, p), z), (gamma_upper_quantile(a, p), -z)):
-        third = (y**2 - 1) / 3 + (y**3 - 7 * y) / (36 * math.sqrt(a))
-        fourth = -(3 * y**4 + 7 * y**2 - 16) / (810 * a)
-        assert found == pytest.approx(a + math.sqrt(a) * y + third + fourth, rel=1e-12)
-
-
-@pytest.mark.parametrize("trials", [1, 2, 100, 10**4, 10**7])
-def test_clopper_pearson_bounds_are_within_1e_12(trials):
-    for errors in {0, 1, trials // 100, trials // 2, trials - 1}:
-        if errors < trials:
-            for q in (0.5, 0.025, 1e-6, 1e-12):
-                found = beta_upper_quantile(errors + 1, trials - errors, q)
-                assert found == pytest.approx(special.betainccinv(errors + 1, trials - errors, q), rel=1e-12)
+@pytest.mark.parametrize("trials", [2, 100, 10**4, 10**6])
+def test_clopper_pearson_bounds(trials):
+    """The bound is compared, not its probability, which moves by many times more than a rate of errors."""
+    for errors in {0, 1, trials // 100, trials // 2}:
+        for q in (0.5, 0.025, 1e-6, 1e-12):
+            found = mp.mpf(float(betainccinv(errors + 1, trials - errors, q)))
+            apart = mp.mpf(CLOSE) * found
+            assert _at_most(errors, trials, found - apart) > mp.mpf(q) > _at_most(errors, trials, found + apart)
 
 
 @pytest.mark.parametrize("trials", [0, 1, 10, 20_000])
-@pytest.mark.parametrize("log_odds", [-3.0, 0.0, 0.5, 4.0, 64.0])
-def test_binomial_probabilities(trials, log_odds):
-    found = binomial_probabilities(trials, log_odds)
-    assert found.sum() == pytest.approx(1.0, rel=1e-12)
+@pytest.mark.parametrize("log_odds", [0.0, 0.5, 4.0, 64.0])
+def test_probabilities_of_guesses(trials, log_odds):
+    found = guess_probabilities(trials, log_odds)
+    assert len(found) == trials + 1
     with mp.workdps(60):
         chance = 1 / (1 + mp.exp(-mp.mpf(log_odds)))
         for k in {0, trials // 3, trials // 2, int(trials * chance), trials}:

@@ -10,7 +10,6 @@ from cryptography.exceptions import InvalidTag
 
 import pricdr.engines.spark.carrying as carrying
 from pricdr import Bounds
-from pricdr.data.sparse import SparseMatrix
 from pricdr.engines.spark.carrying import dispatched
 from pricdr.privacy.mechanism import ReleasedRows
 from pricdr.privacy.noise import DiscreteGaussian
@@ -52,7 +51,7 @@ def test_a_work_does_the_same_at_the_other_end(refinement):
     noise = DiscreteGaussian(Simulation(4), "noise", refinement=refinement)
     rows = np.arange(60, dtype=np.int64).reshape(20, 3)
     work = SummedRows(rows, NoisySums(bits=2, step=0.5, noise=noise))
-    block = SparseMatrix.from_dense(np.eye(5, 20, dtype=np.int64))
+    block = sp.csr_array(np.eye(5, 20, dtype=np.int64))
     with dispatched(Context(), (work, (Bounds(rating_bound=4).steps,))) as message:
         there, (convert,) = message.opened()
         assert there is not work

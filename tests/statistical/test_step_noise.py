@@ -9,7 +9,6 @@ from scipy import stats
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.data.blocks import InMemory
-from pricdr.data.sparse import SparseMatrix
 from pricdr.privacy.bounds import UNITS_PER_STEP
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, settle
@@ -42,7 +41,7 @@ def _matrix(rng, users, levels):
     cells = sp.random_array((users, ITEMS), density=0.004, rng=rng, format="csr")
     cells.data = rng.integers(1, levels + 1, cells.nnz)
     cells.sort_indices()
-    return SparseMatrix.of(cells.astype(np.int64))
+    return cells.astype(np.int64)
 
 
 @pytest.fixture(params=WAYS)
@@ -112,7 +111,7 @@ def test_centring_steps_have_their_noise(strategy, rng):
     """One has few numbers, so many small runs are looked at together."""
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
     settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
-    matrix = SparseMatrix.from_dense(np.array([[1, 0], [1, 1], [0, 1]]))
+    matrix = sp.csr_array(np.array([[1, 0], [1, 1], [0, 1]]))
     entries = Entries(InMemory(matrix), NAMES[:3], ("i0", "i1"), Bounds())
     drawn = {one.step.name: [] for one in settled if one.step.rows == 1}
     for _ in range(250):

@@ -7,28 +7,27 @@ often and by whichever process a work is run.
 """
 
 from collections.abc import Callable
-from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.csr import CSC, CSR, as_csr, sp
 from pricdr.data.ids import Ids
-from pricdr.data.sparse import Compressed, SparseMatrix, is_compressed
 from pricdr.parallel import cores, each_block
 from pricdr.progress import Progress, silent
 
 Numbers: TypeAlias = npt.NDArray[Any]
 Whole: TypeAlias = npt.NDArray[np.int64]
-Convert: TypeAlias = Callable[[SparseMatrix], SparseMatrix]
+Convert: TypeAlias = Callable[[CSR], CSR]
 """Converts the ratings of a block of users, each user on its own."""
 
 
 class RowWork(Protocol):
     """Computes one row of numbers per user of a block."""
 
-    def __call__(self, block: SparseMatrix, start: int) -> Numbers:
+    def __call__(self, block: CSR, start: int) -> Numbers:
         """Return the rows of the users ``start``, ``start`` + 1 and so on, whose ratings ``block`` holds."""
         ...
 
@@ -36,7 +35,7 @@ class RowWork(Protocol):
 class SumWork(Protocol):
     """Computes whole numbers from a block; the results of all blocks are added up."""
 
-    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+    def __call__(self, block: CSR, start: int) -> Whole:
         """Return what the users ``start``, ``start`` + 1 and so on add to the sum; ``block`` holds their ratings."""
         ...
 
@@ -118,14 +117,8 @@ class RatingsSource(Protocol):
 class InMemory:
     """A matrix in memory, in one piece."""
 
-    def __init__(self, matrix: SparseMatrix) -> None:
+    def __init__(self, matrix: CSR) -> None:
         self.matrix = matrix
-
-    @cached_property
-    def _parts(self) -> list[tuple[SparseMatrix, int]]:
-        """One part for each core, and its first row; kept, so that sums by item transpose each part only once."""
-        size = max(1, -(-self.shape[0] // cores()))
-        return [(self.matrix.rows(slice(start, start + size)), start) for start in range(0, self.shape[0], size)]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -138,7 +131,7 @@ class InMemory:
         """Fill ``out`` with the results of ``work`` for every user."""
 
         def fill(part: slice) -> None:
-            out[part] = work(self.matrix.rows(part), part.start)
+            out[part] = work(self.matrix[part], part.start)
 
         each_block(self.shape[0], block_rows, fill, what=what, progress=progress)
 
@@ -149,10 +142,9 @@ class InMemory:
         total = Total()
 
         def add(part: slice) -> None:
-            for block, start in self._parts[part]:
-                total.add(work(block, start))
+            total.add(work(self.matrix[part], part.start))
 
-        each_block(len(self._parts), 1, add, what=what, progress=progress)
+        each_block(self.shape[0], -(-self.shape[0] // cores()), add, what=what, progress=progress)
         return total.sum
 
     def converted(self, convert: Convert, n_columns: int) -> "InMemory":
@@ -203,10 +195,10 @@ class Total:
         return self._sum
 
 
-def as_matrix(given: "Matrix | Transposed | SparseMatrix | Compressed") -> "Matrix | Transposed":
+def as_matrix(given: "Matrix | Transposed | CSR | CSC") -> "Matrix | Transposed":
     """Return a matrix that works can run on; scipy's CSC format becomes rows of the transposed matrix."""
     if isinstance(given, Matrix | Transposed):
         return given
-    if is_compressed(given) and given.format == "csc":
-        return Transposed(InMemory(SparseMatrix.of(given.T)))
-    return InMemory(SparseMatrix.of(given))
+    if isinstance(given, sp.csc_array | sp.csc_matrix):
+        return Transposed(InMemory(as_csr(given.T)))
+    return InMemory(as_csr(given))

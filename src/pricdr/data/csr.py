@@ -1,38 +1,61 @@
-"""scipy's sparse matrices for models: the module, its types, and a constructor for untrusted arrays.
+"""The one matrix type of ratings: scipy's CSR arrays, and what publishing and models need around them.
 
 scipy does not check arrays: with a row start or a column outside the matrix, its products read and write out of bounds.
-Nothing that publishes or checks a release imports this module; see ``pricdr.data.sparse``.
+So every matrix from outside passes :func:`checked_csr` first. Sums are of whole numbers, which are the same in any
+order: a release has the same bytes however its users are divided into blocks.
 """
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
-from pricdr.data.sparse import IntArray
 from pricdr.errors import InputError
-from pricdr.extras import SPARSE
 
-SPARSE.require()  # once, for all modules that import scipy's matrices from here
+__all__ = ["CSC", "CSR", "RatingMatrix", "as_csr", "checked_csr", "csr_of_cells", "sp"]
 
-import scipy.sparse as sp  # noqa: E402
-
-__all__ = ["CSR", "RatingMatrix", "checked_csr", "sp"]
-
+Numbers: TypeAlias = npt.NDArray[Any]
+IntArray: TypeAlias = npt.NDArray[np.int64]
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
 if TYPE_CHECKING:
+    CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
+    """A sparse matrix of any type of numbers, by rows."""
+    CSC: TypeAlias = sp.csc_array[Any]
+    """The same by columns: what transposing a matrix gives, without any work."""
     RatingMatrix: TypeAlias = sp.csr_array[np.float64, tuple[int, int]]
     """Users x items, of float64."""
-    CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
-    """A sparse matrix of any type of numbers."""
 else:  # older versions of scipy cannot be subscripted when the program runs
     RatingMatrix = CSR = sp.csr_array
+    CSC = sp.csc_array
+
+
+def as_csr(source: object) -> CSR:
+    """Return a CSR matrix of scipy as a new one that shares its arrays, once they are known to fit together.
+
+    Its own flags (sorted, canonical) are not believed: whoever changed its arrays may not have changed them.
+
+    Raises:
+        InputError: It is not a CSR matrix of numbers, its arrays do not fit together, columns do not increase within
+            a row (so that a cell may occur twice), or a value is not finite.
+    """
+    if not isinstance(source, sp.csr_array | sp.csr_matrix) or len(source.shape) != 2:
+        raise InputError(f"a sparse matrix must be stored by rows (CSR), got {type(source).__name__}")
+    arrays = [np.asarray(part) for part in (source.data, source.indices, source.indptr)]
+    for part, kinds in zip(arrays, ("biuf", "iu", "iu"), strict=True):
+        if part.ndim != 1 or part.dtype.kind not in kinds:
+            raise InputError(f"a sparse matrix holds a {part.ndim}-dimensional array of {part.dtype}")
+    data, columns, starts = arrays
+    stored = int(starts[-1]) if len(starts) else 0
+    rows, width = (int(size) for size in source.shape)
+    return checked_csr("a sparse matrix", data[:stored], columns[:stored], starts, (rows, width))
 
 
 def checked_csr(
     what: str,
-    data: npt.NDArray[Any],
-    columns: IntArray,
-    row_starts: IntArray,
+    data: Numbers,
+    columns: Numbers,
+    row_starts: Numbers,
     shape: tuple[int, int],
     *,
     sort: bool = False,
@@ -54,8 +77,8 @@ def checked_csr(
     # Compared, not subtracted: the difference of two hostile numbers can overflow.
     if (row_starts[1:] < row_starts[:-1]).any():
         raise InputError(f"{what} has row starts that decrease")
-    outside = columns[(columns < 0) | (columns >= shape[1])]
-    if len(outside):
+    if len(columns) and not 0 <= columns.min() <= columns.max() < shape[1]:
+        outside = columns[(columns < 0) | (columns >= shape[1])]
         raise InputError(f"{what} has column {outside[0]} (from 0), but only {shape[1]:,} columns")
     if sort:
         order = np.lexsort((columns, np.repeat(np.arange(shape[0]), np.diff(row_starts))))
@@ -68,3 +91,64 @@ def checked_csr(
     if not np.isfinite(data).all():
         raise InputError(f"{what} has a value that is not a finite number")
     return sp.csr_array((data, columns, row_starts), shape=shape)
+
+
+def csr_of_cells(rows: Numbers, columns: Numbers, values: Numbers, shape: tuple[int, int]) -> CSR:
+    """Return the matrix of these cells, in any order; a cell that occurs twice is refused.
+
+    >>> csr_of_cells(np.array([1, 0]), np.array([0, 1]), np.array([5, 7]), (2, 2)).toarray().tolist()
+    [[0, 7], [5, 0]]
+    """
+    codes = rows.astype(np.int64) * shape[1] + columns
+    if (codes[1:] <= codes[:-1]).any():
+        order = np.argsort(codes)
+        codes, rows, columns, values = codes[order], rows[order], columns[order], values[order]
+        if (codes[1:] == codes[:-1]).any():
+            raise InputError("a (user, item) pair occurs more than once")
+    starts = np.zeros(shape[0] + 1, dtype=np.int64)
+    np.cumsum(np.bincount(rows, minlength=shape[0]), out=starts[1:])
+    return sp.csr_array((values, columns, starts), shape=shape)  # with positions of 32 bits where these suffice
+
+
+def row_counts(matrix: CSR) -> IntArray:
+    """Return how many entries each row has."""
+    return np.diff(matrix.indptr).astype(np.int64, copy=False)
+
+
+def entry_rows(matrix: CSR) -> IntArray:
+    """Return the row of each entry."""
+    return np.repeat(np.arange(matrix.shape[0], dtype=np.int64), row_counts(matrix))
+
+
+def with_values(matrix: CSR, values: Numbers) -> CSR:
+    """Return a matrix with other values at the same positions."""
+    return sp.csr_array((values, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def kept_entries(matrix: CSR, keep: BoolArray) -> CSR:
+    """Return the matrix of the stored entries where ``keep`` is true."""
+    kept = np.concatenate([[0], np.cumsum(keep)])
+    return sp.csr_array((matrix.data[keep], matrix.indices[keep], kept[matrix.indptr]), shape=matrix.shape)
+
+
+def moved_entries(matrix: CSR, new_row: IntArray, new_column: IntArray, shape: tuple[int, int]) -> CSR:
+    """Return the same entries at new positions, given for every row and column; those at −1 are left out."""
+    rows, columns = new_row[entry_rows(matrix)], new_column[matrix.indices]
+    keep = (rows >= 0) & (columns >= 0)
+    return csr_of_cells(rows[keep], columns[keep], matrix.data[keep], shape)
+
+
+def exact_product(matrix: CSR | CSC, dense: Numbers) -> Numbers:
+    """Return the product with a matrix of whole numbers, in the wider of both types.
+
+    Every entry is multiplied, whatever its value, so the time depends on where entries are and not on what they are.
+    """
+    for numbers in (matrix.data, dense):
+        if numbers.dtype.kind not in "iu":
+            raise TypeError(f"sums are exact only for whole numbers, got {numbers.dtype}")
+    return cast(Numbers, matrix @ dense)
+
+
+def exact_row_sums(matrix: CSR | CSC) -> IntArray:
+    """Return the sum of each row; the values must be whole numbers."""
+    return exact_product(matrix, np.ones((matrix.shape[1], 1), dtype=np.int64)).ravel()

@@ -75,7 +75,7 @@ class DomainPair:
 
 def _raters(ratings: Ratings) -> list[bytes | None]:
     """Return who rated each item, as bytes that can be compared; None for items with too few raters to tell."""
-    columns = ratings.entries.transposed  # raters in order: the same ones must give the same bytes
+    columns = ratings.matrix.tocsc()  # raters in order: the same ones must give the same bytes
     rows = columns.indices.astype(np.int64)
     spans = zip(columns.indptr[:-1], columns.indptr[1:], strict=True)
     return [rows[start:stop].tobytes() if stop - start >= _FEWEST_RATERS else None for start, stop in spans]

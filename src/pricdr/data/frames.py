@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import polars as pl
 
+from pricdr.data.csr import entry_rows
 from pricdr.data.hold_out_rules import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
@@ -87,13 +88,13 @@ def ratings_from_arrow(table: object, named: Named) -> Ratings:
 
 def ratings_to_polars(ratings: Ratings) -> pl.DataFrame:
     """Return one row per rated pair: ``user``, ``item`` and, where values mean something, ``rating``."""
-    entries = ratings.entries
+    matrix = ratings.matrix
     columns = {
-        "user": pl.Series(ratings.users, dtype=pl.String).gather(entries.entry_rows),
-        "item": pl.Series(ratings.items, dtype=pl.String).gather(entries.indices),
+        "user": pl.Series(ratings.users, dtype=pl.String).gather(entry_rows(matrix)),
+        "item": pl.Series(ratings.items, dtype=pl.String).gather(matrix.indices),
     }
     if ratings.has_values:
-        columns["rating"] = pl.Series(entries.data)
+        columns["rating"] = pl.Series(matrix.data)
     return pl.DataFrame(columns)
 
 

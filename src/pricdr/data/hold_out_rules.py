@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.csr import CSR, entry_rows, row_counts
 from pricdr.data.negatives import rows_of
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import InputError, ParameterError, require_probability
 from pricdr.randomness import Simulation
 
@@ -64,32 +64,32 @@ def items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> Int
 
 
 def choose_at_random(
-    entries: SparseMatrix, evaluated: IntArray, tests: IntArray, simulation: Simulation
+    matrix: CSR, evaluated: IntArray, tests: IntArray, simulation: Simulation
 ) -> tuple[BoolArray, BoolArray]:
     """Choose what to test and what to validate by, uniformly, as masks over the stored ratings."""
-    to_test, to_validate = np.zeros((2, entries.nnz), dtype=bool)
-    counts, starts = entries.counts[evaluated], entries.indptr[evaluated]
+    to_test, to_validate = np.zeros((2, matrix.nnz), dtype=bool)
+    counts, starts = row_counts(matrix)[evaluated], matrix.indptr[evaluated]
     picks = simulation.generator("held-out items")
     first = picks.integers(0, counts)
     # Another position, uniformly among the others.
     second = (first + picks.integers(1, counts)) % counts
     to_test[starts + first] = to_validate[starts + second] = True
     if tests.max() > 1:
-        key = simulation.generator("further held-out items").random(entries.nnz)
+        key = simulation.generator("further held-out items").random(matrix.nnz)
         key[to_test | to_validate] = np.inf
-        to_test |= _smallest(entries, key, evaluated, np.zeros_like(tests), tests - 1)
+        to_test |= _smallest(matrix, key, evaluated, np.zeros_like(tests), tests - 1)
     return to_test, to_validate
 
 
 def choose_latest(
-    times: Float64Array, entries: SparseMatrix, evaluated: IntArray, tests: IntArray, simulation: Simulation
+    times: Float64Array, matrix: CSR, evaluated: IntArray, tests: IntArray, simulation: Simulation
 ) -> tuple[BoolArray, BoolArray]:
     """Choose the latest ratings of each user to test by and the one before them to validate by."""
     # Ratings of the same time, a day say, come in random order: in the file's they would follow the items' names.
-    rank = np.empty(entries.nnz)
-    rank[np.lexsort((simulation.generator("order of ties").random(entries.nnz), -times))] = np.arange(entries.nnz)
+    rank = np.empty(matrix.nnz)
+    rank[np.lexsort((simulation.generator("order of ties").random(matrix.nnz), -times))] = np.arange(matrix.nnz)
     none = np.zeros_like(tests)
-    return _smallest(entries, rank, evaluated, none, tests), _smallest(entries, rank, evaluated, tests, tests + 1)
+    return _smallest(matrix, rank, evaluated, none, tests), _smallest(matrix, rank, evaluated, tests, tests + 1)
 
 
 def require_times(ratings: Ratings, times: Float64Array) -> Float64Array:
@@ -121,13 +121,13 @@ def choose_newcomers(users: int, candidates: IntArray, cold: float, simulation: 
     return hidden
 
 
-def _smallest(entries: SparseMatrix, key: Float64Array, users: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+def _smallest(matrix: CSR, key: Float64Array, users: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
     """Mark, among each of these users' ratings sorted by ``key``, those from ``begin`` up to ``end``."""
-    counts = entries.counts
-    rows = entries.entry_rows
+    counts = row_counts(matrix)
+    rows = entry_rows(matrix)
     order = np.lexsort((key, rows))
-    place = np.empty(entries.nnz, dtype=np.int64)
-    place[order] = np.arange(entries.nnz) - np.repeat(entries.indptr[:-1], counts)
-    low, high = np.zeros((2, entries.shape[0]), dtype=np.int64)
+    place = np.empty(matrix.nnz, dtype=np.int64)
+    place[order] = np.arange(matrix.nnz) - np.repeat(matrix.indptr[:-1], counts)
+    low, high = np.zeros((2, matrix.shape[0]), dtype=np.int64)
     low[users], high[users] = begin, end
     return np.asarray((place >= low[rows]) & (place < high[rows]))

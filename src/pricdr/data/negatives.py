@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from pricdr.data.csr import entry_rows
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.errors import InputError
 from pricdr.memory import require_memory
@@ -15,12 +16,12 @@ _COPIES: Final = 6
 
 def rows_of(ratings: Ratings) -> IntArray:
     """Return the user's position of each stored rating."""
-    return ratings.entries.entry_rows
+    return entry_rows(ratings.matrix)
 
 
 def pair_codes(ratings: Ratings) -> IntArray:
     """Return each rated pair as one number, ascending: user x items + item."""
-    return rows_of(ratings) * len(ratings.items) + ratings.entries.indices
+    return rows_of(ratings) * len(ratings.items) + ratings.matrix.indices
 
 
 def require_negatives(ratings: Ratings, most: int, count: int) -> None:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pricdr.data.csr import CSR, row_counts
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, IntArray, Ratings, RatingsLike
 from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.text_files import shorten
-from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 
@@ -140,25 +140,25 @@ class _Side:
     """What is left of one domain: entries, and which items of ``ratings`` their columns are."""
 
     ratings: Ratings
-    entries: SparseMatrix
+    matrix: CSR
     items: IntArray
 
     def per_user(self) -> IntArray:
-        return self.entries.counts
+        return row_counts(self.matrix)
 
     def per_item(self) -> IntArray:
-        return np.bincount(self.entries.indices, minlength=self.entries.shape[1])
+        return np.bincount(self.matrix.indices, minlength=self.matrix.shape[1])
 
     def at_users(self, rows: IntArray) -> "_Side":
         # Indexing copies the whole matrix, which a K-core would do once per round for nothing.
-        same = np.array_equal(rows, np.arange(self.entries.shape[0]))
-        return self if same else replace(self, entries=self.entries.at(rows=rows))
+        same = np.array_equal(rows, np.arange(self.matrix.shape[0]))
+        return self if same else replace(self, matrix=self.matrix[rows])
 
     def keep_items(self, at_least: int) -> "_Side":
         keep = np.flatnonzero(self.per_item() >= at_least)
         if len(keep) == len(self.items):
             return self
-        return replace(self, entries=self.entries.at(columns=keep), items=self.items[keep])
+        return replace(self, matrix=self.matrix[:, keep], items=self.items[keep])
 
     def finished(self, users: Ids, filtered_by: str) -> Ratings:
         """Return ratings over ``users`` and the items that still occur."""
@@ -166,7 +166,7 @@ class _Side:
         items = tuple(self.ratings.items[item] for item in left.items)
         before = self.ratings.filtered_by  # filters add up, and a certificate discloses all of them
         text = filtered_by if before is None else f"{before}, then {filtered_by}"
-        return replace(self.ratings, entries=left.entries, users=users, items=items).disclosing(text)
+        return replace(self.ratings, matrix=left.matrix, users=users, items=items).disclosing(text)
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class _Both:
 
     @property
     def size(self) -> int:
-        return self.source.entries.nnz + self.target.entries.nnz
+        return int(self.source.matrix.nnz + self.target.matrix.nnz)
 
     def keep_users(self, *, at_least: int, emptied: str) -> "_Both":
         """Keep the users with that many ratings in both domains."""
@@ -217,16 +217,16 @@ def _common(source: Ratings, target: Ratings, threshold: float | None) -> _Both:
 
 
 def _at_least(name: str, ratings: Ratings, threshold: float | None) -> _Side:
-    entries, items = ratings.entries, np.arange(len(ratings.items))
+    items = np.arange(len(ratings.items))
     if threshold is None:
-        return _Side(ratings, entries, items)
+        return _Side(ratings, ratings.matrix, items)
     if not ratings.has_values:
         raise InputError(f"a threshold needs ratings, and the {name} file has no rating column: use --threshold none")
     kept = ratings.at_least(threshold)
     if not len(kept):
         hint = "use --threshold none where values are not ratings"
         raise InputError(f"preparing leaves nothing: no {name} rating is at least {threshold:g}; {hint}")
-    return _Side(ratings, kept.entries, items)
+    return _Side(ratings, kept.matrix, items)
 
 
 def _rated(threshold: float | None) -> str:

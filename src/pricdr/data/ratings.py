@@ -3,24 +3,22 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.data.csr import IntArray as IntArray
+from pricdr.data.csr import RatingMatrix, as_csr, csr_of_cells, kept_entries, moved_entries, row_counts, with_values
 from pricdr.data.ids import Ids as Ids
 from pricdr.data.ids import IdsLike as IdsLike
 from pricdr.data.ids import as_ids, require_ids
-from pricdr.data.sparse import IntArray as IntArray
-from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import LARGEST_SCALE, InputError, ParameterError
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
-    import scipy.sparse as sp
 
     from pricdr.data.blocks import Convert, InMemory
 
@@ -39,8 +37,8 @@ class Ratings:
     for byte. The arrays are read-only: methods that change ratings return new ones.
     """
 
-    entries: SparseMatrix
-    """float64, ``len(users)`` x ``len(items)``, columns in order, no duplicates; a CSR matrix of scipy is accepted."""
+    matrix: RatingMatrix
+    """float64, ``len(users)`` x ``len(items)``, a CSR array of scipy with the columns of a row in order, none twice."""
     users: Ids
     items: Ids
     filtered_by: str | None = None
@@ -51,30 +49,18 @@ class Ratings:
     """If set, only pairs rated at least this were kept."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "entries", SparseMatrix.of(self.entries))
-        if self.entries.shape != (len(self.users), len(self.items)):
+        object.__setattr__(self, "matrix", as_csr(self.matrix).astype(np.float64, copy=False))
+        if self.matrix.shape != (len(self.users), len(self.items)):
             raise InputError(
-                f"a matrix of {self.entries.shape[0]} x {self.entries.shape[1]} does not fit "
+                f"a matrix of {self.matrix.shape[0]} x {self.matrix.shape[1]} does not fit "
                 f"{len(self.users)} users and {len(self.items)} items"
             )
         require_ids("user", self.users)
         require_ids("item", self.items)
         _check_filter(self.filtered_by)
-        if not self.entries.is_canonical():
-            raise InputError("ratings must be a CSR matrix with sorted, distinct columns in every row")
-        if not np.isfinite(self.entries.data).all():
-            raise InputError("ratings must be finite numbers")
         # Ratings are shared between objects, so they must not be changed in place.
-        for part in (self.entries.data, self.entries.indices, self.entries.indptr):
+        for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.flags.writeable = False
-
-    @cached_property
-    def matrix(self) -> "sp.csr_array[np.float64, tuple[int, int]]":
-        """The entries as a CSR array of scipy with shared memory, for training and for your own computations.
-
-        Needs scipy, which ``pip install 'pricdr[train]'`` installs. Publishing never uses it.
-        """
-        return self.entries.to_scipy()
 
     @classmethod
     def from_triples(
@@ -88,7 +74,7 @@ class Ratings:
         Ids are text or whole numbers, which become their decimal text. Without values every pair counts as 1.
 
         >>> r = Ratings.from_triples(["bob", "alice", "bob"], ["x", "x", "x"], [1, 2, 5])
-        >>> r.users, r.items, r.entries.toarray().tolist()
+        >>> r.users, r.items, r.matrix.toarray().tolist()
         (('alice', 'bob'), ('x',), [[2.0], [5.0]])
         """
         users, items = as_ids("users", users), as_ids("items", items)
@@ -123,8 +109,8 @@ class Ratings:
         has_values: bool = True,
     ) -> "Ratings":
         """Return ratings from positions in ``users`` and ``items``; pairs must be distinct."""
-        entries = SparseMatrix.from_cells(rows, columns, values, (len(users), len(items)))
-        return cls(entries, users, items, filtered_by, has_values)
+        matrix = csr_of_cells(rows, columns, values, (len(users), len(items)))
+        return cls(matrix, users, items, filtered_by, has_values)
 
     @classmethod
     def of(
@@ -167,7 +153,7 @@ class Ratings:
         >>> import polars
         >>> frame = polars.DataFrame({"userId": [7, 7], "movieId": ["x", "y"], "rating": [4.0, 2.5]})
         >>> ratings = Ratings.from_polars(frame)
-        >>> ratings.users, ratings.items, ratings.entries.toarray().tolist()
+        >>> ratings.users, ratings.items, ratings.matrix.toarray().tolist()
         (('7',), ('x', 'y'), [[4.0, 2.5]])
         """
         from pricdr.data.frames import Named, ratings_from_polars
@@ -233,7 +219,7 @@ class Ratings:
 
     def __len__(self) -> int:
         """Return the number of rated (user, item) pairs."""
-        return self.entries.nnz
+        return int(self.matrix.nnz)
 
     def __repr__(self) -> str:
         """Show sizes only: ratings are private."""
@@ -262,22 +248,22 @@ class Ratings:
             raise InputError("a threshold needs ratings, and these hold none: there was no rating column")
         if not abs(threshold) <= LARGEST_SCALE:
             raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
-        return replace(self.only(self.entries.data >= threshold), threshold=float(threshold))
+        return replace(self.only(self.matrix.data >= threshold), threshold=float(threshold))
 
     def positives(self, threshold: float | None = None) -> "Ratings":
         """Return 1 for every entry rated at least ``threshold`` (by default all of them); all users and items stay.
 
-        >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).entries.toarray().tolist()
+        >>> Ratings.from_triples(["a", "b"], ["x", "x"], [2, 4]).positives(threshold=3).matrix.toarray().tolist()
         [[0.0], [1.0]]
         """
         kept = self if threshold is None else self.at_least(threshold)
-        return replace(kept, entries=kept.entries.with_data(np.ones(len(kept))), has_values=False)
+        return replace(kept, matrix=with_values(kept.matrix, np.ones(len(kept))), has_values=False)
 
     def select(self, users: Ids | None = None, items: Ids | None = None) -> "Ratings":
         """Return the ratings of exactly these users and items, in this order; unknown ids get empty rows or columns.
 
         >>> r = Ratings.from_triples(["a", "b"], ["x", "y"]).select(users=("b", "c"))
-        >>> r.users, r.entries.toarray().tolist()
+        >>> r.users, r.matrix.toarray().tolist()
         (('b', 'c'), [[0.0, 1.0], [0.0, 0.0]])
         """
         users = self.users if users is None else users
@@ -285,8 +271,8 @@ class Ratings:
         if users == self.users and items == self.items:
             return self
         new_row, new_column = _new_positions(self.users, users), _new_positions(self.items, items)
-        entries = self.entries.moved(new_row, new_column, (len(users), len(items)))
-        return replace(self, entries=entries, users=users, items=items)
+        matrix = moved_entries(self.matrix, new_row, new_column, (len(users), len(items)))
+        return replace(self, matrix=matrix, users=users, items=items)
 
     def outside(self, users: Ids, items: Ids) -> "Ratings":
         """Return the ratings of all other users, over exactly these items."""
@@ -297,16 +283,16 @@ class Ratings:
         """Return the values for publishing, converted to whole units by ``convert``."""
         from pricdr.data.blocks import InMemory
 
-        return InMemory(convert(self.entries))
+        return InMemory(convert(self.matrix))
 
     def only(self, keep: npt.NDArray[np.bool_]) -> "Ratings":
         """Keep the stored entries where ``keep`` is true, in storage order; all users and items stay."""
-        return replace(self, entries=self.entries.only(keep))
+        return replace(self, matrix=kept_entries(self.matrix, keep))
 
     def rated(self) -> "Ratings":
         """Return the ratings without the users and items that have none."""
-        users = tuple(self.users[at] for at in np.flatnonzero(self.entries.counts))
-        counts = np.bincount(self.entries.indices, minlength=len(self.items))
+        users = tuple(self.users[at] for at in np.flatnonzero(row_counts(self.matrix)))
+        counts = np.bincount(self.matrix.indices, minlength=len(self.items))
         return self.select(users, tuple(self.items[at] for at in np.flatnonzero(counts)))
 
     def fingerprint(self) -> str:
@@ -317,7 +303,7 @@ class Ratings:
         digest = hashlib.sha256()
         for ids in (self.users, self.items):
             digest.update("\n".join(ids).encode() + b"\0")
-        for part in (self.entries.indptr, self.entries.indices):
+        for part in (self.matrix.indptr, self.matrix.indices):
             digest.update(part.astype("<i8").tobytes())
         return digest.hexdigest()
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from pricdr.data.csr import row_counts
 from pricdr.data.given_parts import united
 from pricdr.data.hold_out_rules import (
     FEWEST,
@@ -99,7 +100,7 @@ class Split:
     """What is tested by, in words."""
 
     def __post_init__(self) -> None:
-        if self.train.entries.counts[self.cold].any():
+        if row_counts(self.train.matrix)[self.cold].any():
             raise InputError("a cold user has ratings to train on")
 
     @classmethod
@@ -174,7 +175,7 @@ class Split:
         users too, counted once more because a source should help them most.
         """
         cold = self.cold[self.test.evaluated]
-        ratings = self.train.entries.counts[self.test.evaluated]
+        ratings = row_counts(self.train.matrix)[self.test.evaluated]
         few = ~cold & (ratings > 0) & (ratings <= FEW)
         return {"all": np.ones(len(cold), dtype=bool), "warm": ~cold, "few": few, "cold": cold}
 
@@ -212,7 +213,7 @@ def split(
     """
     given, times = _with_times(ratings, times)
     if times is not None and threshold is not None and len(times) == len(given):
-        times = times[given.entries.data >= threshold]
+        times = times[given.matrix.data >= threshold]
     kept = given.positives(threshold).rated()
     return hold_out(kept, seed=seed, cold=cold, test_items=test_items, ratio=ratio, times=times)
 
@@ -262,7 +263,7 @@ def hold_out(
     require_seed(seed=seed)
     require_count(test_items=test_items)
     require_share(cold=cold)
-    counts = ratings.entries.counts
+    counts = row_counts(ratings.matrix)
     fewest = test_items + FEWEST - 1
     evaluated = np.flatnonzero(counts >= fewest)
     if not len(evaluated):
@@ -270,7 +271,7 @@ def hold_out(
     simulation = Simulation(seed)
     tests = items_to_test(counts[evaluated], test_items, ratio)
     choose = choose_at_random if times is None else partial(choose_latest, require_times(ratings, times))
-    to_test, to_validate = choose(ratings.entries, evaluated, tests, simulation)
+    to_test, to_validate = choose(ratings.matrix, evaluated, tests, simulation)
     hidden = choose_newcomers(len(ratings.users), evaluated, cold, simulation)
     keep = ~(np.repeat(hidden, counts) | to_test | to_validate)
     validation, test = with_negatives(ratings, to_validate, to_test, simulation)
@@ -292,7 +293,7 @@ def set_aside(
     >>> len(kept), len(chosen_by)
     (4, 1)
     """
-    counts = ratings.entries.counts
+    counts = row_counts(ratings.matrix)
     chosen = np.flatnonzero(counts > 1)
     if not len(chosen):
         raise InputError("no user has two ratings or more: nothing can be set aside")
@@ -305,7 +306,7 @@ def set_aside(
     keep[at] = False
     unrated = pair_codes(ratings), len(ratings.items)
     negatives = draw_negatives(*unrated, chosen, NEGATIVES, simulation.generator("negatives"))
-    return ratings.only(keep), HeldOut(chosen, ratings.entries.indices[at].astype(np.int64), negatives)
+    return ratings.only(keep), HeldOut(chosen, ratings.matrix.indices[at].astype(np.int64), negatives)
 
 
 def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
@@ -324,7 +325,7 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
 def cold_users(train: Ratings, test: HeldOut) -> BoolArray:
     """Mark the users who are tested without any rating to train on."""
     cold = np.zeros(len(train.users), dtype=bool)
-    cold[test.evaluated] = train.entries.counts[test.evaluated] == 0
+    cold[test.evaluated] = row_counts(train.matrix)[test.evaluated] == 0
     return cold
 
 
@@ -348,9 +349,9 @@ def with_negatives(
     validation items of a user share one.
     """
     rows = rows_of(ratings)
-    items = ratings.entries.indices.astype(np.int64)
+    items = ratings.matrix.indices.astype(np.int64)
     users = np.unique(rows[to_validate | to_test])
-    require_negatives(ratings, int(ratings.entries.counts[users].max()), 2 * NEGATIVES)
+    require_negatives(ratings, int(row_counts(ratings.matrix)[users].max()), 2 * NEGATIVES)
     codes, n_items = pair_codes(ratings), len(ratings.items)
     drawn = draw_negatives(codes, n_items, users, 2 * NEGATIVES, simulation.generator("negatives"))
     to_validation, to_first_test = drawn[:, :NEGATIVES], drawn[:, NEGATIVES:]

@@ -38,7 +38,7 @@ def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Rat
         to, taken_from = _cycle(len(source.users), seed)
         places = np.empty_like(to)
         places[to] = taken_from
-        given = replace(source, entries=source.entries.at(rows=places))
+        given = replace(source, matrix=source.matrix[places])
     release = _publish(given, strategy, spec, seed, noisy=noisy)
     if spec.rows is RowContent.SHUFFLED and not strategy.learns:
         to, taken_from = _cycle(len(source.users), seed)

@@ -18,7 +18,6 @@ from pricdr.data.csr import sp
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.reading.known_files import find_files, read_pair
-from pricdr.data.sparse import SparseMatrix
 from pricdr.data.splits import HeldOut, Split, leave_one_out
 from pricdr.data.splits import official as official_split
 from pricdr.errors import InputError, MissingDataError
@@ -125,8 +124,7 @@ def _load(path: Path, spec: DataSpec) -> Task:
             indices = arrays[f"{name}_indices"]
             parts = (np.ones(len(indices)), indices.astype(np.int64), arrays[f"{name}_indptr"].astype(np.int64))
             matrix = sp.csr_array(parts, shape=(len(users), len(items)))
-            matrix.check_format(full_check=True)  # a position outside it would be read from memory that is not ours
-            return Ratings(SparseMatrix.of(matrix), users, items, has_values=False)
+            return Ratings(matrix, users, items, has_values=False)
 
         def held_out(name: str, n_items: int) -> HeldOut:
             columns = arrays[name].astype(np.int64)

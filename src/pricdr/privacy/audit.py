@@ -11,18 +11,13 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import betainccinv, ndtr, ndtri
 
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import epsilon_of
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.special_functions import (
-    beta_upper_quantile,
-    binomial_probabilities,
-    normal_cdf,
-    normal_quantile,
-)
 from pricdr.privacy.steps import Declared, Settled, settle, total_mu
 from pricdr.privacy.strategies import Strategy
 from pricdr.privacy.sums import Float64Array
@@ -124,7 +119,7 @@ def audit_likelihood_ratio(
     misses = int((pair.scores(np.ones(half, dtype=bool), "other side", progress) <= threshold).sum())
     allowance = (1 - confidence) / 2
     alpha, beta = (largest_rate(errors, half, allowance) for errors in (false_alarms, misses))
-    mu = max(0.0, -normal_quantile(alpha) - normal_quantile(beta))
+    mu = max(0.0, -float(ndtri(alpha) + ndtri(beta)))
     return Finding(subject.claimed_epsilon, epsilon_of(mu, subject.delta), confidence, 2 * half)
 
 
@@ -198,13 +193,29 @@ def largest_rate(errors: int, trials: int, allowance: float) -> float:
     >>> f"{largest_rate(0, 100, 0.05):.4f}"
     '0.0295'
     """
-    return 1.0 if errors >= trials else beta_upper_quantile(errors + 1, trials - errors, allowance)
+    return 1.0 if errors >= trials else float(betainccinv(errors + 1, trials - errors, allowance))
+
+
+def guess_probabilities(guesses: int, log_odds: float) -> Float64Array:
+    """Return the probabilities of 0, 1, … correct guesses, each correct with these odds.
+
+    >>> guess_probabilities(2, 0.0).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    odds = math.exp(log_odds)
+    likeliest = min(guesses, int((guesses + 1) / (1 + 1 / odds)))
+    more, fewer = np.arange(likeliest + 1.0, guesses + 1), np.arange(likeliest - 1.0, -1, -1)
+    with np.errstate(under="ignore"):  # from the likeliest count outwards, so that no product grows
+        above = np.cumprod((guesses + 1 - more) / more * odds)
+        below = np.cumprod((fewer + 1) / (guesses - fewer) / odds)
+    relative = np.concatenate([below[::-1], [1.0], above])
+    return np.asarray(relative / relative.sum())
 
 
 def one_run_p_value(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
     """Return the chance of so many correct guesses under (ε, δ)-privacy (Steinke et al. 2023, Theorem 5.2)."""
     # Every guess is right with chance e^ε / (1 + e^ε) at most.
-    probabilities = binomial_probabilities(guesses, epsilon)
+    probabilities = guess_probabilities(guesses, epsilon)
     at_least = probabilities[correct:].sum()
     short_by = np.cumsum(probabilities[:correct][::-1])  # P(short of so many by 1, by 1 or 2, …)
     gaps = short_by / np.arange(1, correct + 1)
@@ -231,7 +242,7 @@ def guesses_for(mu: float, canaries: int, delta: float, confidence: float) -> in
         low, high = 0.0, 40.0
         for _ in range(60):
             cut = (low + high) / 2
-            right, wrong = normal_cdf(mu / 2 - cut), normal_cdf(-mu / 2 - cut)
+            right, wrong = float(ndtr(mu / 2 - cut)), float(ndtr(-mu / 2 - cut))
             low, high = (cut, high) if (right + wrong) * canaries > guesses else (low, cut)
         correct = math.floor(guesses * right / (right + wrong)) if right + wrong > 0 else 0
         best = max(best, (one_run_bound(canaries, int(guesses), correct, delta, confidence), int(guesses)))

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from pricdr.data.sparse import SparseMatrix
+from pricdr.data.csr import CSR, exact_row_sums, row_counts, with_values
 from pricdr.errors import ParameterError, require_scale
 from pricdr.privacy.guarantee import Unit
 
@@ -74,7 +74,7 @@ class Bounds:
             )
         return 2 * self.clip
 
-    def steps(self, matrix: SparseMatrix) -> SparseMatrix:
+    def steps(self, matrix: CSR) -> CSR:
         """Return the ratings as whole steps in [0, levels], int32; each depends on its own rating alone."""
         if self.rating_bound is None:
             steps = np.ones(matrix.nnz, dtype=np.int32)
@@ -82,14 +82,14 @@ class Bounds:
             # fmin and fmax, unlike clip, let no NaN through: the bound holds whatever the values are
             rounded = np.rint(matrix.data / self.rating_step)
             steps = np.fmax(np.fmin(rounded, self.levels), 0).astype(np.int32)
-        return matrix.with_data(steps)
+        return with_values(matrix, steps)
 
-    def forced(self, matrix: SparseMatrix) -> tuple[int, int]:
+    def forced(self, matrix: CSR) -> tuple[int, int]:
         """Return how many ratings :meth:`steps` clamps, and how many others it rounds.
 
         Read off the ratings: for the screen of their owner, never for a release.
 
-        >>> Bounds(rating_bound=5).forced(SparseMatrix.from_dense(np.array([[5, 7, -1, 2.4]])))
+        >>> Bounds(rating_bound=5).forced(sp.csr_array(np.array([[5, 7, -1, 2.4]])))
         (2, 1)
         """
         if self.rating_bound is None:
@@ -100,13 +100,13 @@ class Bounds:
         between = ~outside & (np.abs(steps - np.rint(steps)) > 1e-9 * np.maximum(1.0, np.abs(steps)))
         return int(outside.sum()), int(between.sum())
 
-    def units(self, matrix: SparseMatrix) -> SparseMatrix:
+    def units(self, matrix: CSR) -> CSR:
         """Return the ratings in whole units, for a strategy that learns from them; scaled where there is a clip.
 
         A user's units depend on that user's ratings alone.
         """
         steps = self.steps(matrix)
-        steps = steps.with_data(steps.data.astype(np.int64))
+        steps = with_values(steps, steps.data.astype(np.int64))
         return steps if self.clip is None else self.limited(steps)
 
     @property
@@ -118,15 +118,15 @@ class Bounds:
             raise ParameterError(f"clip {self.clip:g} is too small: less than 1/{UNITS_PER_STEP} of a rating step")
         return most
 
-    def limited(self, entries: SparseMatrix) -> SparseMatrix:
+    def limited(self, entries: CSR) -> CSR:
         """Return the entries in units of 1/256 rating step, each user's scaled so that they add up to at most the clip.
 
         Rounded down, in whole numbers: the sum never exceeds it. How a user is scaled depends on its own ratings alone.
 
-        >>> row = SparseMatrix.from_dense(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
+        >>> row = sp.csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
         >>> Bounds(clip=2.0).limited(row).toarray().tolist()
         [[127, 127, 127, 127], [256, 0, 0, 0]]
         """
-        units = entries.with_data(entries.data.astype(np.int64) * UNITS_PER_STEP)
-        over = np.repeat(np.maximum(units.row_sums(), self.most_units), units.counts)
-        return units.with_data(units.data * self.most_units // over)
+        units = with_values(entries, entries.data.astype(np.int64) * UNITS_PER_STEP)
+        over = np.repeat(np.maximum(exact_row_sums(units), self.most_units), row_counts(units))
+        return with_values(units, units.data * self.most_units // over)

@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Final
 
 from numpy.polynomial.legendre import leggauss
+from scipy.special import erfcx, ndtr
 
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
-from pricdr.privacy.special_functions import normal_cdf, scaled_erfc
 
 GRID_STEPS: Final = 1024
 """Parameter s of the discrete Gaussian in the table: the fewest grid steps in one standard deviation of the noise."""
@@ -61,7 +61,7 @@ def delta_of(mu: float, epsilon: float) -> float:
             * math.fsum(weight * (1 - x * _mills(x)) for weight, x in ((w, mu * node - upper) for node, w in _LEGENDRE))
         )
     if upper > 0:
-        return normal_cdf(upper) - density * _mills(-lower)
+        return float(ndtr(upper)) - density * _mills(-lower)
     return density * (_mills(-upper) - _mills(-lower))
 
 
@@ -171,7 +171,7 @@ def _sampler_delta(epsilon: float, dim: int) -> float:
 
 def _mills(x: float) -> float:
     """Return Φ(−x)/φ(x), the Mills ratio."""
-    return math.sqrt(math.pi / 2) * scaled_erfc(x / math.sqrt(2))
+    return math.sqrt(math.pi / 2) * float(erfcx(x / math.sqrt(2)))
 
 
 def _first_above(holds: Callable[[float], bool], *, start: float) -> float:

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from pricdr.data.blocks import Matrix, Whole
-from pricdr.data.sparse import SparseMatrix
+from pricdr.data.csr import CSR, exact_row_sums, with_values
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
@@ -58,9 +58,9 @@ class _Squares:
 
     cap: int | None
 
-    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+    def __call__(self, block: CSR, start: int) -> Whole:
         """Return their sum over a block."""
-        squares = block.with_data(block.data.astype(np.int64) ** 2).row_sums()
+        squares = exact_row_sums(with_values(block, block.data.astype(np.int64) ** 2))
         return np.array([squares.sum() if self.cap is None else np.minimum(squares, self.cap).sum()], dtype=np.int64)
 
 

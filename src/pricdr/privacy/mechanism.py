@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Matrix, Transposed, as_matrix
-from pricdr.data.sparse import Compressed, SparseMatrix
+from pricdr.data.csr import CSC, CSR, exact_product, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.bounds import Bounds
@@ -116,7 +116,7 @@ def on_grid(rows: Float32Array, *, radius: float) -> Int32Array:
 
 
 def release_rows(
-    entries: Matrix | SparseMatrix | Compressed,
+    entries: Matrix | CSR | CSC,
     item_rows: Int32Array,
     *,
     grid: Grid,
@@ -155,9 +155,9 @@ class ReleasedRows:
     step: float
     noise: DiscreteGaussian | None
 
-    def __call__(self, block: SparseMatrix, start: int) -> Float32Array:
+    def __call__(self, block: CSR, start: int) -> Float32Array:
         """Return the published rows of the users from ``start`` on."""
-        rows = block.with_data(block.data.astype(self.item_rows.dtype)) @ self.item_rows
+        rows = exact_product(with_values(block, block.data.astype(self.item_rows.dtype)), self.item_rows)
         if self.radius is not None:
             rows = clip_rows(rows, self.radius)
         if self.noise is not None:

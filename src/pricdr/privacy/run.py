@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Matrix, RatingsSource
+from pricdr.data.csr import CSR, with_values
 from pricdr.data.ids import Ids
-from pricdr.data.sparse import SparseMatrix
 from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
@@ -146,5 +146,5 @@ def without_ratings(entries: Entries) -> Entries:
     )
 
 
-def _emptied(block: SparseMatrix) -> SparseMatrix:
-    return block.with_data(np.zeros_like(block.data))
+def _emptied(block: CSR) -> CSR:
+    return with_values(block, np.zeros_like(block.data))

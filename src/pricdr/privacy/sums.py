@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Matrix, Transposed, Whole, as_matrix
-from pricdr.data.sparse import Compressed, SparseMatrix
+from pricdr.data.csr import CSC, CSR, exact_product, exact_row_sums, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.mechanism import Grid
@@ -58,7 +58,7 @@ def whole_guide(rows: Float64Array) -> IntegerArray:
 
 
 def directions(
-    matrix: Matrix | Transposed | SparseMatrix | Compressed,
+    matrix: Matrix | Transposed | CSR | CSC,
     guide: IntegerArray,
     *,
     value: float,
@@ -99,9 +99,9 @@ class RaterSums:
 
     guide: IntegerArray
 
-    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+    def __call__(self, block: CSR, start: int) -> Whole:
         """Return Q and two columns of squares, see :func:`_with_squares`."""
-        return _with_squares(block.transposed, self.guide[start : start + block.shape[0]])
+        return _with_squares(block, self.guide[start : start + block.shape[0]], by_item=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,24 +110,27 @@ class OwnSums:
 
     item_rows: IntegerArray
 
-    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+    def __call__(self, block: CSR, start: int) -> Whole:
         """Return the sums and two columns of squares, see :func:`_with_squares`."""
-        return _with_squares(block, self.item_rows)
+        return _with_squares(block, self.item_rows, by_item=False)
 
 
-def _with_squares(matrix: SparseMatrix, rows: IntegerArray) -> Whole:
-    """Return ``matrix · rows``, and the sum of squares of each row in two parts: upper · 2^31 + lower.
+def _with_squares(block: CSR, rows: IntegerArray, *, by_item: bool) -> Whole:
+    """Return ``block · rows``, and the sum of squares of each row in two parts: upper · 2^31 + lower.
+
+    ``by_item``: the same of the transposed block.
 
     Squares of finely divided ratings need up to 62 bits each: whole numbers hold sums of either part, not of both.
     Added up as doubles they would depend on the order.
     """
-    squares = matrix.data.astype(np.int64) ** 2
+    squares = block.data.astype(np.int64) ** 2
     parts = squares >> _SPLIT_BITS, squares & ((1 << _SPLIT_BITS) - 1)
-    return np.column_stack([matrix @ rows, *(matrix.with_data(part).row_sums() for part in parts)])
+    matrix, *upper_lower = (one.T if by_item else one for one in (block, *(with_values(block, part) for part in parts)))
+    return np.column_stack([exact_product(matrix, rows), *map(exact_row_sums, upper_lower)])
 
 
 def noisy_sums(
-    matrix: Matrix | Transposed | SparseMatrix | Compressed,
+    matrix: Matrix | Transposed | CSR | CSC,
     vectors: Float64Array,
     *,
     step: Step,
@@ -189,9 +192,9 @@ class SummedRows:
     vectors: Whole
     finish: NoisySums
 
-    def __call__(self, block: SparseMatrix, start: int) -> Float64Array:
+    def __call__(self, block: CSR, start: int) -> Float64Array:
         """Return the noisy rows of the users from ``start`` on."""
-        return self.finish(block @ self.vectors, start)
+        return self.finish(exact_product(block, self.vectors), start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,9 +203,9 @@ class SummedColumns:
 
     vectors: Whole
 
-    def __call__(self, block: SparseMatrix, start: int) -> Whole:
+    def __call__(self, block: CSR, start: int) -> Whole:
         """Return what the users of a block add."""
-        return block.transposed @ self.vectors[start : start + block.shape[0]]
+        return exact_product(block.T, self.vectors[start : start + block.shape[0]])
 
 
 def user_totals(matrix: Matrix) -> Whole:
@@ -212,5 +215,5 @@ def user_totals(matrix: Matrix) -> Whole:
     return totals
 
 
-def _totals(block: SparseMatrix, start: int) -> Whole:
-    return block.row_sums().reshape(-1, 1)
+def _totals(block: CSR, start: int) -> Whole:
+    return exact_row_sums(block).reshape(-1, 1)

@@ -8,8 +8,9 @@ section 2.
 import math
 from dataclasses import dataclass
 
+from scipy.special import ndtr, ndtri
+
 from pricdr.privacy.calibration import LATTICE_FACTOR
-from pricdr.privacy.special_functions import normal_cdf, normal_quantile
 
 _FARTHEST = 40.0
 """Standard deviations beyond which the normal distribution function is 0 or 1 to double precision."""
@@ -35,7 +36,7 @@ class TradeOff:
         >>> round(TradeOff(mu=1.0, epsilon=4.0, delta=1e-6).detections(0.05), 4)
         0.2595
         """
-        return normal_cdf(normal_quantile(false_alarms) + self.separation)
+        return float(ndtr(ndtri(false_alarms) + self.separation))
 
     def detections_by_guarantee(self, false_alarms: float) -> float:
         """Return the rate of detections that (ε, δ) alone would still allow: min(e^ε α + δ, 1 − e^−ε (1 − δ − α), 1).
@@ -54,7 +55,7 @@ class TradeOff:
         reach = min(self.separation, _FARTHEST)
         low, high = -8.0 - reach, 8.0
         inner = [low + (high - low) * at / (count - 1) for at in range(count)]
-        points = [(normal_cdf(at), normal_cdf(at + self.separation)) for at in inner]
+        points = [(float(ndtr(at)), float(ndtr(at + self.separation))) for at in inner]
         return [(0.0, 0.0), *points, (1.0, 1.0)]
 
     def guarantee_corners(self) -> list[tuple[float, float]]:

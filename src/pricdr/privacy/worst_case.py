@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.sparse import SparseMatrix
+from pricdr.data.csr import CSR, sp
 from pricdr.errors import ParameterError
 from pricdr.privacy.bounds import UNITS_PER_STEP
 from pricdr.privacy.guarantee import Unit
@@ -86,7 +86,7 @@ def _projected(one: Settled, strategy: Projection, declared: Declared) -> tuple[
         none, full = [0] * many + [bounds.levels] * many, [bounds.levels] * many + [0] * many
 
     def run(entries: list[int]) -> IntArray:
-        matrix = SparseMatrix.from_dense(np.array([entries], dtype=np.int32))
+        matrix = sp.csr_array(np.array([entries], dtype=np.int32))
         return _whole(release_rows(matrix, rows, grid=grid, bounds=bounds, noise=None), grid.step)
 
     return run(none), run(full)
@@ -124,7 +124,7 @@ def _learnt(one: Settled, declared: Declared) -> tuple[IntArray, IntArray]:
         worlds[0][-1, 1] = change
     sums = []
     for world in worlds:
-        matrix = SparseMatrix.from_dense(world)
+        matrix = sp.csr_array(world)
         vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
         if kind is Kind.COUNTED:
             vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
@@ -140,13 +140,13 @@ def _units(declared: Declared) -> tuple[float, int]:
     return bounds.rating_step / UNITS_PER_STEP, bounds.most_units
 
 
-def _sums(one: Settled, matrix: SparseMatrix, vectors: Float64Array, value: float) -> IntArray:
+def _sums(one: Settled, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
     sums = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
     return _whole(sums, one.grid.step)
 
 
-def _matrix(rows: list[list[int]]) -> SparseMatrix:
-    return SparseMatrix.from_dense(np.array(rows, dtype=np.int64))
+def _matrix(rows: list[list[int]]) -> CSR:
+    return sp.csr_array(np.array(rows, dtype=np.int64))
 
 
 def _whole(values: npt.NDArray[np.floating], step: float) -> IntArray:

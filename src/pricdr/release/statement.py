@@ -8,10 +8,11 @@ always shows the newest words: a release of ε = 20 that an older version called
 import math
 from dataclasses import dataclass
 
+from scipy.special import ndtr, ndtri
+
 from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.privacy.guarantee import HARDLY_ANY_EPSILON, Unit, epsilon_warnings, odds_factor
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.special_functions import normal_cdf, normal_quantile
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import SCHEMA_VERSION, Certificate, rounded_up
 
@@ -310,9 +311,9 @@ def _figure(epsilon: float | None) -> str:
 
 def _success(c: Certificate) -> float:
     """Return how often the best guess between two equally likely neighbours is right: Φ(μ/2)."""
-    return normal_cdf((c.mu or 0.0) * LATTICE_FACTOR / 2)
+    return float(ndtr((c.mu or 0.0) * LATTICE_FACTOR / 2))
 
 
 def _power(c: Certificate) -> float:
     """Return the largest detection rate at 5 % false accusations: the trade-off curve of a Gaussian mechanism."""
-    return normal_cdf(normal_quantile(0.05) + (c.mu or 0.0))
+    return float(ndtr(ndtri(0.05) + (c.mu or 0.0)))

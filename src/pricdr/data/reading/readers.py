@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pricdr.data.csr import entry_rows
 from pricdr.data.ids import Ids, id_fault
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.all_rows import read_all, read_query
@@ -67,7 +68,7 @@ class RatingsFile:
     half_steps: bool = False
     """Whether all ratings are whole or half numbers."""
     times: Floats | None = None
-    """The time of each rating, in the order of ``ratings.entries.data``, where it was asked for and is known."""
+    """The time of each rating, in the order of ``ratings.matrix.data``, where it was asked for and is known."""
     files: int = 1
     """The number of files that were read together."""
     empty_files: int = 0
@@ -102,7 +103,7 @@ class RatingsFile:
             else np.fromiter(map(set(wanted).__contains__, ids), dtype=bool, count=len(ids))
             for ids, wanted in ((ratings.users, listed), (ratings.items, universe))
         )
-        counts = users[ratings.entries.entry_rows] & items[ratings.entries.indices]
+        counts = users[entry_rows(ratings.matrix)] & items[ratings.matrix.indices]
         return int(counts.sum())
 
     @property
@@ -199,7 +200,7 @@ def read_ratings_file(
     if threshold is not None:
         everything = ratings
         ratings = everything.at_least(threshold)
-        times = None if times is None else times[everything.entries.data >= threshold]
+        times = None if times is None else times[everything.matrix.data >= threshold]
         below = len(everything) - len(ratings)
         dropped += [(f"rated below {threshold:g}", below)] if below else []
     return RatingsFile(

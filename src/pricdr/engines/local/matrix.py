@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Total, Whole
-from pricdr.data.sparse import SparseMatrix
+from pricdr.data.csr import CSR, sp
 from pricdr.engines.local.sorting import SortedEntries
 from pricdr.engines.local.workspace import Workspace
 from pricdr.parallel import each_slice
@@ -71,14 +71,14 @@ class DiskMatrix:
             at = stop
         return slices
 
-    def _block(self, part: slice) -> SparseMatrix:
+    def _block(self, part: slice) -> CSR:
         stored = self._entries
         starts = stored.starts[part.start : part.stop + 1]
         first, last = int(starts[0]), int(starts[-1])
         columns = stored.columns.read(first, last)
         values = np.ones(len(columns)) if stored.values is None else stored.values.read(first, last)
         shape = part.stop - part.start, stored.shape[1]
-        block = SparseMatrix(values, columns, (starts - first).astype(np.int32), shape)
+        block = sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=shape)
         for convert in self._converts:
             block = convert(block)
         return block

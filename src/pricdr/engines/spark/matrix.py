@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Whole
+from pricdr.data.csr import CSR
 from pricdr.engines.spark.carrying import Message, dispatched
 from pricdr.engines.spark.failures import explained
 from pricdr.engines.spark.packing import READ, Blocks, block_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from pricdr.data.sparse import SparseMatrix
 
 COLLECTED_AT_ONCE: Final = 256 << 20
 """The most bytes of a result that the driver fetches at once; a larger one comes partition by partition."""
@@ -132,7 +132,7 @@ class _RowTask:
         for row, block, work in _blocks_of(batches, self.message, self.n_items):
             for at in range(0, block.shape[0], self.block_rows):
                 start = row["first"] + at
-                part = np.ascontiguousarray(work(block.rows(slice(at, at + self.block_rows)), start), dtype=self.dtype)
+                part = np.ascontiguousarray(work(block[at : at + self.block_rows], start), dtype=self.dtype)
                 columns = {"first": row["first"], "start": start, "digest": row["digest"], "payload": part.tobytes()}
                 kinds = {**dict.fromkeys(("first", "start", "digest"), pa.int64()), "payload": pa.binary()}
                 yield pa.RecordBatch.from_pydict({k: [v] for k, v in columns.items()}, schema=pa.schema(kinds))
@@ -207,7 +207,7 @@ def _sum_row(chunk: int, shape: tuple[int, int], content: Whole) -> "pa.RecordBa
 
 def _blocks_of(
     batches: "Iterator[pa.RecordBatch]", message: Message, n_items: int
-) -> "Iterator[tuple[dict[str, Any], SparseMatrix, Any]]":
+) -> "Iterator[tuple[dict[str, Any], CSR, Any]]":
     """Yield every block of a partition: its packed row, the converted block, and the work to run on it."""
     for batch in batches:
         work, converts = message.opened()

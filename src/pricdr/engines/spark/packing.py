@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from pricdr.data.csr import CSR, csr_of_cells, sp
 from pricdr.data.ids import Ids
 from pricdr.data.reading.repeats import merge
-from pricdr.data.sparse import SparseMatrix
 from pricdr.engines.spark.failures import explained
 from pricdr.engines.spark.session import CACHED_BATCH, n_cores, setting
 from pricdr.engines.spark.source import Source
@@ -94,12 +94,12 @@ def packed(source: Source, users: Ids, items: Ids, threshold: float | None) -> B
     return Blocks(frame, (n_users, len(items)), digests, **totals)
 
 
-def block_of(packed_row: dict[str, Any], n_items: int) -> SparseMatrix:
+def block_of(packed_row: dict[str, Any], n_items: int) -> CSR:
     """Return the block of one packed row."""
     starts, columns = (np.frombuffer(packed_row[name], dtype=np.int32) for name in ("starts", "columns"))
     stored = packed_row["values"]
     values = np.ones(len(columns)) if stored is None else np.frombuffer(stored, dtype=np.float64)
-    return SparseMatrix(values, columns, starts, (packed_row["users"], n_items))
+    return sp.csr_array((values, columns, starts), shape=(packed_row["users"], n_items))
 
 
 def _users_per_block(rows: int, n_users: int, n_items: int, cores: int) -> int:
@@ -162,7 +162,7 @@ class _Packer:
         at = slice(None) if self.threshold is None or kept.values is None else kept.values >= self.threshold
         entries = np.ones(len(kept.rows)) if kept.values is None else kept.values
         cells = kept.rows[at], kept.columns[at], entries[at]
-        matrix = SparseMatrix.from_cells(*cells, (n_users, self.shape[1]))
+        matrix = csr_of_cells(*cells, (n_users, self.shape[1]))
         starts, indices = matrix.indptr.astype(np.int32).tobytes(), matrix.indices.astype(np.int32).tobytes()
         stored = matrix.data.tobytes() if self.has_values else None
         digest = hashlib.blake2b(first.to_bytes(8, "big"), digest_size=8)

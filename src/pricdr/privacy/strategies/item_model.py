@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Matrix, Transposed
+from pricdr.data.csr import CSR, sp, with_values
 from pricdr.data.ids import Ids
-from pricdr.data.sparse import SparseMatrix
 from pricdr.errors import ParameterError, require_at_most_scale, require_count, require_not_negative, require_positive
 from pricdr.privacy.run import Run, Secrets
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
@@ -141,7 +141,9 @@ class _IntoBuckets:
     buckets: int
     cap: int
 
-    def __call__(self, block: SparseMatrix) -> SparseMatrix:
+    def __call__(self, block: CSR) -> CSR:
         """Return the same ratings over buckets."""
-        summed = block.merged(self.bucket_of, self.buckets)
-        return summed.with_data(np.minimum(summed.data, self.cap))
+        shape = block.shape[0], self.buckets
+        summed = sp.csr_array((block.data, self.bucket_of[block.indices], block.indptr), shape=shape, copy=True)
+        summed.sum_duplicates()
+        return with_values(summed, np.minimum(summed.data, self.cap))

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pricdr.data.sparse import SparseMatrix
+from pricdr.data.csr import sp
 from pricdr.errors import ParameterError, require_at_most_scale, require_not_negative
 from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.guide import guide
@@ -167,7 +167,7 @@ def _centred(along: IntegerArray, number: int, entries: Entries, run: Run) -> In
     with erasing() as inner:  # as long as the guide, and of no use afterwards
         totals = inner.keep(user_totals(entries.listed).reshape(1, -1))
         vectors = np.column_stack([along / GUIDE_STEPS, np.full(len(along), COUNT_WEIGHT)])
-        one_row = SparseMatrix.from_dense(totals)
+        one_row = sp.csr_array(totals)
         inner.keep(one_row.data)
         sums = noisy_sums(
             one_row,

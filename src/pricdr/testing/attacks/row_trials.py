@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from pricdr.data.blocks import InMemory
 from pricdr.data.csr import CSR
-from pricdr.data.sparse import SparseMatrix
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.dimension import choose_dim
 from pricdr.privacy.guarantee import Unit
@@ -123,7 +122,7 @@ def dimension_ours(
     truth, seen = _coins(trials, rng), np.empty((trials, 1))
     for trial, present in enumerate(truth):
         with Secret() as secret:
-            entries = InMemory(SparseMatrix.of(worlds[int(present)]))
+            entries = InMemory(worlds[int(present)])
             chosen = choose_dim(entries, bounds=bounds, unit=unit, mu=mu, sigma=1.0, randomness=secret)
         seen[trial] = chosen.noisy_mean_square
     return Tally.of(truth, decide(likelihood_ratio(seen, np.array([[capped[0]]]), np.array([[capped[1]]])), rng))

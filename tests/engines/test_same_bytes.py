@@ -225,7 +225,7 @@ def assert_same(actual, expected):
 
     def fill(block, start):
         rebuilt[start : start + block.shape[0]] = block.toarray()
-        there[start : start + block.shape[0]][block.entry_rows, block.indices] = True
+        there[start : start + block.shape[0]][block.tocoo().coords] = True
         return np.zeros((block.shape[0], 1))
 
     actual.units(lambda block: block).rows(fill, np.empty((len(actual.users), 1)), block_rows=3)

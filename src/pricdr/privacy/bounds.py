@@ -89,7 +89,8 @@ class Bounds:
 
         Read off the ratings: for the screen of their owner, never for a release.
 
-        >>> Bounds(rating_bound=5).forced(sp.csr_array(np.array([[5, 7, -1, 2.4]])))
+        >>> from scipy.sparse import csr_array
+        >>> Bounds(rating_bound=5).forced(csr_array(np.array([[5, 7, -1, 2.4]])))
         (2, 1)
         """
         if self.rating_bound is None:
@@ -123,7 +124,8 @@ class Bounds:
 
         Rounded down, in whole numbers: the sum never exceeds it. How a user is scaled depends on its own ratings alone.
 
-        >>> row = sp.csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
+        >>> from scipy.sparse import csr_array
+        >>> row = csr_array(np.array([[1, 1, 1, 1], [1, 0, 0, 0]]))
         >>> Bounds(clip=2.0).limited(row).toarray().tolist()
         [[127, 127, 127, 127], [256, 0, 0, 0]]
         """

@@ -77,6 +77,10 @@ def test_a_frame_is_read_like_a_file_of_the_same_rows(tmp_path_factory, rows):
     frame = pl.DataFrame(rows, schema={"user_id": pl.String, "item_id": pl.String, "rating": pl.Float64}, orient="row")
     for take, convert in WAYS.values():
         found = _outcome(lambda take=take, convert=convert: take(convert(frame)))
+        if any("\n" in name for row in rows for name in row[:2]):  # in a file already the line is refused
+            assert isinstance(found, str)
+            assert isinstance(expected, str)
+            continue
         assert found == expected if isinstance(expected, str) else _same(found, expected)
 
 
@@ -201,3 +205,12 @@ def test_pandas_frames_are_made_without_pyarrow():
     code = "import sys; sys.modules['pyarrow'] = None; from pricdr import Ratings as R; "
     code += "r = R.from_triples(['a'], ['x'], [2.0]); assert R.from_pandas(r.to_pandas()).matrix.data.tolist() == [2.0]"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_text_among_dates_does_not_decide_how_the_dates_are_read():
+    """One column of objects in pandas: each time is read by its own type."""
+    times = [pd.Timestamp("2024-01-02"), pd.Timestamp("2024-01-01"), "soon"]
+    columns = {"user": ["a", "a", "b"], "item": ["x", "x", "x"], "rating": [1.0, 5.0, 2.0]}
+    for rows in (2, 3):
+        frame = pd.DataFrame({**columns, "time": pd.Series(times, dtype=object)})[:rows]
+        assert Ratings.of(frame).to_polars().rows()[0] == ("a", "x", 1.0)

@@ -174,7 +174,7 @@ def test_json_lines_are_read_block_by_block(tmp_path, monkeypatch, block):
 
 def test_blank_json_lines_are_counted(tmp_path, refused):
     file = tmp_path / "r.jsonl"
-    file.write_text('\n{"user": "a", "item": "x"}\n \n{"user": "b", "item": "x"}\n\n')
+    file.write_text('\n{"user": "a", "item": "x", "rating": 1}\n \n{"user": "b", "item": "x", "rating": 1}\n\n')
     assert read_ratings_file(file).dropped == (("blank lines", 3),)
     file.write_text("\n \n")
     assert "the file is empty" in refused(lambda: read_ratings(file))

@@ -147,7 +147,7 @@ def test_bad_rows_of_json_lines_and_parquet(write, tmp_path):
         "{",
         "[1]",
         '{"user": 1}',
-        '{"user": "x", "item": "i", "rating": 1}',
+        '{"user": 1.5, "item": "i", "rating": 1}',
         '{"user": 5, "item": null, "rating": 1}',
     ]
     bad += ['{"user": 5, "item": "\\ud800", "rating": 1}', '{"user": 5, "item": "i", "rating": true}']
@@ -169,8 +169,8 @@ def test_bad_rows_of_json_lines_and_parquet(write, tmp_path):
     assert parquet.bad_rows.first == ("row 6: the rating is empty", "row 7: the user id is empty (null)")
 
 
-FIELDS = st.text('ab,"\n\r;', max_size=4)
-BROKEN = st.sampled_from(["broken\n", '"broken\n', 'a,"broken\n', '"a"b,x,y\n', "a,b,c,d\n"])
+FIELDS = st.text('ab,"\r;', max_size=4)
+BROKEN = st.sampled_from(["broken\n", '"broken\n', 'a,"broken\n', 'a,"broken,x\n', '"a"b,x,y\n', "a,b,c,d\n"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -180,7 +180,7 @@ BROKEN = st.sampled_from(["broken\n", '"broken\n', 'a,"broken\n', '"a"b,x,y\n', 
     at=st.integers(0, 8),
 )
 def test_a_bad_row_costs_that_row_alone_whatever_the_others_quote(tmp_path_factory, rows, broken, at):
-    """Among rows that are well formed, with line breaks in a column that is not read, one bad line is one lost row."""
+    """Among rows that are well formed, whatever they quote, one bad line is one lost row."""
     lines = []
     for row in rows:
         line = io.StringIO()

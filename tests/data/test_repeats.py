@@ -137,6 +137,7 @@ def test_positions_presets_and_movielens_know_where_the_time_is(write):
     assert cells(read(write("r.csv", rows), columns=AMAZON_2014).ratings) == {("A", "B"): 2.0}
     assert cells(read(write("p.csv", rows), columns="user=1,item=2,rating=3,time=4").ratings) == {("A", "B"): 2.0}
     assert cells(read(write("r.dat", rows.replace(",", "::"))).ratings) == {("A", "B"): 2.0}
+    assert cells(read(write("d.dat", "A::B::2\n"), columns="user=1,item=2,rating=3").ratings) == {("A", "B"): 2.0}
 
 
 def test_every_kind_of_time_in_parquet_and_json(tmp_path, write, refused):

@@ -39,7 +39,10 @@ class ReadingOptions:
 
     columns: Annotated[
         str | None,
-        typer.Option(help="user=NAME,item=NAME[,rating=NAME][,time=NAME], or positions, or amazon-2014|amazon-2018."),
+        typer.Option(
+            help="user=NAME,item=NAME[,rating=NAME][,time=NAME], or positions where there is no header (.dat has four: "
+            "1, 2, 3, 4), or amazon-2014|amazon-2018."
+        ),
     ] = None
     delimiter: Annotated[
         str | None,

@@ -205,10 +205,14 @@ def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:
 
 def _pandas_times(values: Sequence[Any]) -> pl.Series:
     """Return times as numbers or text, whatever pandas stores them as; null where a value is neither."""
-    if all(isinstance(value, datetime | date | None) for value in values):  # a Timestamp is a datetime
-        return pl.Series([None if value is None else value.isoformat() for value in values], dtype=pl.String)
-    times = [str(value) if isinstance(value, int | float | str) else None for value in values]
-    return pl.Series(times, dtype=pl.String)
+    return pl.Series(list(map(_time_text, values)), dtype=pl.String)
+
+
+def _time_text(value: object) -> str | None:
+    """Return one time as text, whatever the type of the others; a Timestamp is a datetime."""
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return str(value) if isinstance(value, int | float | str) else None
 
 
 def _kind_of(value: object) -> str:

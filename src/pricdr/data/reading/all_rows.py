@@ -31,10 +31,12 @@ def read_query(query: Query, form: Form, bad_rows: BadRows | None) -> AllRows:
     form.require_no_file_options(query)
     # Whether too many rows are bad is known only when all of them have been read.
     bad = None if bad_rows is None else BadRows(1.0)
-    parts, rows = [], 0
+    parts, rows, counted = [], 0, 0
     for part in stream_query(query, form.columns, need_rating=form.need_rating, bad_rows=bad):
-        rows += part.rows
+        # Rows that were skipped already are not in the part; those that its check skips are.
+        rows += part.rows + (0 if bad is None else bad.count - counted)
         parts.append(check(part))
+        counted = 0 if bad is None else bad.count
     if bad is not None and bad_rows is not None:
         bad_rows.absorb(bad, before=0)
         bad_rows.require_few(str(query), rows)

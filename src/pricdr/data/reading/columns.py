@@ -151,23 +151,28 @@ def find_in_frame(frame: str, header: Sequence[str], named: Mapping[str, str | N
     return _with_time(frame, header, ColumnPositions(user_at, item_at, rating_at), named.get("time"))
 
 
-def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool) -> ColumnPositions:
-    """Return the positions of the columns in a file without a header, whose first line is ``first``.
+def find_placed(
+    file: Path, first: Sequence[str], wanted: Columns, *, need_rating: bool, lenient: bool = False
+) -> ColumnPositions:
+    """Return the positions of the columns in a file without a header: as declared, whatever its first line is.
+
+    That line may only show that the declaration is wrong; where rows may be skipped (``lenient``), only a header does.
 
     >>> find_placed(Path("r.csv"), ["A1", "B2", "5.0", "1400000"], AMAZON_2018, need_rating=False)
     ColumnPositions(user=1, item=0, rating=2, time=3)
     """
-    _require_several(file, first)
     roles = (wanted.user, wanted.item, wanted.rating, wanted.time)
-    given = [p for p in roles if isinstance(p, int)]
-    if max(given) > len(first):
-        fault = f"line 1 has {len(first)} fields, column {max(given)} is asked for"
+    last = max(p for p in roles if isinstance(p, int))
+    if not lenient:
+        _require_several(file, first)
+    if last > len(first) and not lenient:
+        fault = f"line 1 has {len(first)} fields, column {last} is asked for"
         raise file_refusal(file, f"{fault}: {_shown(first)}", logged=fault)
     if need_rating and wanted.rating is None:
         raise file_refusal(file, f"a rating column is asked for and --columns names none; {_HINT}")
     # Positions skip nothing: a header would become a user called "userId".
     named = [p for p in roles[:3] if isinstance(p, int)]
-    if all(_plain(first[place - 1]) in sum(_ALIASES.values(), ()) for place in named):
+    if last <= len(first) and all(_plain(first[place - 1]) in sum(_ALIASES.values(), ()) for place in named):
         rule = f"positions are for files without one; {_HINT}"
         fault = "line 1 looks like a header"
         raise file_refusal(file, f"{fault}: {_shown(first)}; {rule}", logged=f"{fault}; {rule}")
@@ -175,6 +180,66 @@ def find_placed(file: Path, first: Sequence[str], wanted: Columns, *, need_ratin
     assert user is not None
     assert item is not None
     return ColumnPositions(user, item, rating, time)
+
+
+def roles_of_objects(
+    file: Path, wanted: Columns | None, *, need_rating: bool
+) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """Return the roles that every object of a file of JSON lines must fill, and those that it may, with their names.
+
+    They follow from what was declared alone, since a first object is a row like any other. A name is None where each
+    object is searched for a known one.
+
+    >>> roles_of_objects(Path("r.jsonl"), None, need_rating=False)
+    ({'user': None, 'item': None, 'rating': None}, {'time': None})
+    >>> roles_of_objects(Path("r.jsonl"), Columns("uid", "sku", time="at"), need_rating=False)
+    ({'user': 'uid', 'item': 'sku', 'time': 'at'}, {})
+    """
+    if wanted is None:
+        return {"user": None, "item": None, "rating": None}, {"time": None}
+    if wanted.by_position:
+        raise file_refusal(file, "positions are for files without a header, and JSON lines have names")
+    names = {"user": wanted.user, "item": wanted.item, "rating": wanted.rating, "time": wanted.time}
+    given: dict[str, str | None] = {role: str(name) for role, name in names.items() if name is not None}
+    if need_rating:
+        given.setdefault("rating", None)
+    return given, {} if "time" in given else {"time": None}
+
+
+def find_fields(
+    names: tuple[str, ...],
+    required: Mapping[str, str | None],
+    optional: Mapping[str, str | None],
+    taken: frozenset[str] = frozenset(),
+) -> dict[str, str] | str:
+    """Return the fields of one object by their roles, or what is wrong with it; no other object matters.
+
+    >>> find_fields(("uid", "sku", "stars"), {"user": None, "item": "SKU"}, {"time": None})
+    {'item': 'sku', 'user': 'uid'}
+    >>> find_fields(("uid", "user", "item"), {"user": None, "item": None}, {})
+    "names the user more than once: 'uid' and 'user'"
+    """
+    if both := taken.intersection(names):
+        return f"names {shorten(min(both))}, which a folder names too"
+    found: dict[str, str] = {}
+    # Declared names first, so that none of them is taken for another role.
+    for role, wanted in sorted({**required, **optional}.items(), key=lambda item: item[1] is None):
+        free = [name for name in names if name not in found.values()]
+        if wanted is not None:
+            hits = [name for name in free if name == wanted]
+            hits = hits or [name for name in free if name.strip().casefold() == wanted.casefold()]
+        elif role == "time":
+            plain = [_plain(name) for name in free]
+            hits = [free[plain.index(alias)] for alias in _TIME_ALIASES if alias in plain][:1]
+        else:
+            hits = [name for name in free if _plain(name) in _ALIASES[role]]
+        if len(hits) > 1:
+            return f"names the {role} more than once: {shorten(hits[0])} and {shorten(hits[1])}"
+        if hits:
+            found[role] = hits[0]
+        elif role in required:
+            return f"has no {role}{'' if wanted is None else f' (the field {shorten(wanted)})'}; {_HINT}"
+    return found
 
 
 def _with_time(

@@ -7,21 +7,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import ColumnPositions, Columns, find_named, find_placed
 from pricdr.data.reading.delimited_rows import START, Parser, Place
 from pricdr.data.reading.dialects import CSV, Dialect  # noqa: F401
-from pricdr.data.reading.field_counts import last_record_end
 from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside, RawRatings, Schema, constant
-from pricdr.data.reading.records import ReturnableLines, at_end, decoded_lines, reason_of, records_of
+from pricdr.data.reading.records import reason_of, records_of
 from pricdr.data.reading.text_files import file_refusal, refusal
 from pricdr.errors import InputError
 
 _UNIT_SEPARATOR: Final = b"\x1f"
-_LONGEST_RECORD: Final = 32 << 20
-"""The most bytes of one row in a stream; a row without review text has about a hundred."""
+_MOVIELENS: Final = Columns(user=1, item=2, rating=3, time=4)
 
 
 def read_delimited(
@@ -42,7 +38,10 @@ def read_delimited(
     >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
     (['007'], ['a,b'])
     """
-    layout = DelimitedLayout.of(file, content, dialect, columns, need_rating=need_rating, beside=beside)
+    lenient = bad_rows is not None
+    layout = DelimitedLayout.of(
+        file, content, dialect, columns, need_rating=need_rating, beside=beside, lenient=lenient
+    )
     raw = layout.raw_ratings(content, bad_rows)
     if not raw.rows:
         raise layout.without_rows()
@@ -67,8 +66,11 @@ def stream_delimited(
             if block is not None and not _has_first_line(content):
                 unfinished = content
                 continue
-            layout = DelimitedLayout.of(file, content, dialect, columns, need_rating=need_rating, beside=beside)
-        end = len(content) if block is None else layout.whole_records(content, lenient=bad_rows is not None)
+            lenient = bad_rows is not None
+            layout = DelimitedLayout.of(
+                file, content, dialect, columns, need_rating=need_rating, beside=beside, lenient=lenient
+            )
+        end = len(content) if block is None else content.rfind(b"\n") + 1
         if end:
             bad_before = 0 if bad_rows is None else bad_rows.count
             raw = layout.raw_ratings(content[:end], bad_rows, place)
@@ -88,7 +90,7 @@ def _has_first_line(content: bytes) -> bool:
 
 @dataclass(frozen=True)
 class DelimitedLayout:
-    """The layout of one file, as its first line shows it."""
+    """The layout of one file, as its header shows it or the caller declares it."""
 
     file: Path
     dialect: Dialect
@@ -96,7 +98,9 @@ class DelimitedLayout:
     """One character that replaces the dialect's separator where that is longer."""
     positions: ColumnPositions
     header: tuple[str, ...]
-    """The fields of the first line, header or not."""
+    """The names of the columns; empty where there is no header."""
+    width: int
+    """How many fields a row has; without a header it has at least so many, as far as columns were declared."""
     headers: int
     """The number of header lines: one or none."""
     time_asked: bool
@@ -112,30 +116,41 @@ class DelimitedLayout:
         *,
         need_rating: bool,
         beside: Beside = NOTHING_BESIDE,
+        lenient: bool = False,
     ) -> "DelimitedLayout":
-        """Find the columns in the first line of ``content``."""
+        """Find the columns in the header of ``content``, or where they were declared.
+
+        Without a header the first line is a row like any other: it decides nothing, and may at most be refused.
+        """
         separator = dialect.separator
         if len(separator.encode()) > 1:
             separator = _UNIT_SEPARATOR.decode()
         start = content.lstrip(b"\r\n")
-        first = _first_record(file, start, dialect, separator, content.count(b"\n", 0, len(content) - len(start)))
+        skipped = content.count(b"\n", 0, len(content) - len(start))
         time_asked = columns is not None and columns.time is not None
         if columns is None and dialect.headerless:
-            columns = Columns(1, 2, 3 if len(first) > 2 else None, 4 if len(first) > 3 else None)
+            columns = _MOVIELENS
         if columns is not None and columns.by_position:
-            positions, headers = find_placed(file, first, columns, need_rating=need_rating), 0
-        elif dialect.headerless:
+            try:
+                first = _first_record(file, start, dialect, separator, skipped)
+            except InputError:
+                if not lenient:
+                    raise
+                first = []
+            positions = find_placed(file, first, columns, need_rating=need_rating, lenient=lenient)
+            width = 1 + max(at for at in positions if at is not None)
+            return cls(file, dialect, separator, positions, (), width, 0, time_asked, beside)
+        if dialect.headerless:
             raise file_refusal(file, "a .dat file has no header: give --columns as positions (user=1,item=2,rating=3)")
-        else:
-            names = _untyped(first, columns) if dialect.typed_header else first
-            positions, headers = find_named(file, [*names, *beside], columns, need_rating=need_rating), 1
-        return cls(file, dialect, separator, positions, tuple(first), headers, time_asked, beside)
+        first = _first_record(file, start, dialect, separator, skipped)
+        names = _untyped(first, columns) if dialect.typed_header else first
+        positions = find_named(file, [*names, *beside], columns, need_rating=need_rating)
+        return cls(file, dialect, separator, positions, tuple(first), len(first), 1, time_asked, beside)
 
     @property
     def schema(self) -> Schema:
         """Return the schema, which must be the same in files that are read together."""
-        names = self.header if self.headers else tuple(f"{at}" for at in range(1, len(self.header) + 1))
-        return tuple((name, "text") for name in names)
+        return tuple((name, "text") for name in self.header)
 
     def raw_ratings(self, content: bytes, bad_rows: BadRows | None, before: Place = START) -> RawRatings:
         """Return the rows in ``content``: the whole file, or a part of it with ``before`` it in the file."""
@@ -144,9 +159,10 @@ class DelimitedLayout:
         start = content.lstrip(b"\r\n") if before == START else content
         skipped = content.count(b"\n", 0, len(content) - len(start))
         dialect = replace(self.dialect, separator=self.separator)
-        model = "the header" if self.headers else "line 1"
-        parser = Parser(self.file, start, dialect, Place(before.rows, before.lines + skipped), model, bad_rows)
-        width = len(self.header)
+        parser = Parser(
+            self.file, start, dialect, Place(before.rows, before.lines + skipped), bool(self.headers), bad_rows
+        )
+        width = self.width
         own = {role: at for role, at in self.positions._asdict().items() if at is not None and at < width}
         raw = parser.raw_ratings(own, width, headers)
         raw.blank_lines += skipped
@@ -157,47 +173,6 @@ class DelimitedLayout:
             if at is not None and at >= width:
                 raw.columns[role] = constant(values[at - width], raw.rows)
         return raw
-
-    def whole_records(self, content: bytes, *, lenient: bool) -> int:
-        """Return how many bytes of ``content``, which begins with a record, hold whole records.
-
-        All of it if a single record is longer than the limit, so that the parser refuses it.
-        """
-        end = content.rfind(b"\n") + 1
-        if not self.dialect.quoting or b'"' not in content[:end]:
-            return end
-        plain = self._single_byte_separated(content[:end], 0)
-        last = last_record_end(plain, ord(self.separator))
-        if last is None:
-            last = self._last_end(plain, lenient=lenient)
-        if last == 0 and end > _LONGEST_RECORD:
-            return end
-        # Count bytes as they were before single bytes replaced longer separators.
-        wider = len(self.dialect.separator.encode()) - 1
-        return last + wider * plain.count(_UNIT_SEPARATOR, 0, last) if wider else last
-
-    def _last_end(self, content: bytes, *, lenient: bool) -> int:
-        """Return where the last whole record ends by the rules of the slow parser."""
-        lines = ReturnableLines(decoded_lines(content), 0)
-        records = records_of(lines, self.separator, quoting=True)
-        while True:
-            lines.begin()
-            try:
-                fields = next(records, None)
-            except csv.Error as error:
-                if at_end(error):
-                    break
-                fields = []
-                if not lenient:
-                    return len(content)  # to be refused by the parser, at this row
-                lines.give_back()
-                continue
-            if fields is None:
-                return len(content)
-            if lenient and fields and len(fields) != len(self.header):
-                lines.give_back()
-        ends = np.flatnonzero(np.frombuffer(content, dtype=np.uint8) == ord("\n"))
-        return int(ends[lines.first - 2]) + 1 if lines.first > 1 else 0
 
     def without_rows(self) -> InputError:
         """Return the refusal of a file without rows."""

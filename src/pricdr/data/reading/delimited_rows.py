@@ -6,7 +6,7 @@ through Python's ``csv``, which either reads it or names the faulty row.
 """
 
 import csv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.dialects import Dialect
 from pricdr.data.reading.field_counts import FieldCounts, count_fields
 from pricdr.data.reading.raw_ratings import RawRatings, in_memory, place
-from pricdr.data.reading.records import KeptRows, ReturnableLines, decoded_lines, reason_of, records_of, wrong_width
+from pricdr.data.reading.records import KeptRows, decoded_lines, reason_of, records_of, wrong_width
 from pricdr.data.reading.text_files import refusal
 
 
@@ -42,40 +42,39 @@ class Parser:
     dialect: Dialect
     before: Place
     """What comes before ``content``."""
-    model: str
-    """What sets the number of fields, for messages: the header, or line 1."""
+    exact: bool
+    """Whether a row has as many fields as the header, and not at least as many as were declared."""
     bad_rows: BadRows | None
     """Collects rows with another number of fields, which are skipped; without it they are refused."""
 
     def raw_ratings(self, positions: Mapping[str, int], width: int, headers: int) -> RawRatings:
-        """Return every row after the header, as text: the columns at ``positions``, by role."""
+        """Return every row after the header, as text: the columns at ``positions``, by role.
+
+        A row has ``width`` fields, or at least so many, see ``exact``.
+        """
         places = sorted(set(positions.values()))
-        counts = count_fields(
-            self.content,
-            separator=ord(self.dialect.separator),
-            width=width,
-            quoting=self.dialect.quoting,
-        )
+        separator, quoting = self.dialect.separator, self.dialect.quoting
+        likely = width
+        if not self.exact:  # columns that were not declared follow: if all lines have as many, polars can read them.
+            first = self.content.partition(b"\n")[0].count(separator.encode()) + 1
+            likely = max(width, first)
+        counts = count_fields(self.content, separator=ord(separator), width=likely, quoting=quoting)
         uneven = counts is not None and counts.uneven is not None
-        if counts is not None and uneven and self.bad_rows is None:
+        if counts is not None and uneven and self.exact and self.bad_rows is None:
             raise self._uneven(counts, width, headers)
-        if counts is not None and uneven and self.bad_rows is not None and counts.one_line_each:
+        if counts is not None and uneven and self.exact and self.bad_rows is not None:
             return self._without_uneven(counts, positions, width, headers, self.bad_rows)
-        frame = None if counts is None or uneven else self._parse_fast(places, counts, headers)
-        blank_lines, line = 0 if counts is None else len(counts.blanks), self._line_of(counts, headers)
         number: Callable[[int], int] = lambda row: row + self.before.rows  # noqa: E731
-        if frame is None and self.bad_rows is None:
-            frame, blank_lines = self._parse_slowly(places, width, headers)
-        elif frame is None and self.bad_rows is not None:
-            kept = self._parse_leniently(places, width, headers, self.bad_rows)
+        frame = None if counts is None or uneven else self._parse_fast(places, counts, headers)
+        if frame is not None and counts is not None:
+            blank_lines, line = len(counts.blanks), self._line_of(counts, headers)
+        else:
+            kept = self._parse_slowly(places, width, headers)
             frame, blank_lines, line, number = kept.frame, kept.blank_lines, kept.line_of, kept.number_of
-        assert frame is not None
         columns = {role: in_memory(frame.to_series(places.index(at))) for role, at in positions.items()}
         return RawRatings(self.file, frame.height, columns, line, number, blank_lines, bad_rows=self.bad_rows)
 
-    def _line_of(self, counts: FieldCounts | None, headers: int) -> Callable[[int], int | None]:
-        if counts is None or not counts.one_line_each:
-            return lambda row: None
+    def _line_of(self, counts: FieldCounts, headers: int) -> Callable[[int], int | None]:
         # The number of rows before each blank line: a search in it counts the blank lines before a row.
         rows_before = counts.blanks - headers - np.arange(len(counts.blanks))
         first = self.before.lines + headers + 1
@@ -85,8 +84,8 @@ class Parser:
         assert counts.uneven is not None
         record, fields = counts.uneven
         row = record - headers - int(np.searchsorted(counts.blanks, record)) + self.before.rows
-        line = record + 1 + self.before.lines if counts.one_line_each else None
-        return refusal(self.file, f"{place(row, line)} {wrong_width(fields, width, self.model)}")
+        line = record + 1 + self.before.lines
+        return refusal(self.file, f"{place(row, line)} {wrong_width(fields, width, header=True)}")
 
     def _without_uneven(
         self, counts: FieldCounts, positions: Mapping[str, int], width: int, headers: int, bad_rows: BadRows
@@ -97,7 +96,7 @@ class Parser:
         rows += self.before.rows
         lines = records + 1 + self.before.lines
         for row, line, n_fields in zip(rows.tolist(), lines.tolist(), fields.tolist(), strict=True):
-            bad_rows.add(row, f"{place(row, line)} {wrong_width(n_fields, width, self.model)}")
+            bad_rows.add(row, f"{place(row, line)} {wrong_width(n_fields, width, header=True)}")
             bad_rows.require_few(self.file, counts.records, so_far=True)
         pieces = zip([0, *stops.tolist()], [*starts.tolist(), len(self.content)], strict=True)
         content = b"".join(self.content[start:stop] for start, stop in pieces)
@@ -131,60 +130,32 @@ class Parser:
             frame = frame.filter(pl.Series(keep))
         return frame
 
-    def _parse_slowly(self, places: list[int], width: int, headers: int) -> tuple[pl.DataFrame, int]:
-        kept = KeptRows(places)
-        row = -headers
-        try:
-            for fields in self._records(self.content):
-                if not fields:
-                    kept.blank_lines += 1
-                    continue
-                row += 1
-                if len(fields) != width:
-                    at = place(row + self.before.rows - 1, None)
-                    raise refusal(self.file, f"{at} {wrong_width(len(fields), width, self.model)}")
-                if row > 0:
-                    kept.add(fields)
-        except csv.Error as error:
-            at = place(row + self.before.rows, None)
-            raise refusal(self.file, f"{at} is not valid: {reason_of(error)}") from error
-        return kept.frame, kept.blank_lines
-
-    def _parse_leniently(self, places: list[int], width: int, headers: int, bad_rows: BadRows) -> KeptRows:
-        """Parse row by row, and skip rows with another number of fields.
-
-        A quote that is never closed would swallow the rows after it. So only the first line of a bad row that spans
-        several lines is skipped, and the next line is read as the start of a row. That takes at most two passes: an
-        open quote reaches no further than the next line with an odd number of quotes.
-        """
-        lines = ReturnableLines(decoded_lines(self.content), self.before.lines)
-        records = records_of(lines, self.dialect.separator, quoting=self.dialect.quoting)
+    def _parse_slowly(self, places: list[int], width: int, headers: int) -> KeptRows:
+        """Parse line by line: a row is one line, so that nothing in it reaches into another."""
         most = self.content.count(b"\n") + 1
-        kept, row = KeptRows(places), -headers
-        before = self.before.rows
-        while True:
+        kept, row = KeptRows(places), -headers - 1
+        for line, text in enumerate(decoded_lines(self.content), start=self.before.lines + 1):
             try:
-                lines.begin()
-                fields = next(records, None)
-                fits = fields is None or len(fields) == width
-                fault = None if fits else wrong_width(len(fields or ()), width, self.model)
+                fields = next(records_of([text], self.dialect.separator, quoting=self.dialect.quoting))
+                fault = wrong_width(len(fields), width, header=self.exact)
             except csv.Error as error:
                 fields, fault = [""], f"is not valid: {reason_of(error)}"
-            if fields is None:
-                return kept
             if not fields:
                 kept.blank_lines += 1
                 continue
-            if row >= 0 and fault is None:
-                kept.add(fields, before + row, lines.first)
-            elif row >= 0:
-                bad_rows.add(before + row, f"{place(before + row, lines.first)} {fault}")
-                bad_rows.require_few(self.file, most, so_far=True)
-                lines.give_back()
             row += 1
-
-    def _records(self, content: bytes) -> Iterator[list[str]]:
-        return records_of(decoded_lines(content), self.dialect.separator, quoting=self.dialect.quoting)
+            if row < 0:  # the header
+                continue
+            number = row + self.before.rows
+            if fault is None:
+                kept.add(fields, number, line)
+                continue
+            fault = f"{place(number, line)} {fault}"
+            if self.bad_rows is None:
+                raise refusal(self.file, fault)
+            self.bad_rows.add(number, fault)
+            self.bad_rows.require_few(self.file, most, so_far=True)
+        return kept
 
 
 def _before_cuts(number: int, cut: IntArray) -> int:

@@ -18,6 +18,7 @@ class Dialect:
     typed_header: bool = False
     """RecBole writes ``name:type``."""
     headerless: bool = False
+    """MovieLens writes ``user::item::rating::time`` in every line."""
 
 
 CSV = Dialect(",")

@@ -1,7 +1,7 @@
 """Count the fields of every record in a delimited file, before a parser reads it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,8 @@ from pricdr.data.ratings import IntArray
 
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _BLOCK = 1 << 24
+LONGEST_FIELD: Final = 1 << 17
+"""The most characters of a field that Python's csv module reads."""
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -22,14 +24,15 @@ class FieldCounts:
     """The records that are blank lines."""
     uneven: tuple[int, int] | None
     """The first record with another number of fields, and that number."""
-    one_line_each: bool
-    """Whether no field contains a line break, so that records and lines are the same."""
     all_uneven: IntArray
     """Every record with another number of fields: its number, its fields, its start and its end in the file."""
 
 
 def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -> FieldCounts | None:
-    r"""Count the fields of every record; ``None`` where quotes or carriage returns do not follow RFC 4180.
+    r"""Count the fields of every record, each of them one line; ``None`` where each line must be looked at.
+
+    That is where quotes or carriage returns do not follow RFC 4180, a quoted field does not end on its line, or a line
+    is so long that one of its fields may be.
 
     Args:
         content: The whole file.
@@ -37,12 +40,13 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
         width: How many fields a record should have.
         quoting: Whether ``"`` may enclose fields.
 
-    >>> counts = count_fields(b'u,i\na,"x,\ny"\n\nb\n', separator=ord(","), width=2, quoting=True)
-    >>> counts.records, counts.blanks.tolist(), counts.uneven, counts.one_line_each
-    (4, [2], (3, 1), False)
+    >>> counts = count_fields(b'u,i\na,"x,y"\n\nb\n', separator=ord(","), width=2, quoting=True)
+    >>> counts.records, counts.blanks.tolist(), counts.uneven
+    (4, [2], (3, 1))
+    >>> count_fields(b'u,i\na,"x\ny"\n', separator=ord(","), width=2, quoting=True)
     """
     data = np.frombuffer(content, dtype=np.uint8)
-    counts = FieldCounts(0, np.zeros(0, dtype=np.int64), None, True, np.zeros((0, 4), dtype=np.int64))
+    counts = FieldCounts(0, np.zeros(0, dtype=np.int64), None, np.zeros((0, 4), dtype=np.int64))
     reader = _MarkReader(data, separator, quoting, returns=b"\r" in content)
     pending, begin, blanks, uneven = 0, 0, [counts.blanks], [counts.all_uneven]
     for start in range(0, len(data), _BLOCK):
@@ -50,6 +54,8 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
         if marks is None:
             return None
         ends = np.flatnonzero(data[marks] == _NEWLINE)
+        if len(ends) and int(np.diff(marks[ends], prepend=begin).max()) > LONGEST_FIELD:
+            return None
         # A record may have begun in an earlier block: its marks so far are pending.
         fields = np.diff(ends, prepend=-1 - pending)
         pending = pending + len(marks) if len(ends) == 0 else len(marks) - 1 - int(ends[-1])
@@ -64,32 +70,16 @@ def count_fields(content: bytes, *, separator: int, width: int, quoting: bool) -
             uneven.append(np.stack([wrong + counts.records, fields[wrong], starts[wrong], stops[wrong]], axis=1))
         begin = int(marks[ends[-1]]) + 1 if len(ends) else begin
         counts.records += len(ends)
-    if reader.inside:
+    if reader.inside or len(data) - begin > LONGEST_FIELD:
         return None
     if content and not content.endswith(b"\n"):
         if pending + 1 != width:
             uneven.append(np.array([[counts.records, pending + 1, begin, len(data)]]))
         counts.records += 1
     counts.blanks, counts.all_uneven = np.concatenate(blanks), np.concatenate(uneven)
-    counts.one_line_each = reader.one_line_each
     if len(counts.all_uneven):
         counts.uneven = (int(counts.all_uneven[0, 0]), int(counts.all_uneven[0, 1]))
     return counts
-
-
-def last_record_end(content: bytes, separator: int) -> int | None:
-    r"""Return the end of the last whole record in a quoting dialect; ``None`` where quotes are irregular.
-
-    >>> last_record_end(b'a,"x,\ny"\nb,"z\n', ord(","))
-    9
-    """
-    data = np.frombuffer(content, dtype=np.uint8)
-    quotes = np.flatnonzero(data == _QUOTE)
-    if not _well_placed(data, quotes, 0, separator):
-        return None
-    newlines = np.flatnonzero(data == _NEWLINE)
-    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
-    return int(outside[-1]) + 1 if len(outside) else 0
 
 
 @dataclass
@@ -103,7 +93,6 @@ class _MarkReader:
     """Whether the data contain a carriage return."""
     inside: int = 0
     """1 if the next block starts inside quotes."""
-    one_line_each: bool = True
 
     def marks(self, start: int, stop: int) -> IntArray | None:
         block = self.data[start:stop]
@@ -118,7 +107,8 @@ class _MarkReader:
             # An odd number of quotes before a mark puts it inside a field.
             quoted = (np.searchsorted(quotes, marks) + self.inside) % 2 == 1
             if quoted.any():
-                self.one_line_each &= not bool((self.data[marks[quoted]] == _NEWLINE).any())
+                if (self.data[marks[quoted]] == _NEWLINE).any():
+                    return None
                 marks = marks[~quoted]
             self.inside = (self.inside + len(quotes)) % 2
         return self._without_returns(marks) if self.returns else marks

@@ -1,10 +1,10 @@
-"""Read JSON lines: one object per line; ids are text or integers."""
+"""Read JSON lines: one object per line, and each of them is read by itself; ids are text or whole numbers."""
 
 import json
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,12 @@ import numpy as np
 import polars as pl
 
 from pricdr.data.reading.bad_rows import BadRows
-from pricdr.data.reading.columns import Columns, find_named
+from pricdr.data.reading.columns import Columns, find_fields, roles_of_objects
 from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside, RawRatings, constant, in_memory, place
 from pricdr.data.reading.text_files import file_refusal, refusal, shorten
+from pricdr.data.reading.values import judged
 
 _CHUNK = 1 << 16
-_ABSENT = object()
-_ID_TYPES = {str: "text", int: "a number"}
-_IDS = ("user", "item")
-_Objects = Iterator[dict[str, Any]]
 
 
 def read_json_lines(
@@ -32,11 +29,12 @@ def read_json_lines(
     bad_rows: BadRows | None = None,
     beside: Beside = NOTHING_BESIDE,
 ) -> RawRatings:
-    r"""Read the user, item, rating and time of every line; the names are looked up in the first object.
+    r"""Read the user, item, rating and time of every line; their names are looked up in every object.
 
-    >>> raw = read_json_lines(Path("r.jsonl"), ['{"user_id": 7, "asin": "x"}'], None, need_rating=False)
+    >>> lines = ['{"user_id": 7, "asin": "x", "stars": 4}', '{"uid": "7", "sku": "y", "rating": 5, "date": "2024"}']
+    >>> raw = read_json_lines(Path("r.jsonl"), lines, None, need_rating=False)
     >>> raw.take_ids("user").names.to_list(), raw.take_ids("item").names.to_list()
-    (['7'], ['x'])
+    (['7'], ['x', 'y'])
     """
     parts = list(stream_json_lines(file, text, columns, need_rating=need_rating, bad_rows=bad_rows, beside=beside))
     if len(parts) == 1:
@@ -82,145 +80,93 @@ def stream_json_lines(
     beside: Beside = NOTHING_BESIDE,
 ) -> Iterator[RawRatings]:
     """Yield what :func:`read_json_lines` returns, some thousand rows at a time."""
-    origins = _Origins()
-    objects = _objects(file, text, origins, bad_rows)
-    first = next(objects, None)
-    if first is None:
-        if bad_rows is None or not bad_rows.count:
-            raise file_refusal(file, "the file is empty")
-        raise refusal(file, "no line of it holds a JSON object")
-    header = list(first)
-    positions = find_named(file, [*header, *beside], columns, need_rating=need_rating)
-    at = {role: position for role, position in positions._asdict().items() if position is not None}
-    names = {role: header[position] for role, position in at.items() if position < len(header)}
-    values = list(beside.values())
-    constants = {role: values[position - len(header)] for role, position in at.items() if position >= len(header)}
-    objects = chain([first], objects)
-    if bad_rows is not None:
-        objects = _sound_objects(objects, names, origins, bad_rows)
-    kinds: dict[str, type] = {}
-    any_rows = False
-    for chunk, rows in _chunks(objects, names):
-        lines, numbers, blank_lines = origins.take()
-        raw = RawRatings(file, rows, {}, lines.__getitem__, numbers.__getitem__, blank_lines, bad_rows=bad_rows)
-        raw.time_asked = columns is not None and columns.time is not None
-        for role, objects_of in chunk.items():
-            column = _column(raw, role, objects_of, kinds.setdefault(role, type(objects_of[0])))
-            raw.columns[role] = in_memory(column)
-        raw.columns |= {role: constant(value, rows) for role, value in constants.items()}
-        raw.schema = tuple((names[role], _ID_TYPES[kinds[role]] if role in _IDS else "") for role in names)
-        any_rows = True
-        yield raw
-    if not any_rows:
+    required, optional = roles_of_objects(file, columns, need_rating=need_rating)
+    constants = {role: beside[name] for role, name in {**required, **optional}.items() if name and name in beside}
+    kept = {role: name for role, name in required.items() if role not in constants}
+    reader = _Objects(file, kept, {r: n for r, n in optional.items() if r not in constants}, frozenset(beside))
+    chunk = reader.new_chunk()
+    any_rows = any_lines = False
+
+    def raw(chunk: "_Chunk") -> RawRatings:
+        rows = len(chunk.lines)
+        kinds = {role: pl.Float64 if role == "rating" else pl.String for role in chunk.values}
+        loaders = {role: in_memory(pl.Series(values, dtype=kinds[role])) for role, values in chunk.values.items()} | {
+            role: constant(value, rows) for role, value in constants.items()
+        }
+        part = RawRatings(file, rows, loaders, chunk.lines.__getitem__, chunk.numbers.__getitem__, chunk.blank_lines)
+        part.bad_rows, part.time_asked = bad_rows, columns is not None and columns.time is not None
+        return part
+
+    row = -1
+    for number, line in enumerate(text, start=1):
+        if not line.strip(" \t\r\n"):
+            chunk.blank_lines += 1
+            continue
+        row += 1
+        any_lines = True
+        try:
+            values = reader.values(line)
+        except ValueError as error:
+            fault = f"{place(row, number)}{error}"
+            if bad_rows is None:
+                raise refusal(file, fault) from error
+            bad_rows.add(row, fault)
+            continue
+        chunk.add(values, number, row)
+        if len(chunk.lines) == _CHUNK:
+            any_rows = True
+            yield raw(chunk)
+            chunk = reader.new_chunk()
+    if chunk.lines or (any_rows and chunk.blank_lines):
+        yield raw(chunk)
+    elif not any_lines:
+        raise file_refusal(file, "the file is empty")
+    elif not any_rows:
         raise refusal(file, "no line of it can be used")
 
 
 @dataclass
-class _Origins:
-    """The origins of the objects that are not in a chunk yet."""
+class _Chunk:
+    """Some thousand rows: Python values are large."""
 
+    values: dict[str, list[Any]]
     lines: "array[int]" = field(default_factory=lambda: array("q"))
     numbers: "array[int]" = field(default_factory=lambda: array("q"))
     blank_lines: int = 0
 
-    def take(self) -> "tuple[array[int], array[int], int]":
-        """Return the lines and numbers of the objects and the count of blank lines, and reset them."""
-        origins = self.lines, self.numbers, self.blank_lines
-        self.lines, self.numbers, self.blank_lines = array("q"), array("q"), 0
-        return origins
+    def add(self, values: dict[str, Any], line: int, number: int) -> None:
+        for role, column in self.values.items():
+            column.append(values[role])
+        self.lines.append(line)
+        self.numbers.append(number)
 
 
-def _objects(file: Path, text: Iterable[str], origins: _Origins, bad_rows: BadRows | None) -> _Objects:
-    """Yield every object, and note its origin in ``origins``."""
-    row = -1
-    for number, line in enumerate(text, start=1):
-        if not line.strip(" \t\r\n"):
-            origins.blank_lines += 1
-            continue
-        row += 1
+class _Objects:
+    """Reads one object at a time, by the names that were declared or by those that this object has."""
+
+    def __init__(
+        self, file: Path, required: dict[str, str | None], optional: dict[str, str | None], taken: frozenset[str]
+    ) -> None:
+        self._file, self._roles = file, (*required, *optional)
+        # Most files have few sets of names: each is looked up once.
+        self._fields = lru_cache(256)(lambda names: find_fields(names, required, optional, taken))
+
+    def new_chunk(self) -> _Chunk:
+        """Return a chunk without rows."""
+        return _Chunk({role: [] for role in self._roles})
+
+    def values(self, line: str) -> dict[str, Any]:
+        """Return the values of a line by their roles; a ValueError says what is wrong with it."""
         try:
-            value = json.loads(line)
+            record = json.loads(line)
         except (ValueError, RecursionError):
-            value = None
-        if isinstance(value, dict):
-            origins.lines.append(number)
-            origins.numbers.append(row)
-            yield value
-            continue
-        fault = f"{place(row, number)} is not a JSON object: {shorten(line.strip())}"
-        if bad_rows is None:
-            raise refusal(file, f"{fault}; every line must hold one")
-        bad_rows.add(row, fault)
-
-
-def _sound_objects(objects: _Objects, names: dict[str, str], origins: _Origins, bad_rows: BadRows) -> _Objects:
-    """Yield the objects whose values have the right types, and skip the others; ids have the type of the first."""
-    kinds: dict[str, type] = {}
-    for record in objects:
-        number, line = origins.numbers[-1], origins.lines[-1]  # of this object
-        fault = None
-        for role in (role for role in names if role != "time"):
-            value = record.get(names[role], _ABSENT)
-            allowed = {int, float} if role == "rating" else {kinds.get(role, type(value))} & _ID_TYPES.keys()
-            if type(value) not in allowed or not _storable(role, value):
-                fault = _fault(place(number, line), role, value, kinds.get(role, str))
-                break
-        if fault is None:
-            for role in _IDS:
-                if role in names:
-                    kinds.setdefault(role, type(record[names[role]]))
-            yield record
-            continue
-        bad_rows.add(number, fault)
-        origins.lines.pop()
-        origins.numbers.pop()
-
-
-def _storable(role: str, value: Any) -> bool:  # noqa: ANN401
-    """Return whether a value of the right type fits into a column: a rating a float can hold, an id that is UTF-8."""
-    try:
-        _ = float(value) if role == "rating" else str(value).encode()
-    except (OverflowError, UnicodeEncodeError):
-        return False
-    return True
-
-
-def _chunks(objects: _Objects, names: dict[str, str]) -> Iterator[tuple[dict[str, list[Any]], int]]:
-    """Yield the values of some thousand objects at a time, and their number: Python values are large."""
-    while chunk := list(islice(objects, _CHUNK)):
-        yield {role: [record.get(name, _ABSENT) for record in chunk] for role, name in names.items()}, len(chunk)
-
-
-def _column(raw: RawRatings, role: str, values: list[Any], kind: type) -> pl.Series:
-    """Return one chunk as a column; ``kind`` is the type of the first id in the file."""
-    if role == "time":  # whether it must be readable is checked later
-        texts = (str(value) if type(value) in (str, int, float) else None for value in values)
-        return pl.Series([text if text and _storable(role, text) else None for text in texts], dtype=pl.String)
-    allowed = {int, float} if role == "rating" else {kind} & _ID_TYPES.keys()
-    if not set(map(type, values)) <= allowed:  # by type: True is an int to isinstance
-        at = next(at for at, value in enumerate(values) if type(value) not in allowed)
-        raise refusal(raw.file, _fault(raw.place(at), role, values[at], kind))
-    try:
-        if role == "rating":
-            return pl.Series(list(map(float, values)), dtype=pl.Float64)
-        return pl.Series(list(map(str, values)), dtype=pl.String)
-    except OverflowError as error:  # a whole number beyond every float
-        at = next(at for at, value in enumerate(values) if abs(value) > 1e300)
-        raise refusal(raw.file, _fault(raw.place(at), role, values[at], kind)) from error
-    except UnicodeEncodeError as error:
-        at = values.index(error.object)
-        raise refusal(raw.file, _fault(raw.place(at), role, values[at], kind)) from error
-
-
-def _fault(place: str, role: str, value: object, kind: type) -> str:
-    """Return what is wrong with a value that cannot be in its column."""
-    if value is _ABSENT:
-        return f"{place} has no {role}; every line must have the fields of the first"
-    if role == "rating":
-        return f"{place}: the rating {shorten(value)} is not a finite number"
-    if type(value) is kind is str:
-        return f"{place}: the {role} id {shorten(value)} holds half of a surrogate pair, which is not text"
-    if type(value) in _ID_TYPES:
-        mixed = f"{shorten(value)} is {_ID_TYPES[type(value)]}, the first is {_ID_TYPES[kind]}"
-        return f"{place}: mixed-type ids: the {role} id {mixed}; use one kind throughout"
-    return f"{place}: the {role} id {shorten(value)} must be text or a whole number"
+            record = None
+        if not isinstance(record, dict):
+            raise ValueError(f" is not a JSON object: {shorten(line.strip())}; every line must hold one")
+        fields = self._fields(tuple(record))
+        if isinstance(fields, str):
+            raise ValueError(f" {fields}")
+        try:
+            return {role: judged(role, record[fields[role]] if role in fields else None) for role in self._roles}
+        except ValueError as error:
+            raise ValueError(f": {error}") from error

@@ -1,12 +1,17 @@
-"""Read ratings from a database: the rows of one query, through ADBC, over a connection that only reads."""
+"""Read ratings from a database: the rows of one query, over a connection that only reads.
 
+PostgreSQL states the type of every column, and ADBC hands its rows over as they are. A column of SQLite has no type,
+only its values have, and the ADBC driver guesses one from the first rows: a single text among the times rounds all
+others. So SQLite is read through Python's own driver, value by value.
+"""
+
+import sqlite3
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from importlib import import_module
 from operator import add
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,24 +21,27 @@ from pricdr.data.reading.bad_rows import BadRows
 from pricdr.data.reading.columns import ColumnPositions, Columns, find_named
 from pricdr.data.reading.kinds import may_be_times, require_kind
 from pricdr.data.reading.query import Query
-from pricdr.data.reading.raw_ratings import ColumnLoader, RawRatings, in_memory
+from pricdr.data.reading.raw_ratings import ColumnLoader, RawRatings, in_memory, place
 from pricdr.data.reading.text_files import explaining_os_errors, file_refusal, refusal
+from pricdr.data.reading.values import judged
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_SQLITE_ROWS = 1 << 16
+
 
 def stream_query(
     query: Query, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
 ) -> Iterator[RawRatings]:
-    """Yield the rows of a query as they arrive, some at a time: the driver holds about 16 MB of them."""
+    """Yield the rows of a query as they arrive, some at a time."""
+    if query.database == "sqlite":
+        yield from _stream_sqlite(query, columns, need_rating=need_rating, bad_rows=bad_rows)
+        return
     rows, any_batch = 0, False
     with _results(query) as results:
-        header = [name for name, _ in _typed(results.schema)]
-        if len(header) < 2:
-            raise file_refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
-        positions = find_named(str(query), header, columns, need_rating=need_rating)
+        positions = _positions(query, results.schema.names, columns, need_rating=need_rating)
         time_asked = columns is not None and columns.time is not None
         for batch in results:
             if not batch.num_rows:
@@ -49,8 +57,62 @@ def stream_query(
         raise file_refusal(str(query), "it returns no rows")
 
 
-def _typed(schema: "pa.Schema") -> Iterator[tuple[str, Any]]:
-    yield from ((column.name, column.type) for column in schema)
+def _positions(query: Query, header: list[str], columns: Columns | None, *, need_rating: bool) -> ColumnPositions:
+    if len(header) < 2:
+        raise file_refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
+    return find_named(str(query), header, columns, need_rating=need_rating)
+
+
+def _stream_sqlite(
+    query: Query, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None
+) -> Iterator[RawRatings]:
+    """Yield the rows of a query to a SQLite file, which is opened for reading alone and not created."""
+    with explaining_os_errors(Path(query.file)), Path(query.file).open("rb"):  # the driver gives no reason
+        address = f"file:{quote(query.file)}?mode=ro"
+    row = 0
+    try:
+        with closing(sqlite3.connect(address, uri=True)) as connection:
+            # Half of a surrogate pair stands for a byte that is not UTF-8: its row alone is then bad.
+            connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+            results = connection.execute(query.sql)
+            header = [str(column[0]) for column in results.description or ()]
+            positions = _positions(query, header, columns, need_rating=need_rating)
+            roles = {role: at for role, at in positions._asdict().items() if at is not None}
+            while batch := results.fetchmany(_SQLITE_ROWS):
+                kept, numbers = _judged_rows(query, batch, roles, row, bad_rows)
+                row += len(batch)
+                loaders = {
+                    role: in_memory(pl.Series(values, dtype=pl.Float64 if role == "rating" else pl.String))
+                    for role, values in kept.items()
+                }
+                part = RawRatings(str(query), len(numbers), loaders, number=numbers.__getitem__, bad_rows=bad_rows)
+                part.time_asked = columns is not None and columns.time is not None
+                yield part
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        raise refusal(str(query), query.cleaned(str(error))) from None
+    if not row:
+        raise file_refusal(str(query), "it returns no rows")
+
+
+def _judged_rows(
+    query: Query, batch: list[tuple[Any, ...]], roles: dict[str, int], before: int, bad_rows: BadRows | None
+) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return the values of the good rows by their roles, and the numbers of these rows."""
+    kept: dict[str, list[Any]] = {role: [] for role in roles}
+    numbers = []
+    for number, row in enumerate(batch, start=before):
+        try:
+            values = [judged(role, row[at]) for role, at in roles.items()]
+        except ValueError as error:
+            fault = f"{place(number, None)}: {error}"
+            if bad_rows is None:
+                raise refusal(str(query), fault) from error
+            bad_rows.add(number, fault)
+            continue
+        numbers.append(number)
+        for column, value in zip(kept.values(), values, strict=True):
+            column.append(value)
+    return kept, numbers
 
 
 def _loaders(
@@ -86,18 +148,16 @@ def _series(column: "pa.Array") -> pl.Series:
 @contextmanager
 def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
     """Yield the result of a query that can change nothing in the database."""
-    package = f"adbc_driver_{query.database}"
     try:
-        dbapi = import_module(f"{package}.dbapi")
+        dbapi = import_module("adbc_driver_postgresql.dbapi")
     except ImportError:
-        missing = f"--from needs {package.replace('_', '-')} and pyarrow, which are not installed"
+        missing = "--from needs adbc-driver-postgresql and pyarrow, which are not installed"
         raise ParameterError(f"{missing}: install them with pip install 'pricdr[sql]'") from None
     try:
         # A line feed, so that a comment at the end does not swallow what the driver appends.
         statement = query.sql.strip().rstrip("; \t\r\n") + "\n"
-        with _connected(dbapi, query) as connection, connection.cursor() as cursor:
-            if query.database == "postgresql":
-                cursor.execute("SET TRANSACTION READ ONLY")
+        with dbapi.connect(query.address, autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION READ ONLY")
             cursor.execute(statement)
             with cursor.fetch_record_batch() as results:
                 yield results
@@ -106,13 +166,3 @@ def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
     except (dbapi.Error, OSError, ValueError) as error:
         # Without its cause: a traceback would show the message of the driver.
         raise refusal(str(query), query.cleaned(str(error))) from None
-
-
-def _connected(dbapi: ModuleType, query: Query) -> AbstractContextManager[Any]:
-    """Return a connection; a SQLite file is opened for reading alone, and is not created where there is none."""
-    address = query.address
-    if query.database == "sqlite":
-        with explaining_os_errors(Path(query.file)), Path(query.file).open("rb"):  # the driver gives no reason
-            address = f"file:{quote(query.file)}?mode=ro"
-    connection: AbstractContextManager[Any] = dbapi.connect(address, autocommit=False)
-    return connection

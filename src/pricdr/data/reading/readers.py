@@ -155,8 +155,9 @@ def read_ratings_file(
     r"""Read one or many files of ratings, and count what was merged or left out; file names show the format.
 
     Files that are read together have one schema, and give the same result as one file with all their rows. If a (user,
-    item) pair occurs more than once, the latest row counts where there is a time column, and otherwise the largest
-    value.
+    item) pair occurs more than once, the latest row counts, and among equal times, or without times, the largest value.
+    No row decides how another is read: JSON lines must have a user, an item and a rating each, ``.dat`` files four
+    fields, unless ``columns`` says otherwise.
 
     Args:
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with

@@ -34,9 +34,12 @@ _MAGIC = {
 }
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-8(-sig)?|utf-(16|32)(-[lb]e)?|iso8859-\d+|cp\d+|koi8-\w|mac-\w+|gbk|gb2312|gb18030|big5(hkscs)?|"
-    r"euc_(jp|kr|jis_2004|jisx0213)|shift_jis(_2004|x0213)?|tis-620|ptcp154|hp-roman8|johab|hz"
+    r"euc_(jp|kr|jis_2004|jisx0213)|shift_jis(_2004|x0213)?|tis-620|ptcp154|hp-roman8|johab"
 )
-"""Text encodings by Python's names. Its other codecs unpack, escape or translate, which no file of ratings needs."""
+"""Text encodings by Python's names. Its other codecs unpack, escape or translate, which no file of ratings needs.
+
+Not ``hz``, where a tilde at the end of a line joins it to the next one: a row must not decide where another begins.
+"""
 _ESCAPED: Final = re.compile("[\udc80-\udcff]")
 
 

@@ -1,0 +1,322 @@
+"""One row decides about its own pair alone, in every format and on every engine: mathematics.md, section 8.
+
+Files are random, with repeated pairs, missing fields, several names for one field, numbers for text, odd quotes and
+rows that are no rows. One row is inserted, removed or edited, at the start, at the end or anywhere; then only entries
+of its own pairs may change. Only public functions are used, so that the test holds for any reader.
+"""
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pricdr import Query, Ratings, Release, cli, read_ratings
+from pricdr.errors import InputError
+
+Pair = tuple[str, str]
+ENGINES = ("memory", "local")
+
+
+class Row(NamedTuple):
+    """One row as it is written, and the pair it may speak for; None where it is no valid row whatever is around it."""
+
+    written: Any
+    pair: Pair | None
+
+
+USERS, ITEMS = st.sampled_from(["a", "b", "1"]), st.sampled_from(["x", "2"])
+VALUES = st.integers(1, 5)
+TIMES = st.sampled_from(["5", "7.25", "1400000000.5", "1400000000.25", "2020-01-01", "soon", ""])
+
+
+# --- how rows are written -----------------------------------------------------------------------------------------
+
+
+def _quoted(text: str, quote: bool) -> str:
+    return '"' + text.replace('"', '""') + '"' if quote else text
+
+
+@st.composite
+def good_line(draw: st.DrawFn, mark: str, quoting: bool) -> Row:
+    user, item = draw(USERS), draw(ITEMS)
+    fields = [user, item, str(draw(VALUES)), draw(TIMES)]
+    if mark != "::":
+        fields.append(
+            draw(st.sampled_from(["", "note", 'say "hi"', 'LP 12"', f"a{mark}b"]) if quoting else st.just("n"))
+        )
+    # A field with a mark or a quote in it may be quoted or not: unquoted, it may shift the fields of this row alone.
+    line = mark.join(_quoted(field, quoting and draw(st.booleans())) for field in fields)
+    return Row(line, (user, item))
+
+
+def bad_lines(mark: str, quoting: bool) -> st.SearchStrategy[Row]:
+    cells = [["a", "x"], ["a", "x", "5"], ["a", "x", "5", "7"], ["a", "x", "five", "7", "n"], ["", "x", "5", "7", "n"]]
+    cells += [["a", "x", "5", "7", "n", "more"], ["a"], [" "]]
+    if quoting:
+        cells += [["a", "x", "5", "7", '"Weird Al'], ['"a', "x", "5", "7", "n"], ["a", "x", "5", "7", '"b"c']]
+        cells += [['"b', "x", "5", "7", '"n'], ["a", "x", "5", "7", '"']]
+    # Whether such a row counts is up to the format, but its pair can only be this one.
+    return st.sampled_from([Row(mark.join(fields), ("a", "x")) for fields in cells])
+
+
+def lines(mark: str, *, quoting: bool) -> st.SearchStrategy[Row]:
+    good = good_line(mark, quoting)
+    return st.one_of(good, good, bad_lines(mark, quoting), st.just(Row("", None)))
+
+
+@st.composite
+def good_objects(draw: st.DrawFn) -> Row:
+    user, item = draw(USERS), draw(ITEMS)
+    number = draw(st.booleans())
+    fields: dict[str, Any] = {
+        draw(st.sampled_from(["user", "userId", "reviewerID"])): int(user) if number and user == "1" else user,
+        draw(st.sampled_from(["item", "asin"])): int(item) if number and item == "2" else item,
+    }
+    if draw(st.integers(0, 9)):
+        fields[draw(st.sampled_from(["rating", "stars"]))] = draw(VALUES)
+    time = draw(st.sampled_from([5, 7.25, "2020-01-01", "soon", None, ...]))
+    if time is not ...:
+        fields[draw(st.sampled_from(["timestamp", "date"]))] = time
+    if draw(st.booleans()):
+        fields["note"] = draw(st.sampled_from(["n", 1, None, [1], "\ud800", 'a "quote']))
+    names = draw(st.permutations(list(fields)))
+    return Row(json.dumps({name: fields[name] for name in names}), (user, item))
+
+
+OBJECTS = st.one_of(
+    good_objects(),
+    good_objects(),
+    st.sampled_from(
+        [
+            Row("{", None),
+            Row("[1]", None),
+            Row("", None),
+            Row('{"user": "a"}', None),
+            Row('{"user": "a", "uid": "b", "item": "x", "rating": 5}', ("a", "x")),
+            Row('{"user": "\\ud800", "item": "x", "rating": 5}', None),
+            Row('{"user": "a", "item": 1.5, "rating": 5}', None),
+            Row('{"user": "a", "item": "x", "rating": "five"}', None),
+        ]
+    ),
+)
+
+
+@st.composite
+def tuples(draw: st.DrawFn, *, typed: bool) -> Row:
+    """Values of one row of a table; where its columns have no types, a value may have any."""
+    user, item = draw(USERS), draw(ITEMS)
+    rating, time = draw(st.none() | VALUES.map(float)), draw(st.none() | st.sampled_from([5.0, 7.25, 1400000000.5]))
+    if not typed:
+        user_as, item_as = (
+            draw(st.sampled_from([name, int(name)])) if name.isdigit() else name for name in (user, item)
+        )
+        rating = draw(st.sampled_from([rating, None if rating is None else int(rating), rating]))
+        return Row((user_as, item_as, rating, draw(st.sampled_from([time, 5, "2020-01-01", "soon"]))), (user, item))
+    return Row((user, item, rating, time), (user, item))
+
+
+# --- how files are read -------------------------------------------------------------------------------------------
+
+
+class Format(NamedTuple):
+    rows: st.SearchStrategy[Row]
+    write: Callable[[Path, list[Row]], Any]
+    """Writes rows, and returns what is to be read."""
+    columns: str | None = None
+    read: Callable[..., Ratings] = read_ratings
+
+
+def text(name: str, header: str = "") -> Callable[[Path, list[Row]], Path]:
+    def write(folder: Path, rows: list[Row]) -> Path:
+        (folder / name).write_text(header + "".join(f"{row.written}\n" for row in rows))
+        return folder / name
+
+    return write
+
+
+def parquet(folder: Path, rows: list[Row]) -> Path:
+    schema = {"user": pl.String, "item": pl.String, "rating": pl.Float64, "timestamp": pl.Float64}
+    pl.DataFrame([row.written for row in rows], schema=schema, orient="row").write_parquet(folder / "r.parquet")
+    return folder / "r.parquet"
+
+
+def sqlite(folder: Path, rows: list[Row]) -> Query:
+    file = folder / "r.db"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("DROP TABLE IF EXISTS r")
+        database.execute("CREATE TABLE r (user, item, rating, time)")
+        database.executemany("INSERT INTO r VALUES (?, ?, ?, ?)", [row.written for row in rows])
+        database.commit()
+    return Query.of(f"sqlite:///{file}", "SELECT * FROM r ORDER BY rowid")
+
+
+def frame(_: Path, rows: list[Row]) -> pd.DataFrame:
+    times = [pd.Timestamp(row.written[3], unit="s") if row.written[3] == 5.0 else row.written[3] for row in rows]
+    frame = pd.DataFrame([row.written for row in rows], columns=["user", "item", "rating", "time"])
+    return frame.assign(time=pd.Series(times, dtype=object))
+
+
+def of_frame(given: pd.DataFrame, *, threshold: float | None = None, **_: Any) -> Ratings:
+    ratings = Ratings.of(given)
+    return ratings if threshold is None else ratings.at_least(threshold)
+
+
+NAMES = ["user", "item", "rating", "timestamp", "note"]
+FORMATS = {
+    "csv": Format(lines(",", quoting=True), text("r.csv", ",".join(NAMES) + "\n")),
+    "tsv": Format(lines("\t", quoting=True), text("r.tsv", "\t".join(NAMES) + "\n")),
+    "inter": Format(
+        lines("\t", quoting=False),
+        text("r.inter", "user_id:token\titem_id:token\trating:float\ttimestamp:float\tnote:token\n"),
+    ),
+    "dat": Format(lines("::", quoting=False), text("r.dat")),
+    "headerless": Format(lines(",", quoting=True), text("h.csv"), "user=1,item=2,rating=3,time=4"),
+    "headerless untimed": Format(lines(",", quoting=True), text("u.csv"), "user=1,item=2,rating=3"),
+    "json": Format(OBJECTS, text("r.jsonl")),
+    "json declared": Format(OBJECTS, text("d.jsonl"), "user=user,item=item,rating=rating"),
+    "json untyped likes": Format(OBJECTS, text("l.jsonl"), "user=user,item=item"),
+    "parquet": Format(tuples(typed=True), parquet),
+    "sqlite": Format(tuples(typed=False), sqlite),
+    "pandas": Format(tuples(typed=True), frame, read=of_frame),
+}
+
+
+# --- the property -------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def neighbours(draw: st.DrawFn, rows: st.SearchStrategy[Row]) -> tuple[list[Row], list[Row], list[Row]]:
+    """Return rows, the same with one inserted, removed or edited, and the rows that differ."""
+    before = draw(st.lists(rows, min_size=1, max_size=10))
+    at = draw(st.sampled_from([0, 0, len(before) - 1]) | st.integers(0, len(before) - 1))
+    change = draw(st.sampled_from(["insert", "remove", "edit"]))
+    differing = [] if change == "insert" else [before[at]]
+    added = [] if change == "remove" else [draw(rows)]
+    after = before[:at] + added + before[at + len(differing) :]
+    if change == "insert" and draw(st.booleans()):
+        after = [*before, *added]
+    return before, after, differing + added
+
+
+def cells(ratings: Ratings) -> dict[Pair, float]:
+    dense = ratings.entries.toarray()
+    return {(ratings.users[u], ratings.items[i]): float(dense[u, i]) for u, i in zip(*np.nonzero(dense), strict=True)}
+
+
+def require_own_pairs(kind: str, folder: Path, case, *, skip: bool, threshold: float | None) -> None:
+    before, after, differing = case
+    form = FORMATS[kind]
+    options: dict[str, Any] = {"skip_bad_rows": True, "most_bad_rows": 1.0} if skip else {}
+    try:
+        old, new = (
+            cells(form.read(form.write(folder, rows), columns=form.columns, threshold=threshold, **options))
+            for rows in (before, after)
+        )
+    except InputError:
+        return  # a file that is refused is not published
+    changed = {pair for pair in old.keys() | new.keys() if old.get(pair) != new.get(pair)}
+    assert changed <= {row.pair for row in differing}, (changed, differing)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_one_row_changes_entries_of_its_own_pairs_alone(tmp_path_factory, kind):
+    folder = tmp_path_factory.mktemp("rows")
+
+    @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        case=neighbours(FORMATS[kind].rows),
+        skip=st.sampled_from([True, True, False]),
+        threshold=st.none() | st.just(3.0),
+    )
+    def check(case, skip, threshold):
+        require_own_pairs(kind, folder, case, skip=skip, threshold=threshold)
+
+    check()
+
+
+# --- what was seen, and the engines -------------------------------------------------------------------------------
+
+
+def repeated(*, first: str = "", mark: str = ",") -> list[str]:
+    """Rows of many pairs whose merge rule shows: the latest value is 1, the largest 5."""
+    rows = [mark.join((f"u{n}", "x", str(value), str(time))) for n in range(30) for value, time in ((5, 1), (1, 2))]
+    return [first, *rows] if first else rows
+
+
+def objects(first: str = "") -> list[str]:
+    rows = [
+        json.dumps({"user": f"u{n}", "item": "x", "rating": value, "timestamp": time})
+        for n in range(30)
+        for value, time in ((5, 1), (1, 2))
+    ]
+    return [first, *rows] if first else rows
+
+
+HEADER = "user,item,rating,timestamp"
+SEEN = {
+    "a first object without a time": ("r.jsonl", "", objects('{"user": "u0", "item": "y", "rating": 3}'), None),
+    "a first object with an alias": ("r.jsonl", "", objects('{"uid": "u0", "sku": "y", "stars": 3, "date": 9}'), None),
+    "a first id that is a number": ("r.jsonl", "", objects('{"user": 7, "item": "x", "rating": 3}'), None),
+    "a first line of three fields": ("r.dat", "", repeated(first="u0::y::3", mark="::"), None),
+    "a first line that is short": ("r.csv", "", repeated(first="u0,y"), "user=1,item=2,rating=3,time=4"),
+    "an open quote": ("r.csv", HEADER + ",note\n", [*repeated(first='u0,y,3,"Weird Al'), 'u9,z,1,9,LP 12"'], None),
+    "an open quote in an unused column": (
+        "r.csv",
+        HEADER + ",note\n",
+        [f"{row},n" for row in repeated()[:5]]
+        + ['u0,y,3,1,"Weird Al', *(f"{row},n" for row in repeated()), 'u9,z,1,9,LP"'],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SEEN)
+def test_what_was_seen(tmp_path, case):
+    """Every one of these rows decided about others: it is there or not, and at most one entry changes."""
+    name, header, rows, columns = SEEN[case]
+    at = next(n for n, row in enumerate(rows) if "y" in row or "7" in row)
+    found = []
+    for number, kept in enumerate((rows, rows[:at] + rows[at + 1 :])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / name).write_text(header + "".join(f"{row}\n" for row in kept))
+        found.append(cells(read_ratings(folder / name, columns=columns, skip_bad_rows=True, most_bad_rows=1.0)))
+    old, new = found
+    assert len(old) >= (29 if "quote" not in case else 1)
+    assert sum(old.get(pair) != new.get(pair) for pair in old.keys() | new.keys()) <= 1
+
+
+def published(engine: str, file: Path, out: Path, columns: str | None) -> np.ndarray:
+    """Return the matrix of a release of the values in a file, with noise that repeats."""
+    users = file.with_name("users.txt")
+    users.write_text("".join(f"u{n}\n" for n in range(30)))
+    options = "--values --rating-bound 5 --rating-step 1 --epsilon 1 --delta 1e-6 --strategy jlt --dim 16"
+    options += f" --insecure-seed 7 --engine {engine}"
+    options += " --skip-bad-rows --most-bad-rows 1" + ("" if columns is None else f" --columns {columns}")
+    assert cli.run(["publish", str(file), "--users", str(users), *options.split(), "--out", str(out)]) == 0
+    return Release.load(out).matrix
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("case", SEEN)
+def test_on_every_engine_one_row_changes_one_user_by_at_most_one_rating(tmp_path, case, engine):
+    name, header, rows, columns = SEEN[case]
+    at = next(n for n, row in enumerate(rows) if "y" in row or "7" in row)
+    matrices = []
+    for number, kept in enumerate((rows, rows[:at] + rows[at + 1 :])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / name).write_text(header + "".join(f"{row}\n" for row in kept))
+        matrices.append(published(engine, folder / name, folder / "out", columns))
+    changes = np.linalg.norm(matrices[0] - matrices[1], axis=1)
+    assert (changes > 0).sum() <= 1
+    assert changes.max() <= 5.01

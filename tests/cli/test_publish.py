@@ -291,7 +291,7 @@ def test_inputs_with_strange_names_are_read(here, publish, name):
         ("r.csv.gz", gzip.compress(b"user,item\na,x\nb,y\n", mtime=0), ()),
         ("r.tsv.gz", gzip.compress(b"user\titem\na\tx\nb\ty\n", mtime=0), ()),
         ("r.inter", b"user_id:token\titem_id:token\trating:float\na\tx\t1\nb\ty\t2\n", ()),
-        ("r.jsonl", b'{"user": "a", "item": "x"}\n{"user": "b", "item": "y"}\n', ()),
+        ("r.jsonl", b'{"user": "a", "item": "x"}\n{"user": "b", "item": "y"}\n', ("--columns", "user=user,item=item")),
         ("r.dat", b"a::x::5::978300760\nb::y::3::978302109\n", ()),
         ("r.csv", b"a,x,5.0,1400000000\nb,y,3.0,1400000001\n", ("--columns", "amazon-2014")),
         ("r.csv", b"x,a,5.0,1400000000\ny,b,3.0,1400000001\n", ("--columns", "amazon-2018")),

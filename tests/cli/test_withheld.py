@@ -119,7 +119,7 @@ ROW_FAULTS = {
     "a byte that is not text": ("r.csv", HEADER + b"alice,\xff,5\n", ()),
     "too many bad rows": ("r.csv", HEADER + ROWS + b"alice,,5\n", ("--skip-bad-rows",)),
     "no good row": ("r.csv", HEADER + b"alice,,5\n", ("--skip-bad-rows", "--most-bad-rows", 1)),
-    "no object": ("r.jsonl", b'{"user": "alice", "item": "dune"}\n"emma"\n', ()),
+    "no object": ("r.jsonl", b'{"user": "alice", "item": "dune", "rating": 5}\n"emma"\n', ()),
 }
 
 

@@ -128,6 +128,6 @@ def test_any_columns_option(text):
 @given(st.lists(st.tuples(ids, ids), min_size=1, max_size=12))
 def test_ids_survive_json_byte_for_byte(tmp_path, pairs):
     content = "\n".join(json.dumps({"user": u, "item": i}) for u, i in pairs).encode()
-    ratings = read(_write(tmp_path, ".jsonl", content)).ratings
+    ratings = read(_write(tmp_path, ".jsonl", content), columns="user=user,item=item").ratings
     assert set(ratings.users) == {u for u, _ in pairs}
     assert set(ratings.items) == {i for _, i in pairs}

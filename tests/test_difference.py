@@ -44,7 +44,7 @@ def test_two_publications_of_the_same_ratings_differ_in_their_noise_alone(saved)
     found = difference(saved("one"), saved("two"))
     assert not found.same
     assert not found.same_matrix
-    assert set(fields(found)) == {"files.release.parquet"}
+    assert set(fields(found)) == {"files.release.safetensors"}
 
 
 def test_the_same_matrix_signed_later_differs_in_key_and_nothing_else(saved, tmp_path):

@@ -86,12 +86,12 @@ def test_a_hostile_certificate_fails_its_check(folder, change, capsys):
 
 def test_a_guides_hash_is_that_of_its_file(folder):
     loaded = Release.load(folder)
-    assert loaded.sha256() == loaded.certificate.files["release.parquet"]
+    assert loaded.sha256() == loaded.certificate.files["release.safetensors"]
     unsaved = publish(RATINGS, PROMISE, users=["a", "b"])
     assert (
         unsaved.sha256()
         == json.loads((unsaved.save(folder.parent / "later") / "certificate.json").read_bytes())["files"][
-            "release.parquet"
+            "release.safetensors"
         ]
     )
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -36,7 +35,7 @@ def test_what_was_declared_is_in_the_certificate_and_in_the_readme(tmp_path, mon
     monkeypatch.setattr("pricdr._publish.today", lambda: "2026-02-03")
     folder = published(issuer="Films & Co. (é)").save(tmp_path / "r")
     certificate = verify(folder).certificate
-    assert (certificate.schema_version, certificate.issuer, certificate.issued) == (4, "Films & Co. (é)", "2026-02-03")
+    assert (certificate.issuer, certificate.issued) == ("Films & Co. (é)", "2026-02-03")
     text = (folder / "README.md").read_text()
     assert 'issuer: "`Films & Co. (é)`"; day of issue: 2026-02-03 (UTC)' in text
     assert "What vouches for them is a signature" in text
@@ -78,17 +77,6 @@ def test_markup_in_a_name_stays_inside_its_quotation():
     text = readme(published(issuer='x`"** [a](http://e.org) <img src=x> "').certificate)
     assert "\"`x''** [a](http://e.org) <img src=x> '`\"" in text
     assert text.count("http://") == 1
-
-
-@pytest.mark.parametrize("version", [1, 2, 3])
-def test_earlier_versions_have_no_room_for_it(tmp_path, version):
-    release = published(issuer="honest")
-    older = replace(release, certificate=release.certificate.model_copy(update={"schema_version": version}))
-    assert not {"issuer", "issued"} & set(json.loads(older.certificate.to_bytes()))
-    folder = release.save(tmp_path / "r")
-    reseal(folder, schema_version=version)
-    with pytest.raises(VerificationError):
-        verify(folder)
 
 
 def test_the_day_is_taken_before_any_work(monkeypatch):

@@ -1,12 +1,13 @@
+import hashlib
 import json
 import shutil
 
 import jsonschema
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save
 
 import pricdr
 from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
@@ -30,6 +31,7 @@ def folder(release, tmp_path):
     return release.save(tmp_path / "a.release")
 
 
+FILES = ("README.md", "certificate.json", "release.safetensors", "users.txt")
 LINE = {"numbers": 5, "recorded": "2026-01-01T00:00:00+00:00", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
 
 
@@ -49,10 +51,10 @@ def test_a_release_survives_the_round_trip(release, folder):
 
 
 def test_the_folder_holds_what_the_design_says(folder):
-    assert sorted(p.name for p in folder.iterdir()) == ["README.md", "certificate.json", "release.parquet"]
-    frame = pl.read_parquet(folder / "release.parquet")
-    assert frame.schema == {"user": pl.String, "vector": pl.Array(pl.Float32, 5)}
-    assert frame["user"].to_list() == list(IDS)
+    assert sorted(p.name for p in folder.iterdir()) == sorted(FILES)
+    (matrix,) = load_file(folder / "release.safetensors").values()
+    assert (matrix.shape, matrix.dtype) == ((6, 5), np.float32)
+    assert (folder / "users.txt").read_text(encoding="utf-8").split("\n") == [*IDS, ""]
 
 
 def test_the_certificate_obeys_the_committed_schema(folder, pytestconfig):
@@ -70,7 +72,7 @@ def test_the_contracts_names_are_at_the_top_level(folder):
     assert content["mu"] == content["sensitivity"] / content["sigma"]
 
 
-@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+@pytest.mark.parametrize("name", FILES)
 def test_any_changed_byte_is_noticed(folder, name):
     path = folder / name
     content = path.read_bytes()
@@ -84,7 +86,7 @@ def test_any_changed_byte_is_noticed(folder, name):
     assert verify(folder)
 
 
-@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b + b"\n", lambda b: b""])
 def test_a_shorter_or_longer_file_is_noticed(folder, name, damage):
     (folder / name).write_bytes(damage((folder / name).read_bytes()))
@@ -92,7 +94,7 @@ def test_a_shorter_or_longer_file_is_noticed(folder, name, damage):
         verify(folder)
 
 
-@pytest.mark.parametrize("name", ["release.parquet", "certificate.json", "README.md"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_missing_file_is_noticed(folder, name):
     (folder / name).unlink()
     with pytest.raises(VerificationError, match=f"{name} is missing"):
@@ -117,7 +119,7 @@ def test_an_extra_file_is_noticed(folder):
         ({"users": 7}, "steps is stated"),
         ({"dim": 6}, "steps is stated"),
         ({"private": False}, "private is stated as False"),
-        ({"schema_version": 6}, "schema_version 6, this software knows 1 to 5"),
+        ({"schema_version": 5}, "schema_version 5, this software knows 6"),
         ({"schema_version": "1"}, "schema_version '1'"),
         ({"epsilon_at_delta": []}, "epsilon_at_delta"),
         ({"whole_user": []}, "whole_user"),
@@ -130,7 +132,7 @@ def test_an_extra_file_is_noticed(folder):
         ({"strategy": {"name": "sjlt", "parameters": {}}}, "cannot have the parameters"),
         ({"strategy": {"name": "jlt", "parameters": {"density": 0.5}}}, "has no such parameters"),
         ({"dim_chosen_by": {"mu": 1e-9, "noisy_mean_square": 1.0}}, "has 2 steps, the certificate 1"),
-        ({"steps": []}, "has 1 steps, the certificate 0"),
+        ({"steps": []}, "steps: List should have at least 1 item"),
         ({"items": 3}, "declared with its size"),
         (
             {"bounds": {"counts": "rows", "rating_bound": 1.0, "rating_step": 1.0, "clip": 1.0}},
@@ -196,8 +198,8 @@ def test_an_extra_file_is_noticed(folder):
         ({"sigma": 0.0}, "sigma is stated"),
         ({"unit": "user"}, "unit user needs a clip"),
         ({"unit": "planet"}, "unit: Input should be"),
-        ({"files": {"../../etc/passwd": "0" * 64}}, "exactly release.parquet and README.md"),
-        ({"files": {}}, "exactly release.parquet and README.md"),
+        ({"files": {"../../etc/passwd": "0" * 64}}, "exactly release.safetensors, users.txt and README.md"),
+        ({"files": {}}, "exactly release.safetensors, users.txt and README.md"),
         ({"surprise": 1}, "surprise"),
         ({"users": "6"}, "users"),
     ],
@@ -341,8 +343,6 @@ def test_the_package_function_is_not_hidden_by_its_module():
 
 
 def test_a_readme_that_says_something_else_is_noticed(folder):
-    import hashlib
-
     text = (folder / "README.md").read_text().replace("epsilon = 4", "epsilon = 0.01").encode()
     (folder / "README.md").write_bytes(text)
     files = json.loads((folder / "certificate.json").read_text())["files"]
@@ -352,32 +352,37 @@ def test_a_readme_that_says_something_else_is_noticed(folder):
 
 
 @pytest.mark.parametrize(
-    ("frame", "message"),
+    ("name", "change", "message"),
     [
-        (lambda f: f.with_columns(raw=pl.lit(1)), "no others"),
-        (lambda f: f.with_columns(user=pl.lit("alice")), "9 bytes of values, and they take 29"),
-        (
-            lambda f: f.with_columns(user=pl.when(pl.col("user") == "alice").then(pl.lit("")).otherwise("user")),
-            "the user id is empty",
-        ),
-        (lambda f: f.head(0), "holds 0 rows, the certificate states 6"),
-        (
-            lambda f: f.with_columns(pl.col("vector").cast(pl.Array(pl.Float64, 5))),
-            "Float64, shape=.5,.*; it must hold vectors",
-        ),
-        (lambda f: f.with_columns(vector=pl.Series(np.zeros((6, 5), dtype=np.float32))), "less noise"),
+        ("users.txt", lambda raw: raw.replace(b"alice", b"0042"), "user ids must be distinct"),
+        ("users.txt", lambda raw: raw.replace(b"alice", b""), "the user id is empty"),
+        ("users.txt", lambda raw: raw.replace(b"\n", b"\r\n"), "holds a line break or another control character"),
+        ("users.txt", lambda raw: raw.replace(b"alice\n", b""), "has 5 lines, the certificate states 6 users"),
+        ("users.txt", lambda raw: raw + b"bob", "the last line does not end with a line feed"),
+        ("users.txt", lambda raw: raw.replace(b"a", b"\xff", 1), "must be text in UTF-8: byte 1 is not"),
+        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5), np.float32)}), "less noise"),
+        ("release.safetensors", lambda raw: save({"matrix": np.zeros((5, 6), np.float32)}), "does not begin as one"),
+        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5), np.int32)}), "does not begin as one"),
+        ("release.safetensors", lambda raw: save({"vector": np.zeros((6, 5), np.float32)}), "does not begin as one"),
+        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5))}), "304 bytes; at most 184 are allowed"),
+        ("release.safetensors", lambda raw: save({"matrix": np.zeros((0, 5), np.float32)}), "has 64 bytes; 6 users x 5"),
     ],
 )
-def test_a_table_of_another_kind_is_noticed(folder, frame, message):
-    import hashlib
-
-    changed = frame(pl.read_parquet(folder / "release.parquet"))
-    changed.write_parquet(folder / "release.parquet", compression="uncompressed", statistics=False)
+def test_other_rows_or_ids_are_noticed_whatever_the_hashes_say(folder, name, change, message):
+    content = change((folder / name).read_bytes())
+    (folder / name).write_bytes(content)
     files = json.loads((folder / "certificate.json").read_text())["files"]
-    digest = hashlib.sha256((folder / "release.parquet").read_bytes()).hexdigest()
-    _edit(folder, files={**files, "release.parquet": digest})
-    with pytest.raises(VerificationError, match=message):
+    _edit(folder, files={**files, name: hashlib.sha256(content).hexdigest()})
+    with pytest.raises(VerificationError, match=message) as caught:
         verify(folder)
+    assert str(caught.value).isprintable()
+
+
+def test_a_folder_of_the_old_format_gets_one_clear_line(folder):
+    (folder / "release.safetensors").rename(folder / "release.parquet")
+    for load in (verify, lambda old: Release.load(old, allow_unverified=True)):
+        with pytest.raises(VerificationError, match=r"holds release\.parquet, the format of older versions"):
+            load(folder)
 
 
 @given(st.floats(1e-6, 1e6))

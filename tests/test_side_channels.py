@@ -296,7 +296,7 @@ def test_what_was_learnt_is_erased_when_publish_returns(monkeypatch, strategy, f
 
 def test_the_parquet_file_holds_no_metadata_of_the_input(files):
     assert _publish(files) == 0
-    content = (files / "out" / "release.parquet").read_bytes()
+    content = (files / "out" / "release.safetensors").read_bytes()
     footer = content[-4096:]
     assert not re.search(rb"ratings\.csv|filtered|min_value|max_value", footer)
     assert str(files).encode() not in content

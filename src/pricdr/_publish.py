@@ -383,7 +383,6 @@ def _terms(
         ledger=None if balance is None else ledger_statement(balance),
         chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
         software=f"pricdr {__version__}",
-        schema_version=inputs.schema_version,
         issuer=origin.issuer,
         issued=origin.issued,
     )

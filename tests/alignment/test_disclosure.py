@@ -43,7 +43,6 @@ def reseal(folder, change):
 def test_certificate_readme_and_inspection_state_the_alignment(tmp_path):
     folder = published().save(tmp_path / "r")
     certificate = verify(folder).certificate
-    assert certificate.schema_version == 5
     assert json.loads((folder / "certificate.json").read_text())["input"] == {
         "threshold": None,
         "user_list": "declared",
@@ -103,16 +102,14 @@ def test_sizes_do_not_change_a_single_byte_of_a_release(tmp_path):
         published(alignment=record_of(USERS, starter_ids=count), insecure_seed=1).save(tmp_path / str(count))
         for count in (3, 4_000_000)
     )
-    for name in ("certificate.json", "README.md", "release.parquet"):
+    for name in ("certificate.json", "README.md", "release.safetensors", "users.txt"):
         assert (few / name).read_bytes() == (many / name).read_bytes()
 
 
-def test_without_an_alignment_nothing_changes(tmp_path):
-    """Software that knows schema versions up to 4 can still verify a release without an alignment."""
+def test_without_an_alignment_nothing_is_said_of_one(tmp_path):
     folder = published(alignment=None).save(tmp_path / "r")
     content = json.loads((folder / "certificate.json").read_text())
-    assert content["schema_version"] == 4
-    assert "alignment" not in content["input"]
+    assert content["input"]["alignment"] is None
     assert TITLE not in (folder / "README.md").read_text()
     assert BOTH_KNOW not in (folder / "README.md").read_text()
 
@@ -151,8 +148,8 @@ def test_a_list_that_is_read_off_the_ratings_cannot_have_been_aligned(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda content: content["input"].update(alignment=None), "for a user list that was aligned, and for no other"),
-        (lambda content: content.update(schema_version=4), "digest does not fit"),
+        (lambda content: content["input"].update(alignment=None), "not_protected is stated"),
+        (lambda content: content["input"].pop("alignment"), "input.alignment: Field required"),
         (lambda content: content["input"]["alignment"].update(session="x"), "input.alignment.session"),
         (lambda content: content["input"]["alignment"].update(learnt_by="<b>nobody</b>"), "input.alignment.learnt_by"),
         (
@@ -170,20 +167,13 @@ def test_a_forged_statement_does_not_verify(tmp_path, change, why):
         verify(folder)
 
 
-def test_version_5_is_only_for_aligned_lists(tmp_path):
-    folder = published(alignment=None).save(tmp_path / "r")
-    reseal(folder, lambda content: content.update(schema_version=5, input={**content["input"], "alignment": None}))
-    with pytest.raises(VerificationError, match="schema version 5 is for a user list that was aligned"):
-        verify(folder)
-
-
 def test_a_comparison_names_the_alignment(tmp_path):
     before, after = (
         verify(published(alignment=alignment).save(tmp_path / name))
         for name, alignment in (("before", None), ("after", record_of(USERS)))
     )
     fields = {change.field for change in difference(before, after).changes}
-    assert {"input.alignment.session", "input.alignment.learnt_by", "not_protected", "schema_version"} <= fields
+    assert {"input.alignment.session", "input.alignment.learnt_by", "not_protected"} <= fields
 
 
 def test_the_record_is_found_beside_the_list(tmp_path):

@@ -49,7 +49,7 @@ def test_the_demo_publishes_and_verifies(played, pricdr):
     assert (received.certificate.epsilon, received.certificate.delta) == (pytest.approx(4, rel=1e-3), 1e-6)
     guide = verify(folder / "source" / "music.release", public_key=folder / "source" / "target.pub")
     assert guide.certificate.private
-    assert received.certificate.guide.sha256 == guide.certificate.files["release.parquet"]
+    assert received.certificate.guide.sha256 == guide.certificate.files["release.safetensors"]
     assert received.certificate.guide.private
     assert received.users == tuple((folder / "target" / "users.txt").read_text().splitlines())
     for party in ("source", "target"):

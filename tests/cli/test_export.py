@@ -122,17 +122,10 @@ def test_a_model_records_who_signed_its_release(work):
         ("signed", "other.key.pub", "signed with a key other than"),
         ("unsigned", "source.key.pub", "was not signed, or that was not verified"),
         ("unverified", "source.key.pub", "was not signed, or that was not verified"),
-        ("older", "source.key.pub", "does not record who signed"),
-        ("older without", "source.key.pub", None),
     ],
 )
 def test_a_pinned_key_is_asked_of_models(work, tmp_path, monkeypatch, pricdr, way, model, key, says):
     folder = work / model
-    if model.startswith("older"):
-        folder = shutil.copytree(work / ("popularity" if "without" in model else "signed"), tmp_path / "older")
-        content = json.loads((folder / "model.json").read_text())
-        content.pop("release_signed_by")
-        (folder / "model.json").write_text(json.dumps(content | {"schema_version": 1}))
     pinned = ["--public-key", work / key] if way == "option" else []
     if way == "environment":
         monkeypatch.setenv("PRICDR_PUBLIC_KEY", str(work / key))

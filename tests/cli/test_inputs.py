@@ -31,7 +31,7 @@ def test_a_release_of_many_files_has_the_bytes_of_a_release_of_one(here, many, p
         outcome = publish(file, "--insecure-seed", 7, out=name)
         assert outcome.code == 0, outcome.err
         assert (": 3 files, " in outcome.out) == (name != "one")
-    releases = {name: (here / name / "release.parquet").read_bytes() for name in ("one", "folder", "pattern")}
+    releases = {name: (here / name / "release.safetensors").read_bytes() for name in ("one", "folder", "pattern")}
     assert len(set(releases.values())) == 1
 
 

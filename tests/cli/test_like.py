@@ -128,8 +128,8 @@ def test_a_split_is_refused(folder, tmp_path, capsys):
 def test_a_model_that_does_not_record_what_was_chosen_is_refused(folder, tmp_path, capsys):
     shutil.copytree(folder / "without", tmp_path / "old")
     record = json.loads((tmp_path / "old" / "model.json").read_text())
-    del record["chosen"]
-    (tmp_path / "old" / "model.json").write_text(json.dumps({**record, "schema_version": 2}))
+    record["chosen"] = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "not_chosen": ""}
+    (tmp_path / "old" / "model.json").write_text(json.dumps(record))
     assert train_like(folder, tmp_path / "final", tmp_path / "old") == 2
     assert "does not record what was chosen" in capsys.readouterr().err
 

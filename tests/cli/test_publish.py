@@ -26,7 +26,7 @@ STRANGE = [
 
 
 def rows_of(folder) -> tuple[list[str], np.ndarray]:
-    frame = pl.read_parquet(folder / "release.parquet")
+    frame = pl.read_parquet(folder / "release.safetensors")
     return frame["user"].to_list(), frame["vector"].to_numpy()
 
 
@@ -39,7 +39,7 @@ def test_a_release_folder_is_complete_and_verifies(here, ratings, publish, pricd
     assert outcome.code == 0
     assert "published Release(3 users x 8, spectral, epsilon=4, delta=1e-06 per rating)" in outcome.out
     assert "pricdr verify release" in outcome.out
-    assert sorted(p.name for p in (here / "release").iterdir()) == ["README.md", "certificate.json", "release.parquet"]
+    assert sorted(p.name for p in (here / "release").iterdir()) == ["README.md", "certificate.json", "release.safetensors"]
     assert sorted(p.name for p in here.iterdir()) == ["ratings.csv", "release"]
     assert pricdr("verify", "release").code == 0
 
@@ -106,7 +106,7 @@ def test_nothing_about_who_is_unrated_or_left_out_enters_the_folder(here, rating
     publish(ratings, "--users", "all.txt", out="other")
     first, second = certificate_of(here / "release"), certificate_of(here / "other")
     for certificate in (first, second):
-        del certificate["files"]["release.parquet"], certificate["digest"]
+        del certificate["files"]["release.safetensors"], certificate["digest"]
     assert first == second
 
 
@@ -235,7 +235,7 @@ def test_a_seed_gives_the_same_bytes_twice_and_no_privacy(here, ratings, publish
         assert "NOT PRIVATE and must not leave the source" in outcome.err
         assert "NOT PRIVATE" in outcome.out
     assert certificate_of(here / "one")["private"] is False
-    for name in ("README.md", "certificate.json", "release.parquet"):
+    for name in ("README.md", "certificate.json", "release.safetensors"):
         assert (here / "one" / name).read_bytes() == (here / "two" / name).read_bytes()
 
 
@@ -304,7 +304,7 @@ def test_every_accepted_format_gives_the_same_release(here, publish, name, conte
     (here / "plain.csv").write_bytes(b"user,item\na,x\nb,y\n")
     assert publish(name, *options, "--insecure-seed", 3, out="one").code == 0
     assert publish("plain.csv", "--insecure-seed", 3, out="two").code == 0
-    assert (here / "one" / "release.parquet").read_bytes() == (here / "two" / "release.parquet").read_bytes()
+    assert (here / "one" / "release.safetensors").read_bytes() == (here / "two" / "release.safetensors").read_bytes()
 
 
 def test_the_library_loads_what_the_command_published(release):

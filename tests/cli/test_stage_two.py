@@ -50,7 +50,7 @@ def test_models_hold_what_the_design_says(models):
     for name in ("popularity", "dmf", "hetero"):
         about = json.loads((models / name / "model.json").read_text())
         assert about["method"] == name
-        expected = {"model.safetensors", "model.json", "items.parquet", "users.parquet", "log.jsonl"}
+        expected = {"model.safetensors", "model.json", "items.txt", "users.txt", "log.jsonl"}
         # The model with a release found the network of the other one beside it, and keeps what its release promises.
         own = {"dmf": {"networks"}, "hetero": {"release.certificate.json"}}.get(name, set())
         assert {p.name for p in (models / name).iterdir()} == expected | own
@@ -206,7 +206,7 @@ def test_a_release_that_fails_verification_is_refused_unless_allowed(parties, tm
     assert run([*fixed, "--out", str(tmp_path / "m"), "--allow-unverified"]) == 0
 
 
-@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "items.parquet", "users.parquet"])
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "items.txt", "users.txt"])
 def test_a_corrupt_model_is_refused_in_one_line(models, tmp_path, capsys, name):
     spoilt = shutil.copytree(models / "dmf", tmp_path / "spoilt")
     (spoilt / name).write_bytes(b"junk")

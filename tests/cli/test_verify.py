@@ -102,7 +102,7 @@ def test_no_such_folder_is_exit_2(here, ratings, refused):
 
 
 @pytest.mark.parametrize("command", ["verify", "inspect"])
-@pytest.mark.parametrize("name", ["release.parquet", "README.md", "certificate.json"])
+@pytest.mark.parametrize("name", ["release.safetensors", "README.md", "certificate.json"])
 def test_a_changed_or_missing_file_is_exit_1_with_the_reason(release, refused, command, name):
     flip(release / name, at=-2)
     refused(command, release, says=name, code=1)
@@ -124,8 +124,8 @@ def test_a_folder_that_is_no_release_is_exit_1(here, release, refused, command):
 
 def test_an_unknown_schema_version_is_exit_1(release, refused):
     certificate = json.loads((release / "certificate.json").read_text())
-    (release / "certificate.json").write_text(json.dumps({**certificate, "schema_version": 6}))
-    refused("verify", release, says=("schema_version 6", "knows 1 to 5"), code=1)
+    (release / "certificate.json").write_text(json.dumps({**certificate, "schema_version": 5}))
+    refused("verify", release, says=("schema_version 5", "knows 6"), code=1)
 
 
 def test_a_certificate_that_promises_more_is_exit_1(release, refused):

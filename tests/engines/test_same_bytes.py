@@ -115,7 +115,7 @@ STRATEGIES = ("jlt", "jlt auto", "sjlt", "features", "spectral", "spectral all",
 
 
 def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):
-    """Return the bytes of release.parquet and of the certificate, from memory and from disk."""
+    """Return the bytes of release.safetensors and of the certificate, from memory and from disk."""
     arguments = {
         "strategy": strategy,
         "bounds": bounds,

@@ -1,6 +1,5 @@
 """Fitted models: what ``recommend`` loads. A model that loads gives finite scores, and items of its own list."""
 
-import io
 import json
 import math
 from contextlib import suppress
@@ -10,7 +9,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import polars as pl
 import scipy.sparse as sp
 
 from pricdr import Guarantee, Ratings, publish
@@ -21,8 +19,7 @@ from pricdr.models.folder import read_model, write_model
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import seal
 from tests.fuzz.cases import Files, Kind, Seed, require, require_ids
-from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json
-from tests.fuzz.parquet_files import mutate_parquet
+from tests.fuzz.mutations import json_bytes, mutate_bytes, mutate_folder, mutate_ids, mutate_json
 from tests.fuzz.tensor_files import mutate_tensors
 
 _USERS = tuple(f"u{at}" for at in range(9))
@@ -80,9 +77,8 @@ def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
         if draw < 7:
             files[_TENSORS] = mutate_tensors(rng, seed.files[_TENSORS], other.files[_TENSORS])
         elif draw < 9:
-            name = rng.choice(("users.parquet", "items.parquet"))
-            ids = _changed_ids(rng, seed.files[name])
-            files[name] = mutate_parquet(rng, files[name]) if rng.random() < 0.6 else ids
+            name = rng.choice(("users.txt", "items.txt"))
+            files[name] = mutate_ids(rng, seed.files[name])
         elif draw == 9:
             about = mutate_json(rng, json.loads(seed.files["model.json"]))
             files["model.json"] = json_bytes(rng, about, indent=2)
@@ -102,25 +98,6 @@ def _certificate(rng: Random, content: Any) -> bytes:
         with suppress(ValueError):  # a number or a text that no certificate can hold
             return seal(content)
     return json_bytes(rng, content, indent=2)
-
-
-def _changed_ids(rng: Random, content: bytes) -> bytes:
-    """The list of ids as somebody else might write it: other ids, gaps, numbers, another column."""
-    frame = pl.read_parquet(io.BytesIO(content))
-    name = frame.columns[0]
-    ids: list[Any] = frame[name].to_list()
-    draw = rng.randrange(6)
-    if draw < 3:
-        ids[rng.randrange(len(ids))] = rng.choice((*TEXTS, *ids, None))
-    elif draw == 3:
-        ids = rng.choice((ids[:-1], [*ids, "more"], [], ids[::-1]))
-    elif draw == 4:
-        ids = rng.choice((list(range(len(ids))), [1.5] * len(ids), [[name] for name in ids], [None] * len(ids)))
-    else:
-        name = rng.choice(("User", "", "x"))
-    buffer = io.BytesIO()
-    pl.DataFrame({name: ids}).write_parquet(buffer)
-    return buffer.getvalue()
 
 
 def judge(folder: Path, seed: Seed, files: Files) -> None:

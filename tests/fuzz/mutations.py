@@ -174,6 +174,19 @@ def json_bytes(rng: Random, content: Any, **layout: Any) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def mutate_ids(rng: Random, content: bytes) -> bytes:
+    """A list of ids as somebody else might write it: other ids, other lines, other ends of lines, other encodings."""
+    ids, draw = content.decode().splitlines(), rng.randrange(8)
+    if draw < 3:
+        ids[rng.randrange(len(ids))] = rng.choice((*TEXTS, *ids))
+    elif draw == 3:
+        ids = rng.choice((ids[:-1], [*ids, "more"], [], ids[::-1], ["", *ids]))
+    text = "".join(f"{name}\n" for name in ids)
+    if draw == 4:
+        text = rng.choice((text[:-1], text + "\n", text.replace("\n", "\r\n"), "\ufeff" + text, text.replace("\n", "\0")))
+    return text.encode(rng.choice(("utf-8", "utf-8", "utf-8", "utf-16")) if draw == 5 else "utf-8", "surrogatepass")
+
+
 def mutate_folder(rng: Random, files: Files) -> Files:
     """Another set of files: one missing, one too many, renamed, exchanged, or something that is no file."""
     changed: dict[str, Entry] = dict(files)

@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
 from random import Random
+from shutil import rmtree
 from typing import Any
 from unittest.mock import patch
 
@@ -44,7 +45,7 @@ from pricdr.data.features import ItemFeatures
 from pricdr.errors import PriCDRError
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
-from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE
+from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE, USERS
 from pricdr.release.inspection import Inspection
 from pricdr.release.issue import issue
 from pricdr.release.page import render_inspection
@@ -54,7 +55,6 @@ from pricdr.signing import public_text, sign
 from tests.alignment.records import record_of
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.ledgers import repeatable
-from tests.fuzz.matrices import mutate_matrix
 from tests.fuzz.mutations import (
     NUMBERS,
     TEXTS,
@@ -62,10 +62,12 @@ from tests.fuzz.mutations import (
     json_bytes,
     mutate_bytes,
     mutate_folder,
+    mutate_ids,
     mutate_json,
     nudge,
     paths,
 )
+from tests.fuzz.tensor_files import mutate_tensors
 
 _USERS = tuple(f"u{at:02d}" for at in range(12))
 _ITEMS = tuple(f"i{at}" for at in range(9))
@@ -101,7 +103,6 @@ _TAGS = {
     "span", "table", "caption", "thead", "tbody", "tr", "th", "td", "button", "script",
 }  # fmt: skip
 """What the page of an inspection is made of."""
-_TESTS = Path(__file__).parents[1]
 
 
 def _seeded_noise() -> AbstractContextManager[Any]:
@@ -115,7 +116,7 @@ def _published(strategy: Any, promise: Guarantee = _PROMISE, **more: Any) -> Rel
 
 
 def make_seeds(folder: Path) -> list[Seed]:
-    """One release of every strategy, unit, calibration and source of noise, and those of earlier schema versions."""
+    """One release of every strategy, unit, calibration and source of noise."""
     features = ItemFeatures.of_tags(_ITEMS, [("even",) if at % 2 else ("odd", "war") for at in range(len(_ITEMS))])
     user = Guarantee(epsilon=4, delta=1e-6, unit="user")
     with _seeded_noise(), repeatable():
@@ -144,9 +145,7 @@ def make_seeds(folder: Path) -> list[Seed]:
         }
     for name, release in releases.items():
         release.save(folder / name, signing_key=_HONEST_KEY if name == "signed" else None)
-    earlier = [path.parent for path in sorted(_TESTS.glob(f"version*/*/{CERTIFICATE}"))]
-    seeds = [_seed(folder / name, name) for name in releases]
-    return [*seeds, *(_seed(path, f"{path.parent.name} {path.name}") for path in earlier)]
+    return [_seed(folder / name, name) for name in releases]
 
 
 def _seed(path: Path, name: str) -> Seed:
@@ -155,14 +154,16 @@ def _seed(path: Path, name: str) -> Seed:
 
 
 def mutate(rng: Random, seed: Seed, other: Seed) -> Files:
-    """Change the certificate, the matrix, the README, bytes of any file or the set of files; then mostly reseal."""
+    """Change the certificate, the matrix, the ids, bytes of any file or the set of files; then mostly reseal."""
     files: dict[str, Any] = dict(seed.files)
     for _ in range(rng.choice((1, 1, 1, 2))):
         draw = rng.randrange(10)
         if draw < 4:
             files[CERTIFICATE] = _changed_certificate(rng, files[CERTIFICATE], other)
-        elif draw < 8:
-            files[MATRIX] = mutate_matrix(rng, seed.files[MATRIX], other.files[MATRIX])
+        elif draw < 6:
+            files[MATRIX] = mutate_tensors(rng, seed.files[MATRIX], other.files[MATRIX])
+        elif draw == 6:
+            files[USERS] = mutate_ids(rng, seed.files[USERS])
         else:
             name = rng.choice(sorted(files))
             files[name] = mutate_bytes(rng, files[name], other.files.get(name, b""))
@@ -227,7 +228,7 @@ def _reseal(rng: Random, files: dict[str, Any]) -> None:
     try:
         content = json.loads(files[CERTIFICATE]) if content is None else content
         content.pop("digest", None)
-        content["files"] = {name: hashlib.sha256(files[name]).hexdigest() for name in (MATRIX, README)}
+        content["files"] = {name: hashlib.sha256(files[name]).hexdigest() for name in (MATRIX, USERS, README)}
         digest = hashlib.sha256(_text(content)).hexdigest()
         files[CERTIFICATE] = _text({**content, "digest": digest})
     except (ValueError, TypeError, AttributeError, RecursionError):
@@ -264,6 +265,7 @@ def judge(folder: Path, seed: Seed, files: Files) -> None:
     unprintable = [line for line in shown.getvalue().split("\n") if not line.isprintable()]
     require(not unprintable, f"what inspect prints a terminal would act on: {unprintable[:1]!r:.200}")
     _require_rows(release)
+    _require_one_spelling(release, files, folder.with_name("again"))
     _require_promise(certificate)
     _require_no_more(certificate, seed.meaning)
     _require_page(release)
@@ -283,6 +285,14 @@ def _require_rows(release: Release) -> None:
     require(release.matrix.shape == (certificate.users, certificate.dim), "a matrix of another shape than certified")
     require(np.isfinite(release.matrix).all(), "a matrix with numbers that are not finite")
     require_ids("user", release.users)
+
+
+def _require_one_spelling(release: Release, files: Files, again: Path) -> None:
+    """What verifies has the bytes that saving it gives: nothing else fits into it."""
+    release.save(again)
+    same = all((again / name).read_bytes() == files[name] for name in (MATRIX, USERS, README))
+    rmtree(again)
+    require(same and release.certificate.to_bytes() == files[CERTIFICATE], "a file that is not written like this")
 
 
 def _require_promise(c: Certificate) -> None:

@@ -11,7 +11,7 @@ from safetensors.numpy import load, save
 from tests.fuzz.mutations import json_bytes, mutate_json
 
 Arrays = dict[str, np.ndarray]
-_FLOATS = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 0.0, -1.0)
+_FLOATS = (np.nan, np.inf, -np.inf, 3e38, -3e38, 1e-45, 0.0, -0.0, -1.0)
 _WHOLE = (0, 1, -1, 2, 7, 100, 2**31 - 1, 2**31, 2**62, 2**63 - 1, -(2**63))
 
 

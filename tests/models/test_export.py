@@ -113,8 +113,8 @@ def test_no_array_of_an_export_is_as_long_as_the_ratings_or_names_pairs(tmp_path
     assert {file.name for file in (tmp_path / "export").iterdir()} - {"release.certificate.json"} == {
         "model.safetensors",
         "model.json",
-        "users.parquet",
-        "items.parquet",
+        "users.txt",
+        "items.txt",
     }
 
 

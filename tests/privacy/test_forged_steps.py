@@ -101,7 +101,6 @@ STEP = {
     "epsilon halved": lambda content: content.update(epsilon=content["epsilon"] / 2),
     "more users": lambda content: content.update(users=31),
     "another dimension": lambda content: content.update(dim=3),
-    "version 1": lambda content: content.update(schema_version=1),
     "an item universe": lambda content: content.update(items=30),
     "an item universe that is needed not": lambda content: content["input"].update(item_universe="declared"),
     "hashed items": lambda content: content["input"].update(item_universe="hashed into buckets"),

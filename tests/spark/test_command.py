@@ -44,7 +44,7 @@ def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
     for lines in (done.stdout, done.stderr):
         assert "WARN" not in lines
         assert "Exception" not in lines
-    for file in ("release.parquet", "certificate.json"):
+    for file in ("release.safetensors", "certificate.json"):
         assert (tmp_path / "spark" / file).read_bytes() == (tmp_path / "memory" / file).read_bytes()
     assert SESSION in (tmp_path / "spark" / "README.md").read_text()  # where the list came from
 

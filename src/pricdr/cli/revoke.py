@@ -17,8 +17,8 @@ def revoke(
 ) -> None:
     """Write a signed notice that a release must no longer be used, for verify --revocations.
 
-    The notice names the release by the SHA-256 of its release.parquet. It cannot be taken back, and it refunds nothing
-    in a ledger: what was published stays published. A release that is not signed cannot be revoked.
+    The notice names the release by the SHA-256 of its release.safetensors. It cannot be taken back, and it refunds
+    nothing in a ledger: what was published stays published. A release that is not signed cannot be revoked.
     """
     from pricdr.release.revocation import revoke as write_notice
 

@@ -57,13 +57,10 @@ def checked_csr(
     columns: Numbers,
     row_starts: Numbers,
     shape: tuple[int, int],
-    *,
-    sort: bool = False,
 ) -> CSR:
     """Return the CSR matrix of these one-dimensional arrays; raise :class:`InputError` if they do not form one.
 
-    Columns must increase within a row, so that no cell occurs twice; values must be finite. With ``sort`` the columns
-    of a row may be in any order.
+    Columns must increase within a row, so that no cell occurs twice; values must be finite.
 
     >>> checked_csr("seen", np.ones(1), np.array([7]), np.array([0, 1]), (1, 2))
     Traceback (most recent call last):
@@ -80,9 +77,6 @@ def checked_csr(
     if len(columns) and not 0 <= columns.min() <= columns.max() < shape[1]:
         outside = columns[(columns < 0) | (columns >= shape[1])]
         raise InputError(f"{what} has column {outside[0]} (from 0), but only {shape[1]:,} columns")
-    if sort:
-        order = np.lexsort((columns, np.repeat(np.arange(shape[0]), np.diff(row_starts))))
-        data, columns = data[order], columns[order]
     rises = columns[1:] > columns[:-1]
     inner = row_starts[1:-1]
     rises[inner[(inner > 0) & (inner < len(columns))] - 1] = True  # a new row may start with any column

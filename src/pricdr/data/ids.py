@@ -7,6 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError
+from pricdr.memory import require_memory
 
 Ids: TypeAlias = tuple[str, ...]
 IdsLike: TypeAlias = Iterable[Any]
@@ -16,6 +17,8 @@ LONGEST_ID: Final = 1000
 """The most characters in an id."""
 CONTROLS: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 """Characters that no id may contain, as a regular expression: control characters and all kinds of line breaks."""
+_BYTES_PER_ID: Final = 160
+"""What an id takes beside its own bytes: an object, a place in a tuple, and one in a set while it is checked."""
 _CONTROL: Final = re.compile(CONTROLS)
 
 
@@ -90,3 +93,29 @@ def require_ids(what: str, ids: Sequence[Any]) -> Ids:
     if broken or "" in ids or max(map(len, ids), default=0) > LONGEST_ID:
         raise InputError(f"the {what} id {next(filter(None, map(id_fault, ids)))}")
     return tuple(ids)
+
+
+def id_lines(ids: Ids) -> bytes:
+    r"""Return how ``users.txt`` and ``items.txt`` hold ids: one per line, each line ended by a line feed.
+
+    >>> id_lines(("a", "b"))
+    b'a\nb\n'
+    """
+    return "".join(f"{name}\n" for name in ids).encode()
+
+
+def parse_id_lines(what: str, content: bytes) -> Ids:
+    r"""Return the ids that :func:`id_lines` wrote as these bytes; each list of ids has one spelling.
+
+    >>> parse_id_lines("user", b"a\nb\n")
+    ('a', 'b')
+    """
+    count = content.count(b"\n")
+    require_memory(3 * len(content) + _BYTES_PER_ID * count, f"a list of {count:,} {what} ids")
+    try:
+        *lines, rest = content.decode().split("\n")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what} ids must be text in UTF-8: byte {error.start + 1:,} is not") from error
+    if rest:
+        raise InputError("the last line does not end with a line feed")
+    return require_ids(what, lines)

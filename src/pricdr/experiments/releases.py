@@ -1,6 +1,5 @@
 """Releases for experiments: what ``publish`` makes, with bits that repeat. Every one is marked NOT PRIVATE."""
 
-import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,7 @@ from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.randomness import Simulation
-from pricdr.release.folder import MATRIX, Release
+from pricdr.release.folder import Release
 
 
 def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Ratings | None = None) -> Release:
@@ -44,7 +43,7 @@ def seeded_release(source: Ratings, spec: ReleaseSpec, seed: int, *, target: Rat
         to, taken_from = _cycle(len(source.users), seed)
         moved = np.empty_like(release.matrix)
         moved[to] = release.matrix[taken_from]
-        return _identified(replace(release, matrix=moved))
+        return replace(release, matrix=moved)
     return release
 
 
@@ -73,7 +72,7 @@ def _guarantee(spec: ReleaseSpec) -> Guarantee:
 
 def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int, *, noisy: bool) -> Release:
     """Publish with declared lists of users and items, as two companies would agree on."""
-    release = publish(
+    return publish(
         ratings,
         _guarantee(spec),
         strategy=strategy,
@@ -84,10 +83,3 @@ def _publish(ratings: Ratings, strategy: Strategy, spec: ReleaseSpec, seed: int,
         insecure_no_noise=not noisy,
         allow_not_private_guide=True,
     )
-    return _identified(release)
-
-
-def _identified(release: Release) -> Release:
-    """Return the release with a hash of its numbers: it is never written, so there is no file to hash."""
-    numbers = hashlib.sha256(release.matrix.tobytes()).hexdigest()
-    return replace(release, certificate=release.certificate.model_copy(update={"files": {MATRIX: numbers}}))

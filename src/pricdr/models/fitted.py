@@ -63,11 +63,11 @@ class Origin:
     release_covers: tuple[int, int] | None = field(default=None, compare=False)
     """How many of the target's users the release covers, and how many there are."""
     certificate: "Certificate | None" = field(default=None, compare=False)
-    """The certificate of the release; None without one, and in folders older than version 4."""
+    """The certificate of the release; None without one."""
     release_verified: bool | None = field(default=None, compare=False)
     """Whether the release was verified before use; None where that is not recorded."""
     software: str | None = field(default=None, compare=False)
-    """The software it was trained with, such as ``pricdr 0.8.0``; None in folders older than version 4."""
+    """The software it was trained with, such as ``pricdr 0.8.0``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""A fitted model on disk: MODEL/model.safetensors, model.json, items.parquet, users.parquet. No pickle.
+"""A fitted model on disk: MODEL/model.safetensors, model.json, items.txt, users.txt. No pickle.
 
 Beside them lies a copy of the certificate of the release that the model was trained with, where there was one.
 A model folder is not trusted: sizes, names, types and every number are checked before anything is computed.
@@ -6,37 +6,32 @@ A model folder is not trusted: sizes, names, types and every number are checked 
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, cast
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.numpy import load, save_file
 
 from pricdr.data.csr import CSR, checked_csr, sp
-from pricdr.data.ids import LONGEST_ID, Ids, require_ids
-from pricdr.data.reading.parquet import write_frame
+from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.errors import InputError, MemoryLimitError, VerificationError
 from pricdr.extensions import is_name
 from pricdr.files import take_mode
 from pricdr.memory import memory_limit, require_memory
-from pricdr.models.catalogue import MOST, with_preset
-from pricdr.models.chosen import NOTHING_CHOSEN, Chosen, Trust
+from pricdr.models.catalogue import MOST
+from pricdr.models.chosen import Chosen, Trust
 from pricdr.models.fitted import FittedModel, HistorySummary, Origin, Vectors
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import MAX_BYTES, Certificate, PublicKey
 from pricdr.untrusted.opening import Folder
-from pricdr.untrusted.parquet import As, Parquet, Text
 
-SCHEMA_VERSION: Final = 4
-"""Version 1 did not record who signed a release, and wrote the columns of sparse vectors in any order. Version 2 did
-not record what validation chose, and had the paper's form of HeteroCDR as a preset of hetero. Version 3 had no copy of
-the release's certificate, and recorded neither the evidence test nor how many users the release lists."""
+SCHEMA_VERSION: Final = 5
+"""The only one: 1 to 4 were those of folders with Parquet files, and are not read."""
 _RECORD: Final = "model.json"
 _ARRAYS: Final = "model.safetensors"
 _CERTIFICATE: Final = "release.certificate.json"
@@ -66,7 +61,7 @@ class _ChosenRecord:
     trust: tuple[Share, Share] | None
     settings: dict[ShortText, Annotated[float, Field(allow_inf_nan=False)]]
     not_chosen: ShortText
-    evidence: Share | None = None
+    evidence: Share | None
 
 
 @dataclass(frozen=True)
@@ -79,15 +74,13 @@ class _Record:
     config: dict[str, Setting | dict[str, Setting]]
     trained_on: str | None
     release: str | None
-    preset: str = "default"
-    """Of the first two versions; since then a preset is a method of its own."""
-    plaintext_source: bool = False
-    release_signed_by: PublicKey | None = None
-    release_verified: bool | None = None
-    release_covers: tuple[Count, Count] | None = None
-    chosen: _ChosenRecord | None = None
-    software: ShortText | None = None
-    schema_version: int = SCHEMA_VERSION
+    plaintext_source: bool
+    release_signed_by: PublicKey | None
+    release_verified: bool | None
+    release_covers: tuple[Count, Count] | None
+    chosen: _ChosenRecord
+    software: ShortText | None
+    schema_version: int
 
 
 def write_model(folder: Path, model: FittedModel) -> None:
@@ -110,8 +103,8 @@ def write_model(folder: Path, model: FittedModel) -> None:
     (folder / _RECORD).write_text(json.dumps(_as_json(model, model.origin), indent=2) + "\n", encoding="utf-8")
     if model.origin.certificate is not None:
         (folder / _CERTIFICATE).write_bytes(model.origin.certificate.to_bytes())
-    for name, ids in (("user", model.users), ("item", model.items)):
-        write_frame(folder / f"{name}s.parquet", pl.DataFrame({name: pl.Series(ids, dtype=pl.String)}))
+    (folder / "users.txt").write_bytes(id_lines(model.users))
+    (folder / "items.txt").write_bytes(id_lines(model.items))
 
 
 def read_model(folder: Path, *, public_key: Path | None = None) -> FittedModel:
@@ -156,10 +149,6 @@ def _require_signed_by(record: _Record, folder: Path, public_key: Path) -> None:
     expected = public_text(read_public_key(public_key))
     if record.release is None:
         return
-    if record.schema_version < 2:
-        raise VerificationError(
-            f"{folder} is of an older version and does not record who signed its release: train it again"
-        )
     if record.release_signed_by is None:
         raise VerificationError(f"{folder} was trained on a release that was not signed, or that was not verified")
     if record.release_signed_by != expected:
@@ -186,20 +175,18 @@ def _read_certificate(opened: Folder, record: _Record) -> Certificate | None:
 
 
 def _ids(opened: Folder, kind: str) -> Ids:
-    """Return the ids in ``users.parquet`` or ``items.parquet``."""
-    name = f"{kind}s.parquet"
-    path = opened.path / name
-    with opened.file(name, limit=memory_limit() // 4) as descriptor:
-        read = Parquet(descriptor, lambda rule: InputError(f"{path}: {rule}")).read((0, As.TEXT))
-    text = read.decoded[0]
-    if [(column.name, column.kind) for column in read.columns] != [(kind, "text")] or not isinstance(text, Text):
-        raise InputError(f"{path} must hold one column {kind!r} of text")
+    """Return the ids in ``users.txt`` or ``items.txt``."""
+    path = opened.path / f"{kind}s.txt"
+    content = opened.read(path.name, limit=memory_limit() // 4)
     try:
-        return require_ids(kind, text.rows())
+        return parse_id_lines(kind, content)
+    except MemoryLimitError:
+        raise
     except InputError as error:
         # Its words quote the id; these end up in the log of a server, which holds none.
         raise InputError(
-            f"{path} holds a {kind} id that is empty, there twice, over {LONGEST_ID:,} characters, or no plain text"
+            f"{path} must hold one {kind} id per line: none empty, there twice, over {LONGEST_ID:,} characters, or "
+            "anything but plain text in UTF-8"
         ) from error
 
 
@@ -213,10 +200,11 @@ def _read_record(opened: Folder) -> _Record:
     except (ValueError, RecursionError) as error:  # a ValueError also where a number has thousands of digits
         raise InputError(f"{path} is not JSON that can be read") from error
     version = content.get("schema_version") if isinstance(content, dict) else None
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
-        raise InputError(f"{path} has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}")
+    if type(version) is not int or version != SCHEMA_VERSION:
+        rule = f"this software reads {SCHEMA_VERSION}: train it again"
+        raise InputError(f"{path} has schema_version {version!r:.40}, {rule}")
     try:
-        record = TypeAdapter(_Record).validate_json(raw)  # from JSON: strict mode takes no dict for a record
+        record: _Record = TypeAdapter(_Record).validate_json(raw)  # from JSON: strict mode takes no dict for a record
     except ValidationError as error:
         first = error.errors()[0]
         place, given = ".".join(str(part)[:40] for part in first["loc"][:3]), first["input"]
@@ -226,10 +214,7 @@ def _read_record(opened: Folder) -> _Record:
     # looked up or imported because a folder says so.
     if not is_name(record.method):
         raise InputError(f"{path}: method {shorten(record.method)} is no name: small letters, digits, - and _")
-    try:
-        return replace(record, method=with_preset(record.method, record.preset))
-    except ParameterError as error:
-        raise InputError(f"{path}: {error}") from error
+    return record
 
 
 class _Arrays:
@@ -271,9 +256,8 @@ class _Arrays:
 
 
 def _model(record: _Record, certificate: Certificate | None, users: Ids, items: Ids, arrays: _Arrays) -> FittedModel:
-    version = record.schema_version
-    user_vectors = _unpack("user_vectors", arrays, len(users), version)
-    item_vectors = _unpack("item_vectors", arrays, len(items), version)
+    user_vectors = _unpack("user_vectors", arrays, len(users))
+    item_vectors = _unpack("item_vectors", arrays, len(items))
     if (
         isinstance(user_vectors, sp.csr_array)
         and isinstance(item_vectors, sp.csr_array)
@@ -296,7 +280,7 @@ def _model(record: _Record, certificate: Certificate | None, users: Ids, items: 
         interaction=_unpack_interaction(arrays),
         uses_history=uses_history,
         summary=summary,
-        chosen=NOTHING_CHOSEN if record.chosen is None else _chosen(record.chosen),
+        chosen=_chosen(record.chosen),
         origin=Origin(
             settings=cast(Mapping[str, Mapping[str, object]], record.config),
             trained_on=record.trained_on,
@@ -336,7 +320,7 @@ def _pack(name: str, vectors: Vectors) -> Arrays:
     }
 
 
-def _unpack(name: str, arrays: _Arrays, rows: int, version: int) -> Vectors:
+def _unpack(name: str, arrays: _Arrays, rows: int) -> Vectors:
     if name in arrays:
         return arrays.take(name, np.float32, 2)
     width = arrays.take(f"{name}/width", np.int64, 1).tolist()
@@ -348,7 +332,6 @@ def _unpack(name: str, arrays: _Arrays, rows: int, version: int) -> Vectors:
         arrays.take(f"{name}/indices", np.int64, 1),
         arrays.take(f"{name}/indptr", np.int64, 1),
         (rows, width[0]),
-        sort=version == 1,
     )
 
 

@@ -18,19 +18,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pricdr.errors import LARGEST_SCALE, ParameterError, VerificationError
 from pricdr.extensions import NAME_PATTERN
 
-SchemaVersion: TypeAlias = Literal[1, 2, 3, 4, 5]
-SCHEMA_VERSION: Final[SchemaVersion] = 5
-"""The newest; all earlier versions still verify.
-
-Version 1 had no steps and no guide, version 2 no hashes of the ledger, version 3 neither issuer nor day, version 4 no
-room for how a user list was aligned.
-"""
-_SINCE_2: Final = ("steps", "guide", "items")
-_SINCE_3: Final = ("numbers", "recorded", "nonce", "opening", "head")
-"""Fields of the ledger's statement that version 3 brought."""
-_SINCE_4: Final = ("issuer", "issued")
-_SINCE_5: Final = ("alignment",)
-"""Fields of the statement about the input that version 5 brought."""
+SCHEMA_VERSION: Final = 6
+"""The only one: 1 to 5 were those of folders with a ``release.parquet``, and are not read."""
 MAX_BYTES: Final = 1 << 20
 _LARGEST: Final = 1e50
 """The largest figure that may follow from what was declared: its square is still finite."""
@@ -160,18 +149,14 @@ class InputStatement(_Part):
     user_list: UserList
     item_universe: ItemUniverse
     filtered_by: Text | None = Field(description="in the words of whoever filtered them")
-    alignment: AlignmentStatement | None = Field(
-        default=None, description="where a private set intersection found the user list"
-    )
-
-    @property
-    def schema_version(self) -> SchemaVersion:
-        """The oldest version that has room for it: whoever has older software can then verify the release too."""
-        return 4 if self.alignment is None else 5
+    alignment: AlignmentStatement | None = Field(description="where a private set intersection found the user list")
 
 
 class LedgerStatement(_Part):
-    """The ledger's account including this release. The budget holds however each release was chosen."""
+    """The ledger's account including this release. The budget holds however each release was chosen.
+
+    The last four fields are null in a dry run only: nothing is recorded then, and no release can state it.
+    """
 
     releases: Count = Field(description="recorded so far, this one included: also this release's number in the ledger")
     mu_total: Mu
@@ -181,12 +166,12 @@ class LedgerStatement(_Part):
     )
     budget_epsilon: Epsilon
     budget_delta: Delta
-    numbers: Count | None = Field(default=None, description="noisy numbers that the ledger counts for this release")
-    recorded: Moment | None = Field(default=None, description="when the ledger recorded it, in UTC")
-    nonce: Nonce | None = Field(default=None, description="random; in this release's line and in no other")
-    opening: Sha256 | None = Field(default=None, description="SHA-256 of the ledger's first line: which ledger it is")
+    numbers: Count = Field(description="noisy numbers that the ledger counts for this release")
+    recorded: Moment | None = Field(description="when the ledger recorded it, in UTC")
+    nonce: Nonce | None = Field(description="random; in this release's line and in no other")
+    opening: Sha256 | None = Field(description="SHA-256 of the ledger's first line: which ledger it is")
     head: Sha256 | None = Field(
-        default=None, description="hash of this release's line, which covers everything in the ledger before it"
+        description="hash of this release's line, which covers everything in the ledger before it"
     )
 
 
@@ -219,7 +204,7 @@ class StepStatement(_Part):
 class GuideStatement(_Part):
     """The release of the other party along which directions were learnt. It does not enter the promise."""
 
-    sha256: Sha256 = Field(description="of its release.parquet")
+    sha256: Sha256 = Field(description="of its release.safetensors")
     strategy: StrategyName
     private: bool
     epsilon: Epsilon | None
@@ -233,7 +218,7 @@ class GuideStatement(_Part):
 class Certificate(_Part):
     """Everything a release promises; see ``docs/certificate.schema.json``."""
 
-    schema_version: SchemaVersion
+    schema_version: Literal[6] = SCHEMA_VERSION
     private: bool = Field(description="noise that nobody can draw again, and an exact epsilon of at most 16")
     epsilon: Epsilon | None = Field(description="exact; null where there is no noise")
     nominal_epsilon: Epsilon | None = Field(default=None, description="what Algorithm 1 of the paper would claim")
@@ -245,10 +230,10 @@ class Certificate(_Part):
     grid: Scale
     strategy: StrategyStatement
     users: Users
-    items: Items | None = Field(default=None, description="size of the declared item universe")
+    items: Items | None = Field(description="size of the declared item universe")
     dim: Dim
-    steps: list[StepStatement] = Field(default_factory=list, max_length=64)
-    guide: GuideStatement | None = None
+    steps: list[StepStatement] = Field(min_length=1, max_length=64)
+    guide: GuideStatement | None
     neighbours: Text
     epsilon_at_delta: list[EpsilonAtDelta] = Field(max_length=16)
     whole_user: list[GroupFigure] = Field(max_length=16)
@@ -261,8 +246,8 @@ class Certificate(_Part):
     not_protected: list[Text] = Field(max_length=32)
     warnings: list[Text] = Field(max_length=32)
     software: Software
-    issuer: Issuer | None = Field(default=None, description="who published it, in its own words: a claim")
-    issued: Day | None = Field(default=None, description="the day in UTC by the source's clock: a claim")
+    issuer: Issuer | None = Field(description="who published it, in its own words: a claim")
+    issued: Day | None = Field(description="the day in UTC by the source's clock: a claim")
     signed_by: PublicKey | None = Field(default=None, description="Ed25519 public key, base64")
     files: dict[Name, Sha256] = Field(default_factory=dict, max_length=8, description="name to SHA-256")
 
@@ -284,18 +269,6 @@ class Certificate(_Part):
         content = self.model_dump(mode="json")
         if self.nominal_epsilon is None:
             del content["nominal_epsilon"]
-        if self.schema_version == 1:
-            for name in _SINCE_2:
-                del content[name]
-        if self.schema_version < 3 and self.ledger is not None:
-            for name in _SINCE_3:
-                del content["ledger"][name]
-        if self.schema_version < 4:
-            for name in _SINCE_4:
-                del content[name]
-        if self.schema_version < 5:
-            for name in _SINCE_5:
-                del content["input"][name]
         return seal(content)
 
     @classmethod
@@ -303,9 +276,9 @@ class Certificate(_Part):
         """Return the certificate in these bytes; :class:`VerificationError` says what is wrong with them."""
         content = _parse(raw)
         version = content.get("schema_version")
-        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+        if type(version) is not int or version != SCHEMA_VERSION:
             raise VerificationError(
-                f"certificate.json has schema_version {version!r:.40}, this software knows 1 to {SCHEMA_VERSION}"
+                f"certificate.json has schema_version {version!r:.40}, this software knows {SCHEMA_VERSION}"
             )
         digest = content.pop("digest", None)
         try:
@@ -343,7 +316,7 @@ def rounded_up(value: float, digits: int = 6) -> float:
 def schema_text() -> str:
     """Return the JSON Schema of ``certificate.json``, as committed under ``docs/``."""
     schema = Certificate.model_json_schema()
-    schema["title"] = f"pricdr certificate, schema versions 1 to {SCHEMA_VERSION}"
+    schema["title"] = f"pricdr certificate, schema version {SCHEMA_VERSION}"
     schema["properties"]["digest"] = {
         "type": "string",
         "description": "SHA-256 of the same object without this key, written the same way",

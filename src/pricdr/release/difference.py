@@ -60,7 +60,7 @@ class Difference:
     same: bool
     """Whether their certificates are equal, byte for byte, and with them every hash of their files."""
     same_matrix: bool
-    """Whether their ``release.parquet`` are."""
+    """Whether their ``release.safetensors`` are."""
     users: UserChange
     changes: tuple[Change, ...]
 

@@ -1,27 +1,31 @@
 """``Release``: what crosses the boundary between the parties. A matrix, its user ids, and the certificate.
 
 Holding a release in memory needs numpy alone, so that models can train where nothing else is installed; the folder
-(Parquet, certificate, signature) loads what it needs when it is read or written.
+(certificate, signature) loads what it needs when it is read or written.
+
+Nothing in the folder is parsed on trust. ``release.safetensors`` has one possible header for its shape, which follows
+from the certificate; ``users.txt`` and ``README.md`` have one spelling. Each file is compared with what would have been
+written, and what is left are finite numbers on the grid (``matrix_check``): nothing else fits into a release.
 """
 
 import hashlib
-import io
+import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.ids import LONGEST_ID, Ids, require_ids
+from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
+from pricdr.memory import memory_limit, require_memory
 from pricdr.untrusted.opening import Folder
-from pricdr.untrusted.parquet import As, Parquet, Text
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -30,13 +34,14 @@ if TYPE_CHECKING:
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
-MATRIX: Final = "release.parquet"
+MATRIX: Final = "release.safetensors"
+USERS: Final = "users.txt"
 CERTIFICATE: Final = "certificate.json"
 SIGNATURE: Final = "certificate.json.sig"
 README: Final = "README.md"
+_OLD_MATRIX: Final = "release.parquet"
 _LONGEST_README: Final = 1 << 18
-_GROUP_ROWS: Final = 122_880
-"""Rows of a row group, about: those of polars itself, so that a release has the bytes it always had."""
+_BYTES_AT_ONCE: Final = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +69,13 @@ class Release:
         return self.certificate.sigma
 
     def sha256(self) -> str:
-        """Return the SHA-256 of ``release.parquet``: of the file that was read, or else of what would be written."""
+        """Return the SHA-256 of ``release.safetensors``, written or not."""
         if MATRIX in self.certificate.files:
             return self.certificate.files[MATRIX]
-        buffer = io.BytesIO()
-        _write_matrix(buffer, self.matrix, self.users)
-        return hashlib.sha256(buffer.getvalue()).hexdigest()
+        digest = hashlib.sha256(_header(*self.matrix.shape))
+        for part in _row_chunks(self.matrix):
+            digest.update(part.data)
+        return digest.hexdigest()
 
     def __repr__(self) -> str:
         """Sizes and the promise."""
@@ -94,7 +100,7 @@ class Release:
             "checks": f"verified, signed by {c.signed_by or 'nobody'}" if self.verified else "not verified",
         }
         warning = "" if c.private else "NOT PRIVATE: it must not leave the source"
-        notes = dict.fromkeys((*c.warnings, *weakness(c)))  # a certificate of an older version warns of no epsilon
+        notes = dict.fromkeys((*c.warnings, *weakness(c)))
         return summary_html("Release", facts, notes=list(notes), warning=warning)
 
     def save(
@@ -117,11 +123,13 @@ class Release:
 
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
         with (staging / MATRIX).open("wb") as file:
-            _write_matrix(file, self.matrix, self.users)
+            file.write(_header(*self.matrix.shape))
+            file.writelines(part.data for part in _row_chunks(self.matrix))
+        (staging / USERS).write_bytes(id_lines(self.users))
         (staging / README).write_text(readme(self.certificate), encoding="utf-8")
         stated = self.certificate.model_copy(
             update={
-                "files": {name: _sha256(staging / name) for name in (MATRIX, README)},
+                "files": {name: _sha256(staging / name) for name in (MATRIX, USERS, README)},
                 "signed_by": None if key is None else public_text(key.public_key()),
             }
         )
@@ -154,7 +162,7 @@ class Release:
             raise ParameterError("allow_unverified checks no notices: give it or revocations, not both")
         with _opened(folder) as opened:
             certificate, _ = _read_certificate(opened)
-            return _read_matrix(opened, certificate, verified=False)
+            return _read_rows(opened, certificate, verified=False)
 
 
 def verify(
@@ -166,7 +174,7 @@ def verify(
     """Check all of a release folder that can be checked, and return it.
 
     That is: the signature; the list of files, and every byte of each; the ε that σ and the sensitivity really give,
-    and every figure that follows; the matrix's hash, shape, ids and grid, and that it holds as much noise as σ says.
+    and every figure that follows; the matrix's shape and grid, the ids, and that there is as much noise as σ says.
     With ``revocations``, a folder of notices: also that the key which signed it has not revoked it. Notices that do not
     count are warned of. :class:`VerificationError` names the first thing that is wrong; :class:`InputError`: there is
     no such folder.
@@ -180,7 +188,7 @@ def verify(
         _check_listing(opened, certificate)
         check(certificate)
         _check_readme(opened, certificate)
-        release = _read_matrix(opened, certificate, verified=True)
+        release = _read_rows(opened, certificate, verified=True)
     # Last, because it relies on a σ that has been checked.
     check_matrix(release.matrix, certificate)
     if revocations is not None:
@@ -211,6 +219,8 @@ def _opened(folder: str | os.PathLike[str]) -> AbstractContextManager[Folder]:
 def _read_certificate(opened: Folder) -> tuple["Certificate", bytes]:
     from pricdr.release.certificate import MAX_BYTES, Certificate
 
+    if opened.holds(_OLD_MATRIX) and not opened.holds(MATRIX):
+        raise VerificationError(f"{opened.path} holds {_OLD_MATRIX}, the format of older versions, which is not read")
     raw = opened.read(CERTIFICATE, limit=MAX_BYTES)
     return Certificate.from_bytes(raw), raw
 
@@ -232,77 +242,83 @@ def _check_signature(
 
 
 def _check_listing(opened: Folder, certificate: "Certificate") -> None:
-    if set(certificate.files) != {MATRIX, README}:
-        raise VerificationError(f"the certificate must list exactly {MATRIX} and {README}")
+    if set(certificate.files) != {MATRIX, USERS, README}:
+        raise VerificationError(f"the certificate must list exactly {MATRIX}, {USERS} and {README}")
     signature = (SIGNATURE,) if certificate.signed_by else ()
     opened.require_only(CERTIFICATE, *certificate.files, *signature)
 
 
 def _check_readme(opened: Folder, certificate: "Certificate") -> None:
-    """Refuse a README.md that does not say what the certificate says, in the words of its schema version."""
+    """Refuse a README.md that does not say what the certificate says."""
     from pricdr.release.statement import readme
 
     content = opened.read(README, limit=_LONGEST_README)
-    if hashlib.sha256(content).hexdigest() != certificate.files[README]:
-        raise VerificationError(f"{README} was changed: its SHA-256 is not the one in the certificate")
+    _require_hash(README, hashlib.sha256(content), certificate.files)
     # People read README.md, not the certificate: a matching hash alone would let it promise anything.
     if content != readme(certificate).encode():
         raise VerificationError(f"{README} does not say what the certificate says")
 
 
-def _read_matrix(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:
-    """Read the matrix and its ids. The file is not compressed, so its size bounds the memory it can take."""
-    users, cells = certificate.users, certificate.users * certificate.dim * 4
-    with opened.file(MATRIX, limit=cells + cells // 8 + users * (4 * LONGEST_ID + 16) + (1 << 16)) as descriptor:
-        parquet = Parquet(descriptor, lambda rule: VerificationError(f"{MATRIX}: {rule}"))
-        if parquet.size < cells:
-            raise VerificationError(f"{MATRIX} has {parquet.size:,} bytes; {users:,} users take {cells:,} at least")
-        expected = certificate.files.get(MATRIX) if verified else None
-        read = parquet.read(("user", As.TEXT), ("vector", As.VECTORS), whole=verified, sha256=expected, rows=users)
-    if [column.name for column in read.columns] != ["user", "vector"] or read.columns[0].kind != "text":
-        raise VerificationError(f"{MATRIX} must have the columns user (text) and vector, and no others")
-    text, vectors = read.decoded
-    assert isinstance(text, Text) and isinstance(vectors, np.ndarray)  # noqa: PT018
-    names = text.rows()
-    if None in names or len(text.values) != len(names):
-        raise VerificationError(f"{MATRIX} must hold one row per user, with no gaps")
+def _read_rows(opened: Folder, certificate: "Certificate", *, verified: bool) -> Release:
+    """Read the ids, then the matrix; to be ``verified``, their hashes must be those that are stated."""
+    hashes = certificate.files if verified else {}
+    users = _read_users(opened, certificate.users, hashes)
+    return Release(_read_matrix(opened, certificate, hashes), users, certificate, verified=verified)
+
+
+def _read_users(opened: Folder, count: int, hashes: Mapping[str, str]) -> Ids:
+    content = opened.read(USERS, limit=min(count * (4 * LONGEST_ID + 1), memory_limit() // 4))
+    _require_hash(USERS, hashlib.sha256(content), hashes)
+    if (lines := content.count(b"\n")) != count:
+        raise VerificationError(f"{USERS} has {lines:,} lines, the certificate states {count:,} users")
     try:
-        ids = require_ids("user", names)
+        return parse_id_lines("user", content)
     except InputError as error:
-        raise VerificationError(f"{MATRIX}: {error}") from error
-    return Release(vectors, ids, certificate, verified=verified)
+        raise VerificationError(f"{USERS}: {error}") from error
 
 
-def _write_matrix(file: IO[bytes], matrix: Float32Array, users: Ids) -> None:
-    """Write the rows group by group: no more than a few groups are in memory, where a file backs the matrix."""
-    import polars as pl
-    from polars.io.plugins import register_io_source
+def _read_matrix(opened: Folder, certificate: "Certificate", hashes: Mapping[str, str]) -> Float32Array:
+    """Read the one tensor that such a release has; its header is compared, never parsed."""
+    users, dim = certificate.users, certificate.dim
+    header = _header(users, dim)
+    size = len(header) + 4 * users * dim
+    with opened.file(MATRIX, limit=size) as descriptor, open(descriptor, "rb", closefd=False) as file:
+        stated, found = f"{users:,} users x {dim:,} numbers", os.fstat(descriptor).st_size
+        if found != size:
+            raise VerificationError(f"{MATRIX} has {found:,} bytes; {stated} take {size:,}")
+        if file.read(len(header)) != header:
+            raise VerificationError(f"{MATRIX} does not begin as one tensor of {stated} does")
+        require_memory(size, stated)
+        matrix = np.empty((users, dim), dtype="<f4")
+        digest = hashlib.sha256(header)
+        for part in _row_chunks(matrix):
+            if file.readinto(part.data.cast("B")) != part.nbytes:
+                raise VerificationError(f"{MATRIX} was cut off while it was being read")
+            digest.update(part.data)
+    _require_hash(MATRIX, digest, hashes)
+    return matrix
 
-    schema = {"user": pl.String(), "vector": pl.Array(pl.Float32, matrix.shape[1])}
 
-    def groups(
-        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, batch_size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        for part in _row_groups(len(users)):
-            vectors = pl.Series(matrix[part], dtype=schema["vector"])
-            yield pl.DataFrame({"user": pl.Series(users[part], dtype=schema["user"]), "vector": vectors})
-
-    # A file, not a name: polars reads names as patterns and wants them in UTF-8. No compression and no statistics: the
-    # size must depend on nothing but the ids and the shape.
-    register_io_source(groups, schema=schema).sink_parquet(file, compression="uncompressed", statistics=False)
+def _require_hash(name: str, digest: "hashlib._Hash", hashes: Mapping[str, str]) -> None:
+    actual = digest.hexdigest()
+    if hashes.get(name, actual) != actual:
+        raise VerificationError(f"{name} was changed: its SHA-256 is not the one in the certificate")
 
 
-def _row_groups(rows: int) -> Iterator[slice]:
-    """Yield the rows of each row group, as polars cuts a whole frame: even pieces of about 122,880 rows.
+def _header(users: int, dim: int) -> bytes:
+    r"""Return how safetensors begins a file of one tensor: the length of its description, and that in whole 8 bytes.
 
-    >>> list(_row_groups(3))
-    [slice(0, 3, None)]
+    >>> _header(3, 7)
+    b'@\x00\x00\x00\x00\x00\x00\x00{"matrix":{"dtype":"F32","shape":[3,7],"data_offsets":[0,84]}}  '
     """
-    fewer = max(1, rows // _GROUP_ROWS)
-    pieces = min((fewer, fewer + 1), key=lambda pieces: abs(rows / pieces - _GROUP_ROWS))
-    size, longer = divmod(rows, pieces)
-    start = 0
-    for piece in range(pieces):
-        stop = start + size + (piece < longer)
-        yield slice(start, stop)
-        start = stop
+    tensor = {"dtype": "F32", "shape": [users, dim], "data_offsets": [0, 4 * users * dim]}
+    text = json.dumps({"matrix": tensor}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _row_chunks(matrix: Float32Array) -> Iterator[Float32Array]:
+    """Yield a matrix, which may be in a file and larger than memory, in chunks of whole rows."""
+    rows = max(1, _BYTES_AT_ONCE // (4 * matrix.shape[1]))
+    for start in range(0, len(matrix), rows):
+        yield np.ascontiguousarray(matrix[start : start + rows], dtype="<f4")

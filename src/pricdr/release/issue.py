@@ -40,8 +40,6 @@ DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 GROUP_SIZES: Final = (5, 20, 100)
 """Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
 _TOLERANCE: Final = 1e-9
-_MARKUP: Final = "<[`*"
-"""What begins a tag, a link or an image, code or emphasis in Markdown."""
 
 
 def issue(terms: Terms) -> Certificate:
@@ -50,7 +48,6 @@ def issue(terms: Terms) -> Certificate:
     _check_terms(terms)
     last, declared = terms.settled[-1], terms.declared
     return Certificate(
-        schema_version=terms.schema_version,
         private=terms.source == "secret" and epsilon is not None and is_private(epsilon),
         epsilon=epsilon,
         nominal_epsilon=nominal,
@@ -64,7 +61,7 @@ def issue(terms: Terms) -> Certificate:
         users=declared.users,
         items=declared.items,
         dim=terms.dim,
-        steps=[] if terms.schema_version == 1 else [_step(one, terms) for one in terms.settled],
+        steps=[_step(one, terms) for one in terms.settled],
         guide=terms.guide,
         neighbours=neighbours(terms),
         epsilon_at_delta=_curve(terms),
@@ -161,10 +158,8 @@ def _check_terms(terms: Terms) -> None:
     hashes = any(one.step.payer is Payer.UNLISTED for one in terms.settled) and terms.declared.items is None
     if hashes != (universe == "hashed into buckets"):
         raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
-    if terms.schema_version > 1 and (universe == "declared") != (terms.declared.items is not None):
+    if (universe == "declared") != (terms.declared.items is not None):
         raise VerificationError("an item universe is declared with its size, or neither is stated")
-    if (terms.schema_version >= 5) != (terms.input.alignment is not None):
-        raise VerificationError("schema version 5 is for a user list that was aligned, and for no other")
     if terms.input.alignment is not None and terms.input.user_list != "declared":
         raise VerificationError("an aligned user list is a declared one, and this was read off the ratings")
     if (terms.guide is not None) != kind.takes_guide:
@@ -176,13 +171,9 @@ def _check_terms(terms: Terms) -> None:
     if terms.chosen is not None and terms.noisy:
         _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
         _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
-    words = terms.input.filtered_by or ""
-    if terms.schema_version < 3 and set(words) & set(_MARKUP):  # README.md of these versions repeats them as they are
-        raise VerificationError("what is said about a filter holds markup, which README.md of this version would show")
     if terms.ledger is not None:
         _check_account(terms.ledger, total)
-        if terms.schema_version >= 3:
-            _check_line(terms.ledger, total_numbers(terms.settled))
+        _check_line(terms.ledger, total_numbers(terms.settled))
 
 
 def _check_account(account: LedgerStatement, mu: float) -> None:
@@ -195,7 +186,7 @@ def _check_account(account: LedgerStatement, mu: float) -> None:
 
 
 def _check_line(account: LedgerStatement, numbers: int) -> None:
-    if account.numbers is None or None in (account.recorded, account.nonce, account.opening, account.head):
+    if None in (account.recorded, account.nonce, account.opening, account.head):
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
     if account.numbers < numbers:  # more where a dimension was chosen after the spend
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")

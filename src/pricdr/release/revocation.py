@@ -6,7 +6,7 @@ A notice is one file::
     {"release": …, "reason": …}         what is revoked, why and when, and by which key
     base64                              the key's Ed25519 signature of every byte before this line
 
-It names a release by the SHA-256 of its ``release.parquet``, as a guide is named: the same matrix under another
+It names a release by the SHA-256 of its ``release.safetensors``, as a guide is named: the same matrix under another
 certificate is the same release. Notices count by what they say, whatever their files are called. Only one by the key
 that signed the release counts: anybody can write a notice, and nobody else's may take a release away.
 

@@ -1,8 +1,7 @@
 """The certificate in words: what is promised to users, and at what cost. One text for ``inspect`` and README.md.
 
 The words of README.md belong to the schema version, as those of the certificate do: ``verify`` compares the file with
-what is written here. Changing a sentence takes a new version, and the older versions keep the old sentence. A screen
-always shows the newest words: a release of ε = 20 that an older version called private is not called that any more.
+what is written here. Changing a sentence takes a new version.
 """
 
 import math
@@ -14,7 +13,7 @@ from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.privacy.guarantee import HARDLY_ANY_EPSILON, Unit, epsilon_warnings, odds_factor
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
-from pricdr.release.certificate import SCHEMA_VERSION, Certificate, rounded_up
+from pricdr.release.certificate import Certificate, rounded_up
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ def statement(certificate: Certificate) -> list[Section]:
     """Return everything a certificate says, in an order a privacy officer can follow, for a screen."""
     return [
         Section(section.title, tuple(_without_markup(line) for line in section.lines))
-        for section in _sections(certificate, SCHEMA_VERSION)
+        for section in _sections(certificate)
     ]
 
 
@@ -41,12 +40,9 @@ def weakness(certificate: Certificate) -> tuple[str, ...]:
     return *epsilon_warnings(certificate.epsilon, Unit(certificate.unit)), *little
 
 
-def _sections(certificate: Certificate, version: int) -> list[Section]:
-    warnings = certificate.warnings
-    if certificate.schema_version < 4 <= version:  # before 4 there was no warning of a large epsilon
-        warnings = [*warnings, *(text for text in weakness(certificate)[:1] if text not in warnings)]
+def _sections(certificate: Certificate) -> list[Section]:
     sections = [
-        Section("What this is", _what(certificate, version)),
+        Section("What this is", _what(certificate)),
         Section("What is promised", _promise(certificate)),
         Section("What it means for a whole user", _whole_user(certificate)),
         Section("How it was made", _made(certificate)),
@@ -54,7 +50,7 @@ def _sections(certificate: Certificate, version: int) -> list[Section]:
         Section("What is not protected", tuple(certificate.not_protected)),
         Section("Budget", _budget(certificate)),
         Section("Who issued it", _issued(certificate)),
-        Section("Warnings", tuple(warnings)),
+        Section("Warnings", tuple(certificate.warnings)),
     ]
     return [section for section in sections if section.lines]
 
@@ -62,27 +58,28 @@ def _sections(certificate: Certificate, version: int) -> list[Section]:
 def readme(certificate: Certificate) -> str:
     """Return the README.md of a release folder."""
     lines = ["# A pricdr release", ""]
-    for section in _sections(certificate, certificate.schema_version):
+    for section in _sections(certificate):
         lines += [f"## {section.title}", "", *(f"- {line}" for line in section.lines), ""]
     lines += [
         "## Files",
         "",
-        "- `release.parquet`: `user` (text) and `vector` (float32), one row per listed user",
+        "- `users.txt`: the listed users, one id per line",
+        "- `release.safetensors`: one tensor, `matrix` (float32), with one row per listed user, in that order",
         "- `certificate.json`: the same promises for programs; `pricdr verify` checks them",
         "",
     ]
     return "\n".join(lines)
 
 
-def _what(c: Certificate, version: int) -> tuple[str, ...]:
+def _what(c: Certificate) -> tuple[str, ...]:
     return (
         f"One noisy row of {c.dim:,} numbers for each of {c.users:,} listed users, computed from a rating matrix "
         f"(strategy {c.strategy.name}).",
-        _standing(c, version),
+        _standing(c),
     )
 
 
-def _standing(c: Certificate, version: int) -> str:
+def _standing(c: Certificate) -> str:
     if c.private:
         return "PRIVATE: it may leave the source, within the promise below."
     if not c.promises or c.epsilon is None:
@@ -101,9 +98,7 @@ def _little_promised(c: Certificate, epsilon: float) -> str:
 
 
 def _issued(c: Certificate) -> tuple[str, ...]:
-    """Return what the source says about itself; versions before 4 had no room for it."""
-    if c.schema_version < 4:
-        return ()
+    """Return what the source says about itself."""
     name = "no issuer is named" if c.issuer is None else f"issuer: {_quoted(c.issuer)}"
     day = "no day of issue is stated" if c.issued is None else f"day of issue: {c.issued} (UTC)"
     return (
@@ -192,10 +187,7 @@ def _aligned(c: Certificate) -> tuple[str, ...]:
 
 def _filter(c: Certificate) -> str:
     """Quote whoever filtered the ratings, as theirs: nothing in it must pass for a promise of ours."""
-    words = str(c.input.filtered_by)
-    if c.schema_version < 3:
-        return f": {words}"
-    return f", in the words of the source, which nothing here vouches for: {_quoted(words)}"
+    return f", in the words of the source, which nothing here vouches for: {_quoted(str(c.input.filtered_by))}"
 
 
 def _quoted(words: str) -> str:

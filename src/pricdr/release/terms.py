@@ -17,7 +17,6 @@ from pricdr.release.certificate import (
     InputStatement,
     LedgerStatement,
     NoiseSource,
-    SchemaVersion,
     StrategyStatement,
 )
 
@@ -40,7 +39,6 @@ class Terms:
     ledger: LedgerStatement | None
     chosen: DimStatement | None
     software: str
-    schema_version: SchemaVersion
     issuer: str | None = None
     issued: str | None = None
     """The day, in UTC, on which publishing began."""
@@ -76,7 +74,6 @@ class Terms:
             software=c.software,
             issuer=c.issuer,
             issued=c.issued,
-            schema_version=c.schema_version,
         )
 
     @property
@@ -142,11 +139,6 @@ def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:
     """Return how much noise each step had, as the certificate states it."""
     if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
         raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
-    if c.schema_version == 1:  # which had no steps: their noise follows from the figures at the top
-        rows = Grid(c.sigma, c.grid, c.noise.refinement)
-        if c.dim_chosen_by is None:
-            return [rows]
-        return [Grid(layout[0].sensitivity / c.dim_chosen_by.mu if c.sigma else 0.0, c.grid), rows]
     if len(c.steps) != len(layout):
         raise VerificationError(f"strategy {c.strategy.name} has {len(layout)} steps, the certificate {len(c.steps)}")
     return [Grid(step.sigma, step.grid, step.refinement) for step in c.steps]

@@ -69,12 +69,12 @@ def not_protected(terms: Terms) -> list[str]:
 def warnings(terms: Terms) -> list[str]:
     """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
     lines = list(delta_warnings(terms.delta, terms.declared.users))
-    if terms.schema_version >= 4 and terms.source == "secret" and terms.epsilon is not None:
+    if terms.source == "secret" and terms.epsilon is not None:
         # Under the paper's calibration what was asked for is not what is promised.
         exact = terms.calibration is Calibration.EXACT
         lines += epsilon_warnings(terms.epsilon if exact else terms.epsilon_at(terms.delta), terms.unit)
     # A name that is not ours now must not become ours later: releases made with it would no longer say what they did.
-    if terms.schema_version >= 4 and terms.strategy.name not in BY_NAME.own:
+    if terms.strategy.name not in BY_NAME.own:
         lines.append(
             f"strategy {terms.strategy.name} is not part of PriCDR: that one change to the ratings moves its steps no "
             "further than stated is the claim of whoever wrote it"

@@ -27,7 +27,7 @@ from pricdr.serving.search import (
 from pricdr.untrusted.opening import Folder
 
 _CERTIFICATE: Final = "release.certificate.json"
-FILES: Final = ("model.json", "model.safetensors", "users.parquet", "items.parquet", _CERTIFICATE)
+FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", _CERTIFICATE)
 """The files of a model folder; the last exists only if the model was trained with a release."""
 MAX_K: Final = 1000
 """The most items in one answer."""

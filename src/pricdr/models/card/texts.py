@@ -61,8 +61,8 @@ PLAINTEXT: Final = (
     "NOT PRIVATE: this model was trained on the source's ratings in plaintext. It must not be used outside experiments."
 )
 NO_CERTIFICATE: Final = (
-    "Not recorded: this model was trained by a version of pricdr that did not keep a copy of the certificate. Train it "
-    "again, or look at the release itself."
+    "Not recorded: there is no copy of the certificate in the model's folder. Train it again, or look at the release "
+    "itself."
 )
 NO_RELEASE: Final = "No release was used. This model contains nothing from the source, so nothing had to be promised."
 UNVERIFIED: Final = (

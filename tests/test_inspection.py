@@ -58,7 +58,7 @@ def test_the_certificate_is_there_field_by_field(tmp_path):
 def test_hashes_and_signer_are_those_of_the_files(tmp_path):
     content = inspected(tmp_path, key_given=True).to_dict()
     folder = tmp_path / "r"
-    for name in ("certificate.json", "release.safetensors", "README.md"):
+    for name in ("certificate.json", "release.safetensors", "users.txt", "README.md"):
         assert content["sha256"][name] == hashlib.sha256((folder / name).read_bytes()).hexdigest()
     der = bytes.fromhex("302a300506032b6570032100") + KEY.public_key().public_bytes_raw()  # RFC 8410
     assert content["signature"] == {

@@ -27,7 +27,7 @@ def test_half_of_the_noise_is_refused_whatever_a_rating_counts(bound):
     release = _release(users=200, dim=8, bounds=Bounds(rating_bound=bound, rating_step=bound))
     certificate = release.certificate
     check_matrix(release.matrix, certificate)
-    half = np.rint(release.matrix / certificate.grid / 2) * certificate.grid
+    half = (np.rint(release.matrix / np.float64(certificate.grid) / 2) + 0.0) * certificate.grid
     with pytest.raises(VerificationError, match="less noise than sigma states"):
         check_matrix(half.astype(np.float32), certificate)
 

@@ -71,7 +71,7 @@ def test_the_hashes_of_the_files_are_in_the_certificate(files):
     assert done.returncode == 0, done.stderr
     certificate = (files / "movies.release" / "certificate.json").read_text()
     hashes = re.findall(r"\b[0-9a-f]{64}\b", done.stdout)
-    assert len(hashes) == 2
+    assert len(hashes) == 3
     assert all(value in certificate for value in hashes)
 
 

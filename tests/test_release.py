@@ -364,8 +364,12 @@ def test_a_readme_that_says_something_else_is_noticed(folder):
         ("release.safetensors", lambda raw: save({"matrix": np.zeros((5, 6), np.float32)}), "does not begin as one"),
         ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5), np.int32)}), "does not begin as one"),
         ("release.safetensors", lambda raw: save({"vector": np.zeros((6, 5), np.float32)}), "does not begin as one"),
-        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5))}), "304 bytes; at most 184 are allowed"),
-        ("release.safetensors", lambda raw: save({"matrix": np.zeros((0, 5), np.float32)}), "has 64 bytes; 6 users x 5"),
+        ("release.safetensors", lambda raw: save({"matrix": np.zeros((6, 5))}), "bytes; at most 192 are allowed"),
+        (
+            "release.safetensors",
+            lambda raw: save({"matrix": np.zeros((0, 5), np.float32)}),
+            "has 72 bytes; 6 users x 5",
+        ),
     ],
 )
 def test_other_rows_or_ids_are_noticed_whatever_the_hashes_say(folder, name, change, message):

@@ -1,7 +1,6 @@
 """``recommend --export`` and ``--seen``, and the key that models are pinned to."""
 
 import json
-import shutil
 
 import polars as pl
 import pytest

@@ -231,7 +231,7 @@ def test_an_interrupt_while_cleaning_up_still_cleans_up(here, ratings, ledger, p
 
 
 @pytest.mark.parametrize(
-    "seen", [None, "", "release.safetensors", "README.md", "certificate.json"], ids=lambda name: name or repr(name)
+    "seen", [None, "", "release.safetensors", "users.txt", "certificate.json"], ids=lambda name: name or repr(name)
 )
 @pytest.mark.slow
 def test_a_kill_while_writing_leaves_a_release_or_none_and_the_next_run_sweeps(

@@ -4,8 +4,8 @@ import json
 import shutil
 
 import numpy as np
-import polars as pl
 import pytest
+from safetensors.numpy import load_file
 
 from pricdr import Ledger
 
@@ -207,7 +207,7 @@ def test_a_guide_that_lacks_users_is_refused_or_filled(here, refused_learn, lear
     assert "the guide lacks 5 listed users" in outcome.out
     assert certificate_of(here / "release")["guide"]["missing_users"] == 5
     assert "It lacks 5 listed users, who got a row of zeros in it." in flat(pricdr("inspect", "release").out)
-    rows = pl.read_parquet(here / "release" / "release.safetensors")["vector"].to_numpy()
+    rows = load_file(here / "release" / "release.safetensors")["matrix"]
     assert np.abs(rows).max(axis=1).min() > 0, "they get a row of the release like everybody else"
 
 
@@ -237,7 +237,7 @@ def test_a_guide_that_is_not_private_is_refused_or_disclosed(here, refused_learn
     assert warning in shown
 
 
-@pytest.mark.parametrize("name", ["release.safetensors", "README.md", "certificate.json"])
+@pytest.mark.parametrize("name", ["release.safetensors", "users.txt", "README.md", "certificate.json"])
 def test_a_guide_that_was_tampered_with_is_refused(here, refused_learn, other, name):
     content = bytearray((other / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -414,7 +414,7 @@ def test_the_ledger_pays_once_for_each_release_whatever_its_steps(here, learn, o
 def test_a_seeded_guide_gives_the_same_bytes_twice(here, learn, other):
     for out in ("one", "two"):
         assert learn("--strategy", "guided", "--guide", "other", "--insecure-seed", 5, out=out).code == 0
-    for name in ("README.md", "certificate.json", "release.safetensors"):
+    for name in ("README.md", "certificate.json", "release.safetensors", "users.txt"):
         assert (here / "one" / name).read_bytes() == (here / "two" / name).read_bytes()
 
 

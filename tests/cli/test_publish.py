@@ -6,6 +6,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from safetensors.numpy import load_file
 
 import pricdr as library
 from pricdr.privacy.calibration import epsilon_for, paper_sigma
@@ -26,8 +27,8 @@ STRANGE = [
 
 
 def rows_of(folder) -> tuple[list[str], np.ndarray]:
-    frame = pl.read_parquet(folder / "release.safetensors")
-    return frame["user"].to_list(), frame["vector"].to_numpy()
+    users = (folder / "users.txt").read_text(encoding="utf-8").split("\n")
+    return users[:-1], load_file(folder / "release.safetensors")["matrix"]
 
 
 def certificate_of(folder) -> dict:
@@ -39,7 +40,8 @@ def test_a_release_folder_is_complete_and_verifies(here, ratings, publish, pricd
     assert outcome.code == 0
     assert "published Release(3 users x 8, spectral, epsilon=4, delta=1e-06 per rating)" in outcome.out
     assert "pricdr verify release" in outcome.out
-    assert sorted(p.name for p in (here / "release").iterdir()) == ["README.md", "certificate.json", "release.safetensors"]
+    files = ["README.md", "certificate.json", "release.safetensors", "users.txt"]
+    assert sorted(p.name for p in (here / "release").iterdir()) == files
     assert sorted(p.name for p in here.iterdir()) == ["ratings.csv", "release"]
     assert pricdr("verify", "release").code == 0
 
@@ -106,7 +108,9 @@ def test_nothing_about_who_is_unrated_or_left_out_enters_the_folder(here, rating
     publish(ratings, "--users", "all.txt", out="other")
     first, second = certificate_of(here / "release"), certificate_of(here / "other")
     for certificate in (first, second):
-        del certificate["files"]["release.safetensors"], certificate["digest"]
+        for drawn_or_listed in ("release.safetensors", "users.txt"):
+            del certificate["files"][drawn_or_listed]
+        del certificate["digest"]
     assert first == second
 
 
@@ -235,7 +239,7 @@ def test_a_seed_gives_the_same_bytes_twice_and_no_privacy(here, ratings, publish
         assert "NOT PRIVATE and must not leave the source" in outcome.err
         assert "NOT PRIVATE" in outcome.out
     assert certificate_of(here / "one")["private"] is False
-    for name in ("README.md", "certificate.json", "release.safetensors"):
+    for name in ("README.md", "certificate.json", "release.safetensors", "users.txt"):
         assert (here / "one" / name).read_bytes() == (here / "two" / name).read_bytes()
 
 

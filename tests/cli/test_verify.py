@@ -102,7 +102,7 @@ def test_no_such_folder_is_exit_2(here, ratings, refused):
 
 
 @pytest.mark.parametrize("command", ["verify", "inspect"])
-@pytest.mark.parametrize("name", ["release.safetensors", "README.md", "certificate.json"])
+@pytest.mark.parametrize("name", ["release.safetensors", "users.txt", "README.md", "certificate.json"])
 def test_a_changed_or_missing_file_is_exit_1_with_the_reason(release, refused, command, name):
     flip(release / name, at=-2)
     refused(command, release, says=name, code=1)

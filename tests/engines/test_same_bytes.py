@@ -1,6 +1,5 @@
 """Ratings on disk give the same release as ratings in memory, byte for byte."""
 
-import io
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,6 @@ from pricdr import (
 )
 from pricdr.engines.local.spilling import spill
 from pricdr.engines.local.workspace import Workspace
-from pricdr.release.folder import _write_matrix
 
 
 class Batch(NamedTuple):
@@ -84,9 +82,7 @@ def in_memory(frame: pl.DataFrame, threshold: float | None) -> Ratings:
 
 
 def bytes_of(release) -> bytes:
-    file = io.BytesIO()
-    _write_matrix(file, release.matrix, release.users)
-    return file.getvalue()
+    return release.matrix.tobytes() + "\n".join(release.users).encode()
 
 
 def named(names, rng, share=0.7, strangers=3):
@@ -115,7 +111,7 @@ STRATEGIES = ("jlt", "jlt auto", "sjlt", "features", "spectral", "spectral all",
 
 
 def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):
-    """Return the bytes of release.safetensors and of the certificate, from memory and from disk."""
+    """Return the bytes of the rows and of the certificate, from memory and from disk."""
     arguments = {
         "strategy": strategy,
         "bounds": bounds,

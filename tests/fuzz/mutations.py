@@ -183,7 +183,9 @@ def mutate_ids(rng: Random, content: bytes) -> bytes:
         ids = rng.choice((ids[:-1], [*ids, "more"], [], ids[::-1], ["", *ids]))
     text = "".join(f"{name}\n" for name in ids)
     if draw == 4:
-        text = rng.choice((text[:-1], text + "\n", text.replace("\n", "\r\n"), "\ufeff" + text, text.replace("\n", "\0")))
+        text = rng.choice(
+            (text[:-1], text + "\n", text.replace("\n", "\r\n"), "\ufeff" + text, text.replace("\n", "\0"))
+        )
     return text.encode(rng.choice(("utf-8", "utf-8", "utf-8", "utf-16")) if draw == 5 else "utf-8", "surrogatepass")
 
 

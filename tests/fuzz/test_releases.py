@@ -105,7 +105,7 @@ def test_huge_and_deeply_nested_certificates(content):
 
 @quick
 @given(
-    st.sampled_from(["release.safetensors", "certificate.json", "README.md"]),
+    st.sampled_from(["release.safetensors", "users.txt", "certificate.json", "README.md"]),
     st.integers(0, 1 << 30),
     st.binary(min_size=1, max_size=20),
 )

@@ -5,13 +5,11 @@ import os
 import warnings
 
 import numpy as np
-import polars as pl
 import pytest
 from safetensors.numpy import load_file, save_file
 
 from pricdr.data.csr import checked_csr
 from pricdr.errors import InputError
-from pricdr.models.chosen import NOTHING_CHOSEN
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
 from pricdr.models.factorisation.neumf import NeuMF, NeuMFConfig
 from pricdr.models.folder import read_model, write_model
@@ -226,14 +224,14 @@ def header(size, content=b"{}"):
         lambda file: file.unlink(),
     ],
 )
-@pytest.mark.parametrize("name", ["model.safetensors", "users.parquet", "model.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "users.txt", "model.json"])
 def test_a_file_that_is_none_is_refused(folder, spoil, name):
     where = folder("bpr")
     spoil(where / name)
     refuses(where)
 
 
-CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "not_chosen": ""}
+CHOSEN = {"epochs": {}, "trust": None, "settings": {}, "evidence": None, "not_chosen": ""}
 JSON = {
     "an extra key": {"note": "trust me"},
     "a nested method": {"method": {"a": {"b": 1}}},
@@ -257,7 +255,8 @@ JSON = {
     "version 10^400": {"schema_version": 10**400},
     "version true": {"schema_version": True},
     "version 1.0": {"schema_version": 1.0},
-    "version 5": {"schema_version": 5},
+    "version 4": {"schema_version": 4},
+    "version 6": {"schema_version": 6},
     "a part trained for -1 epochs": {"chosen": {**CHOSEN, "epochs": {"training": -1}}},
     "a part trained for 10^9 epochs": {"chosen": {**CHOSEN, "epochs": {"training": 10**9}}},
     "half an epoch": {"chosen": {**CHOSEN, "epochs": {"training": 0.5}}},
@@ -284,14 +283,14 @@ def test_a_description_that_is_not_ours_is_refused(folder, name):
     "text",
     [
         "[" * 100_000,
-        '{"schema_version": 2, "config": ' + '{"a":' * 100_000,
-        '{"schema_version": 2, "config": {"a": ' + "[" * 900 + "]" * 900 + "}}",
-        '{"schema_version": 2, "config": {"a": ' + "9" * 5000 + "}}",
-        '{"schema_version": 2, "config": {"a": 1e400}}',
+        '{"schema_version": 5, "config": ' + '{"a":' * 100_000,
+        '{"schema_version": 5, "config": {"a": ' + "[" * 900 + "]" * 900 + "}}",
+        '{"schema_version": 5, "config": {"a": ' + "9" * 5000 + "}}",
+        '{"schema_version": 5, "config": {"a": 1e400}}',
         "[]",
         "null",
         '"\\ud800"',
-        '{"schema_version": 2, "method": "\\ud800"}',
+        '{"schema_version": 5, "method": "\\ud800"}',
         "\ufeff{}",
     ],
 )
@@ -312,47 +311,43 @@ USERS = Planted.pair().target.users
 
 
 @pytest.mark.parametrize(
-    "frame",
+    "ids",
     [
-        pl.DataFrame({"user": USERS[:-1]}),
-        pl.DataFrame({"user": [USERS[1], *USERS[1:]]}),
-        pl.DataFrame({"user": [None, *USERS[1:]]}),
-        pl.DataFrame({"user": ["", *USERS[1:]]}),
-        pl.DataFrame({"user": ["a\nb", *USERS[1:]]}),
-        pl.DataFrame({"user": ["a" * 1001, *USERS[1:]]}),
-        pl.DataFrame({"user": range(len(USERS))}),
-        pl.DataFrame({"item": USERS}),
-        pl.DataFrame({"user": USERS, "more": USERS}),
+        USERS[:-1],
+        [*USERS, "more"],
+        [USERS[1], *USERS[1:]],
+        ["", *USERS[1:]],
+        ["a\rb", *USERS[1:]],
+        ["a" * 1001, *USERS[1:]],
+        ["\x1b[31m", *USERS[1:]],
     ],
 )
-def test_ids_that_no_list_may_hold_are_refused(folder, frame):
+def test_ids_that_no_list_may_hold_are_refused(folder, ids):
     where = folder("bpr")
-    frame.write_parquet(where / "users.parquet")
+    (where / "users.txt").write_text("".join(f"{name}\n" for name in ids))
     refuses(where)
 
 
-def test_folders_of_schema_version_1_are_read(folder, fitted):
-    """They recorded no signature, and the columns of their sparse vectors came in any order."""
+@pytest.mark.parametrize("spoil", [lambda raw: raw[:-1], lambda raw: raw + b"\n", lambda raw: b"\xff" + raw[1:]])
+def test_a_list_of_ids_has_one_spelling(folder, spoil):
+    where = folder("bpr")
+    (where / "items.txt").write_bytes(spoil((where / "items.txt").read_bytes()))
+    assert "i0" not in refuses(where, "items.txt must hold one item id per line")
 
-    def backwards(arrays):
-        starts = arrays["user_vectors/indptr"]
-        for row in range(len(starts) - 1):
-            part = slice(starts[row], starts[row + 1])
-            for name in ("user_vectors/indices", "user_vectors/data"):
-                arrays[name][part] = arrays[name][part][::-1].copy()
 
-    where = folder("itemknn", backwards)
+def test_more_ids_than_memory_are_refused_before_they_are_decoded(folder, monkeypatch):
+    where = folder("bpr")
+    (where / "users.txt").write_bytes(b"u\n" * 1_000_000)
+    monkeypatch.setenv("PRICDR_MEMORY", "100MB")
+    refuses(where, "a list of 1,000,000 user ids needs about 166.0 MB", "PRICDR_MEMORY")
+
+
+def test_a_folder_of_an_older_version_gets_one_clear_line(folder):
+    where = folder("bpr")
     content = json.loads((where / "model.json").read_text())
-    content.pop("release_signed_by")
-    content.pop("chosen")
-    (where / "model.json").write_text(json.dumps(content | {"schema_version": 1}))
-    model = read_model(where)
-    assert model.origin.release_signed_by is None
-    assert model.chosen == NOTHING_CHOSEN
-    everyone = np.arange(len(model.users))
-    np.testing.assert_allclose(model.score(everyone), fitted["itemknn"].score(everyone), rtol=1e-5, atol=1e-7)
-    (where / "model.json").write_text(json.dumps(content | {"schema_version": 2}))
-    refuses(where, "do not increase")
+    (where / "model.json").write_text(json.dumps(content | {"schema_version": 4}))
+    (where / "users.txt").rename(where / "users.parquet")
+    refuses(where, "schema_version 4, this software reads 5: train it again")
 
 
 def test_a_checked_matrix_is_the_one_the_arrays_say():

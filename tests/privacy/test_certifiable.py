@@ -59,7 +59,9 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
             source="secret",
             strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
             dim=strategy.dim,
-            input=InputStatement(threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None),
+            input=InputStatement(
+                threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
+            ),
             guide=guide,
             ledger=None,
             chosen=None,

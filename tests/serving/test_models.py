@@ -53,17 +53,13 @@ def test_another_certificate_alone_is_another_model(folder):
 
 
 def test_a_refusal_quotes_no_id(saved, folder):
-    import polars
-
     events = EventRecorder()
     models = Models(folder, report=events)
-    polars.DataFrame({"user": ["alice\nsmith", *(f"u{at}" for at in range(39))]}).write_parquet(
-        folder / "users.parquet"
-    )
+    (folder / "users.txt").write_text("alice\rsmith\n" + "".join(f"u{at}\n" for at in range(39)))
     models.reload_if_changed()
     models.reload_if_changed()
     assert events.names() == ["model refused"]
-    assert "users.parquet holds a user id that is" in events.events[0][1]["reason"]
+    assert "users.txt must hold one user id per line" in events.events[0][1]["reason"]
     assert "alice" not in events.events[0][1]["reason"]
 
 

@@ -180,8 +180,8 @@ def _ids(opened: Folder, kind: str) -> Ids:
     content = opened.read(path.name, limit=memory_limit() // 4)
     try:
         return parse_id_lines(kind, content)
-    except MemoryLimitError:
-        raise
+    except MemoryLimitError as error:
+        raise MemoryLimitError(f"{path}: {error}") from error
     except InputError as error:
         # Its words quote the id; these end up in the log of a server, which holds none.
         raise InputError(

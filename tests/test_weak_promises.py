@@ -5,6 +5,7 @@ import math
 import re
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest

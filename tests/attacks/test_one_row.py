@@ -51,8 +51,8 @@ def worlds_of(read: Read, folder: Path, case: str) -> tuple[CSR, CSR]:
     for number, objects in enumerate(NEIGHBOURS[case]):
         file = folder / f"{number}.jsonl"
         file.write_text("".join(f"{json.dumps(one)}\n" for one in objects))
-        entries = SETTING.bounds.steps(read(file).select(USERS, ITEMS).entries)
-        worlds.append(entries.to_scipy().astype(np.int32))
+        entries = SETTING.bounds.steps(read(file).select(USERS, ITEMS).matrix)
+        worlds.append(entries.astype(np.int32))
     return worlds[0], worlds[1]
 
 

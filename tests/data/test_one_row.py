@@ -208,7 +208,7 @@ def neighbours(draw: st.DrawFn, rows: st.SearchStrategy[Row]) -> tuple[list[Row]
 
 
 def cells(ratings: Ratings) -> dict[Pair, float]:
-    dense = ratings.entries.toarray()
+    dense = ratings.matrix.toarray()
     return {(ratings.users[u], ratings.items[i]): float(dense[u, i]) for u, i in zip(*np.nonzero(dense), strict=True)}
 
 

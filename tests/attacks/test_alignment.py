@@ -17,8 +17,9 @@ from pricdr.alignment.blinding import Blinder
 from pricdr.alignment.curve import A, BlindingKey, P, Points, as_points, hash_to_u, in_byte_order, split_points
 from pricdr.alignment.messages import Message, WhoLearns
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-from pricdr.alignment.protocol import answer, begin, begin_answer, finish, first_message, second_message, start
+from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message
 from pricdr.errors import VerificationError
+from tests.alignment.conftest import answer, start
 
 CANDIDATES = tuple(f"user{i}" for i in range(10))
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from pricdr import progress
 from pricdr.cli.json_log import failure
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
-from pricdr.progress import log_lines
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
 
@@ -154,7 +154,7 @@ def test_a_log_file_and_the_lines_hold_the_same_events(here, ratings, publish):
 
 
 def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
-    monkeypatch.setattr(log_lines, "SECONDS", 0.001)
+    monkeypatch.setattr(progress, "SECONDS", 0.001)
     outcome = publish(ratings, "--log-json")
     reports = [line for line in events(outcome.err) if line["event"] == "progress"]
     assert reports

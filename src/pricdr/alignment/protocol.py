@@ -61,7 +61,7 @@ class State:
     def require(self, step: Step, *others: Step) -> None:
         """Refuse a state that is at any other step."""
         if self.step not in {step, *others}:
-            raise InputError(f"this session is {_STATUS[self.step]}: align {_COMMAND[step]} does not apply to it")
+            raise InputError(f"this session is {self.step.value}: align {_COMMAND[step]} does not apply to it")
 
     def header(self) -> Header:
         """Return the header of the message that this party sends."""
@@ -78,14 +78,6 @@ class State:
         )
 
 
-_STATUS: Final = {
-    Step.STARTED: "started",
-    Step.FINISHING: "partly finished",
-    Step.FINISHED: "finished",
-    Step.ANSWERING: "partly answered",
-    Step.ANSWERED: "answered",
-    Step.ACCEPTED: "accepted",
-}
 _COMMAND: Final = {
     Step.STARTED: "finish",
     Step.ANSWERING: "answer",

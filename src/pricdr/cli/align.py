@@ -1,8 +1,9 @@
 """``pricdr align``: find the users that two companies share without revealing any others."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -16,7 +17,7 @@ from pricdr.errors import InputError, OutputError, ParameterError, VerificationE
 if TYPE_CHECKING:
     from pricdr.alignment.blinding import Blinder
     from pricdr.alignment.normalisation import NormalisedIds
-    from pricdr.alignment.protocol import Alignment, State, Step
+    from pricdr.alignment.protocol import Alignment, State
 
 app = typer.Typer()
 
@@ -77,7 +78,7 @@ def start(
     """
     from pricdr.alignment.files import update_state, write_once
     from pricdr.alignment.messages import WhoLearns
-    from pricdr.alignment.protocol import Step, begin, first_message, started
+    from pricdr.alignment.protocol import begin, first_message, started
     from pricdr.files import require_writable
 
     _require_two_files(out, state)
@@ -85,15 +86,9 @@ def start(
         require_writable(out)
     own = _read_own_ids(ids, normalise)
 
-    def new_state() -> "State":
-        return begin(own, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
-
-    def is_same_command(existing: "State") -> bool:
-        fields = ("ids", "own", "normalisation", "who_learns", "starter_ids")
-        return existing.first_message is None and _equal(fields, existing, new_state())
-
+    new = begin(own, who_learns=WhoLearns.BOTH if both else WhoLearns.STARTER, pad_to=pad_to)
     with only_step(state):
-        current = _resume_or_create(state, new_state, is_same_command, Step.STARTED)
+        current = _resume_or_create(state, new)
         with _blinding(processes) as blinder:
             message = first_message(current, blinder)
             write_once(out, message.blocks())
@@ -131,7 +126,7 @@ def answer(
     """
     from pricdr.alignment.files import update_state, write_once
     from pricdr.alignment.messages import load_message
-    from pricdr.alignment.protocol import Step, answered, begin_answer, require_first_message, second_message
+    from pricdr.alignment.protocol import answered, begin_answer, require_first_message, second_message
     from pricdr.files import require_writable
 
     _require_two_files(out, state)
@@ -145,14 +140,9 @@ def answer(
         if both and received.header.who_learns.value != "both":
             raise InputError("with this message only the other side learns the common users, but you gave --both")
 
-    def new_state() -> "State":
-        return begin_answer(received, own, pad_to=pad_to)
-
-    def is_same_command(existing: "State") -> bool:
-        return _equal(("ids", "own", "normalisation", "first_message", "answerer_ids"), existing, new_state())
-
+    new = begin_answer(received, own, pad_to=pad_to)
     with only_step(state):
-        current = _resume_or_create(state, new_state, is_same_command, Step.ANSWERING)
+        current = _resume_or_create(state, new)
         with _blinding(processes) as blinder:
             reply = second_message(current, received, blinder)
             write_once(out, reply.blocks())
@@ -261,27 +251,21 @@ def _require_two_files(out: Path, state: Path) -> None:
         raise ParameterError(f"--out and --state are both {out}: one is sent, the other is kept secret")
 
 
-def _resume_or_create(
-    path: Path, new_state: Callable[[], "State"], is_same_command: Callable[["State"], bool], step: "Step"
-) -> "State":
-    """Return the state that an interrupted run of the same command left, or a new one, saved before it is used."""
+def _resume_or_create(path: Path, new: "State") -> "State":
+    """Return the state that an interrupted run of the same command left, or else the new one, which is saved first."""
     from pricdr.alignment.files import create_state, read_state
 
     if not os.path.lexists(path):
-        state = new_state()
-        create_state(path, state)
-        return state
+        create_state(path, new)
+        return new
     existing = read_state(path)
-    if existing.step is not step or not is_same_command(existing):
+    # The same command would draw only another session and another key.
+    if replace(existing, session=new.session, key=new.key) != new:
         raise OutputError(
             f"{path} exists already, from another session or step; choose another name or remove it first"
         )
     warn(f"resuming session {existing.session}")
     return existing
-
-
-def _equal(fields: Sequence[str], left: "State", right: "State") -> bool:
-    return all(getattr(left, name) == getattr(right, name) for name in fields)
 
 
 @contextmanager

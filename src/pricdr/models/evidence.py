@@ -49,6 +49,11 @@ def is_refused(validation: HeldOut | None, chosen: Chosen) -> bool:
     return chosen.evidence is not None and chosen.evidence > SIGNIFICANCE
 
 
+def has_evidence(inputs: Inputs) -> bool:
+    """Return whether the release rows say something about the target histories of their users."""
+    return p_value(inputs) <= SIGNIFICANCE
+
+
 def p_value(inputs: Inputs, *, permutations: int = PERMUTATIONS) -> float:
     """Return the p-value of "release rows and target histories are unrelated"; 1 if no user has both.
 

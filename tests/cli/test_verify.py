@@ -161,3 +161,12 @@ def test_a_copied_release_still_verifies_under_another_name(here, signed, keys, 
     shutil.copytree(signed, here / "received [copy]s")
     shutil.move(here / "received [copy]s", here / "received")
     assert pricdr("verify", "received", "--public-key", keys[1]).code == 0
+
+
+def test_an_export_is_of_a_release_that_verifies(here, release, pricdr, refused):
+    outcome = pricdr("export", release, "--out", "rows.parquet")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("wrote rows.parquet: ")
+    refused("export", release, "--out", "rows.parquet", says="exists already")
+    flip(release / "users.txt", at=-2)
+    refused("export", release, "--out", "other.parquet", says="users.txt was changed", code=1)

@@ -24,6 +24,7 @@ from pricdr.cli import (
     demo,
     diff,
     evaluate,
+    export,
     inspect,
     keygen,
     ledger,
@@ -59,7 +60,7 @@ class _InOrder(TyperGroup):
     """Lists commands in the order of the work, research last; typer would put those with subcommands at the end."""
 
     ORDER: Final = (
-        *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "diff", "revoke", "audit"),
+        *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "diff", "export", "revoke", "audit"),
         *("split", "train", "evaluate", "recommend", "model", "serve", "serving-key"),
         *("methods", "strategies", "prepare", "reproduce", "report", "search"),
     )
@@ -85,6 +86,7 @@ app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
 app.command("diff")(diff.diff)
+app.command("export")(export.export)
 app.command("revoke")(revoke.revoke)
 app.command("audit")(audit.audit)
 app.command("split")(split.split)

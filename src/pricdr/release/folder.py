@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +102,12 @@ class Release:
         warning = "" if c.private else "NOT PRIVATE: it must not leave the source"
         notes = dict.fromkeys((*c.warnings, *weakness(c)))
         return summary_html("Release", facts, notes=list(notes), warning=warning)
+
+    def to_frame(self) -> Any:  # noqa: ANN401 - of whatever library there is
+        """Return ``user`` and ``vector`` as a data frame of polars, pandas or pyarrow, the first that is installed."""
+        from pricdr.release.export import to_frame
+
+        return to_frame(self)
 
     def save(
         self,

@@ -1,0 +1,26 @@
+"""``pricdr export``: a release as a Parquet file, for other programs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pricdr.cli.console import say
+from pricdr.cli.options import PublicKeyOption
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="The release folder; it must verify.")],
+    out: Annotated[Path, typer.Option(help="The file to create: .parquet.")],
+    public_key: PublicKeyOption = None,
+) -> None:
+    """Verify a release and write its rows as Parquet: the columns user and vector, in the order of the user list.
+
+    The file holds no promise and cannot be verified: keep the release, and hand out that.
+    """
+    from pricdr.release import Release
+    from pricdr.release.export import export_parquet
+
+    release = Release.load(folder, public_key=public_key)
+    export_parquet(release, out)
+    say(f"wrote {out}: {len(release.users):,} users x {release.certificate.dim:,} numbers")

@@ -47,14 +47,10 @@ def export_parquet(release: Release, path: str | os.PathLike[str]) -> Path:
     columns |= {f"v{at}": np.ascontiguousarray(release.matrix[:, at]) for at in range(dim)}
     vector = ", ".join(f"v{at}" for at in range(dim))
     with TemporaryDirectory() as scratch, new_file(file) as target:
-        settings = {
-            "memory_limit": f"{memory_limit()}B",
-            "temp_directory": scratch,
-            "python_enable_replacements": False,
-        }
-        with duckdb.connect(config=settings) as connection:
+        written = Path(scratch, "written.parquet")
+        with duckdb.connect(config={"memory_limit": f"{memory_limit()}B", "temp_directory": scratch}) as connection:
             connection.register("release", columns)
-            written = str(Path(scratch, "written.parquet")).replace("'", "''")
+            to = str(written).replace("'", "''")
             connection.execute(
                 f"COPY (SELECT \"user\", [{vector}]::FLOAT[] AS vector FROM release) TO '{to}' (FORMAT parquet)"
             )

@@ -161,7 +161,7 @@ def test_every_ledger_command_writes_json_and_nothing_else(here, ratings, pricdr
     assert shown["room"] == left
     assert shown["releases"][0]["hash"] == balance.spends[0].hash
     verified = json.loads(pricdr("ledger", "verify", "b.jsonl", "release", "--json", "-").out)
-    assert (verified["holds"], verified["lines_without_hash"]) == (["release"], 0)
+    assert (verified["holds"], verified["signed_by"]) == (["release"], None)
     whole = (here / "b.jsonl").read_bytes()
     (here / "b.jsonl").write_bytes(whole[:-50])
     repaired = json.loads(pricdr("ledger", "repair", "b.jsonl", "release", "--json", "-").out)

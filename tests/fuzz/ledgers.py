@@ -1,18 +1,22 @@
 """Ledgers: whoever changes one must not get back what was spent, nor a larger budget.
 
-Any change is refused or means the same, with two exceptions. A well-formed line more at the end only spends. And a file
-that is an honest ledger byte for byte, of an earlier day or of other ratings, cannot be told by itself: the releases it
-should have paid for contradict it.
+Any change of a signed one is refused or means the same, unless it is another honest ledger signed by the same key. Of
+one that is not signed, a well-formed line more at the end only spends, and a file that is an honest ledger byte for
+byte, of an earlier day or of other ratings, cannot be told by itself: the releases it should have paid for contradict
+it. (Hashes are not computed anew here: ``tests/privacy/test_ledger_signature.py`` does that.)
 """
 
 import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
 from unittest.mock import patch
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import Guarantee, Ledger, Unit
 from pricdr.cli.ledger import show
@@ -22,7 +26,8 @@ from tests.fuzz.mutations import json_bytes, mutate_bytes, mutate_json
 
 _FILE = "ledger.jsonl"
 _HONEST: set[bytes] = set()
-"""What every honest ledger held after each of its lines, without the last line break."""
+"""What every honest ledger held after each of its lines, without the last line break; of signed ones, all of it."""
+_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 @contextmanager
@@ -35,14 +40,14 @@ def repeatable() -> Iterator[None]:
 
 
 def make_seeds(folder: Path) -> list[Seed]:
-    """Ledgers of either unit with none to five releases."""
+    """Ledgers of either unit with none to five releases, signed and not."""
     seeds = []
     with repeatable():
-        for unit in Unit:
+        for unit, key in product(Unit, (None, _KEY)):
             for count in range(6):
-                path = folder / f"{unit.value} {count}"
+                path = folder / f"{unit.value} {count} {'signed' if key else 'not signed'}"
                 path.mkdir()
-                ledger = Ledger.create(path / _FILE, Guarantee(epsilon=8, delta=1e-6, unit=unit))
+                ledger = Ledger.create(path / _FILE, Guarantee(epsilon=8, delta=1e-6, unit=unit), key)
                 for number in range(count):
                     strategy = ("jlt", "spectral")[number % 2]
                     ledger.spend(
@@ -52,7 +57,8 @@ def make_seeds(folder: Path) -> list[Seed]:
                 seeds.append(Seed(path.name, files, ledger.read()))
     for seed in seeds:
         lines = seed.files[_FILE].splitlines()
-        _HONEST.update(b"\n".join(lines[: at + 1]) for at in range(len(lines)))
+        first = len(lines) - 1 if seed.meaning.signed_by else 0
+        _HONEST.update(b"\n".join(lines[: at + 1]) for at in range(first, len(lines)))
     return seeds
 
 
@@ -104,16 +110,19 @@ def _change_layout(rng: Random, content: bytes, spare: bytes) -> bytes:
 
 def judge(folder: Path, seed: Seed, files: Files) -> None:
     """Read the ledger, compare with the honest one, and spend a little."""
-    honest, ledger = seed.meaning, Ledger(folder / _FILE)
+    honest, ledger = seed.meaning, Ledger(folder / _FILE, _KEY)
     balance = ledger.read()
     written = files[_FILE]
     assert isinstance(written, bytes)
     appended = written.startswith(seed.files[_FILE])
-    releases = written.removesuffix(b"\n").count(b"\n")  # a line each, after the first
+    releases = written.removesuffix(b"\n").count(b"\n") - (
+        balance.signed_by is not None
+    )  # a line each, after the first
     require(
         len(balance.spends) == releases, f"releases that are not those recorded: {len(balance.spends)} of {releases}"
     )
     if written.removesuffix(b"\n") not in _HONEST:
+        require(honest.signed_by is None or balance.signed_by is None, "a signature of what was not signed")
         require(balance.budget == honest.budget, f"another budget: {balance.budget} for {honest.budget}")
         require(balance.spends[: len(honest.spends)] == honest.spends, "releases that are not those recorded")
         require(appended or len(balance.spends) == len(honest.spends), "a line more inside")

@@ -21,7 +21,7 @@ from pricdr.errors import BudgetError, InputError, OutputError, ParameterError
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Ledger
-from pricdr.privacy.ledger_lines import BudgetLine, Spend
+from pricdr.privacy.ledger_lines import compact
 
 DELTA = 1e-6
 BUDGET = Guarantee(epsilon=8, delta=DELTA)
@@ -106,8 +106,8 @@ def test_the_first_release_can_be_too_much_already(ledger):
 @pytest.mark.parametrize(("held", "asked"), [(Unit.RATING, Unit.USER), (Unit.USER, Unit.RATING)])
 def test_one_ledger_counts_one_unit(tmp_path, held, asked):
     ledger = Ledger.create(tmp_path / "x", Guarantee(epsilon=8, delta=DELTA, unit=held))
-    ledger.require_unit(held)
-    for refused in (lambda: ledger.require_unit(asked), lambda: spend(ledger, 0.1, unit=asked)):
+    ledger.require_spendable(held)
+    for refused in (lambda: ledger.require_spendable(asked), lambda: spend(ledger, 0.1, unit=asked)):
         with pytest.raises(ParameterError, match=f"unit {held.value}, this release in unit {asked.value}"):
             refused()
     assert ledger.read().spends == ()
@@ -206,21 +206,26 @@ def test_a_pipe_is_no_ledger_and_no_reason_to_wait(tmp_path):
             use()
 
 
-HEADER = {"pricdr_ledger": 1, "epsilon": 8.0, "delta": 1e-6, "unit": "rating", "created": "now"}
-LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "promise": "", "recorded": "now"}
+HEADER = {"pricdr_ledger": 2, "epsilon": 8.0, "delta": 1e-6, "unit": "rating", "created": "now", "nonce": "a"}
+LINE = {"mu": 0.1, "dim": 10, "strategy": "jlt", "promise": "", "recorded": "now", "nonce": "b"}
 
 
-def old_ledger(*lines: dict[str, object]) -> bytes:
-    """Lines without hashes, as version 1 wrote them."""
-    models = [BudgetLine.model_validate(lines[0]), *map(Spend.model_validate, lines[1:])]
-    return "".join(model.model_dump_json(exclude_none=True) + "\n" for model in models).encode()
+def ledger_of(header: dict[str, object], *lines: dict[str, object]) -> bytes:
+    """Lines with every hash right, whatever else they say."""
+    content = b""
+    for number, line in enumerate((header, *lines)):
+        placed = {**line, "number": number, "before": hashlib.sha256(content).hexdigest()} if number else line
+        content += compact({**placed, "hash": hashlib.sha256(compact(placed)).hexdigest()}) + b"\n"
+    return content
 
 
 @pytest.mark.parametrize(
     ("header", "line"),
     [
         ({}, None),
-        ({"pricdr_ledger": 2}, None),
+        ({"pricdr_ledger": 1}, None),
+        ({"nonce": None}, None),
+        ({"signed": False}, None),
         ({"epsilon": 0}, None),
         ({"epsilon": -1}, None),
         ({"epsilon": math.nan}, None),
@@ -246,10 +251,10 @@ def old_ledger(*lines: dict[str, object]) -> bytes:
 )
 def test_a_figure_that_cannot_be_makes_the_file_invalid(tmp_path, header, line):
     first = {**HEADER, **header} if header else HEADER if header is None else header
-    second = {**LINE, **(line or {})}
-    compact = [json.dumps(one, separators=(",", ":")).replace("1e-06", "1e-6") for one in (first, second)]
-    (tmp_path / "x").write_text("\n".join(compact) + "\n")
     ledger = Ledger(tmp_path / "x")
+    ledger.path.write_bytes(ledger_of(HEADER, LINE))
+    assert ledger.read(), "it is the figure, and nothing else, that is refused below"
+    ledger.path.write_bytes(ledger_of(first, {**LINE, **(line or {})}))
     for use in (ledger.read, lambda: spend(ledger, 0.1)):
         with pytest.raises(InputError, match=r"x is not a (valid )?ledger"):
             use()
@@ -258,7 +263,7 @@ def test_a_figure_that_cannot_be_makes_the_file_invalid(tmp_path, header, line):
 @pytest.mark.parametrize("mu", [5e-324, 1e-300, 1e-12, 1e154, 1e308])
 @pytest.mark.parametrize("dim", [1, 2**62])
 def test_extreme_figures_are_counted_not_crashed_on(tmp_path, mu, dim):
-    (tmp_path / "x").write_bytes(old_ledger(HEADER, {**LINE, "mu": mu, "dim": dim}))
+    (tmp_path / "x").write_bytes(ledger_of(HEADER, {**LINE, "mu": mu, "dim": dim}))
     ledger = Ledger(tmp_path / "x")
     assert ledger.read().epsilon >= 0
     if mu > 1:
@@ -309,7 +314,7 @@ def test_arbitrary_json_lines_are_a_ledger_or_an_input_error(lines, headed):
 @given(st.data())
 @settings(max_examples=150)
 def test_a_damaged_ledger_is_a_ledger_or_an_input_error(data):
-    content = bytearray(old_ledger(HEADER, LINE, LINE))
+    content = bytearray(ledger_of(HEADER, LINE, LINE))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(content) - 1))
         content[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))

@@ -36,19 +36,45 @@ def init(
     epsilon: Annotated[float, typer.Option(help="The most that all releases together may cost.")],
     delta: Annotated[float, typer.Option(help="The delta at which epsilon is counted.")],
     unit: UnitOption = DEFAULT_UNIT,
+    sign: Annotated[Path | None, typer.Option(help="Sign it with this private key, now and at every spend.")] = None,
     json_output: JsonOption = None,
 ) -> None:
-    """Create a ledger. Its budget and unit can never be changed, and one ledger counts one unit."""
+    """Create a ledger. Its budget and unit can never be changed, and one ledger counts one unit.
+
+    With --sign, nobody without the key or an older copy can change or cut off its end unnoticed.
+    """
     from pricdr.privacy.guarantee import Guarantee, Unit, epsilon_warnings
     from pricdr.privacy.ledger import Ledger
+    from pricdr.signing import read_private_key
 
     budget = Guarantee(epsilon=epsilon, delta=delta, unit=Unit(unit.value))
-    Ledger.create(file, budget)
+    Ledger.create(file, budget, None if sign is None else read_private_key(sign))
     for text in epsilon_warnings(budget.epsilon, budget.unit):
         warn(text)
     say(f"created {file}: {budget}, over all releases together")
     if json_output is not None:
         json_output.write({"ledger": str(file), "budget": _guarantee(budget)})
+
+
+@app.command("sign")
+def sign(
+    file: Annotated[Path, typer.Argument(help="The ledger file.")],
+    key: Annotated[Path, typer.Option(help="The private key; publish then needs it as --sign.")],
+    json_output: JsonOption = None,
+) -> None:
+    """Sign a ledger as it stands: for the first time, with another key, or after its end was damaged.
+
+    A signature vouches for what is there. Check afterwards, with pricdr ledger verify and every release made from the
+    ledger, that nothing was missing.
+    """
+    from pricdr.privacy.ledger import Ledger
+    from pricdr.signing import read_private_key
+
+    balance = Ledger(file, read_private_key(key)).sign()
+    say(f"signed {file}: epsilon {balance.epsilon:.6g} spent in {_releases(len(balance.spends))}")
+    say("now run pricdr ledger verify with every release made from it: one that was missing before is missing still")
+    if json_output is not None:
+        json_output.write({"ledger": str(file), "spent": _spent(balance), "signed_by": balance.signed_by})
 
 
 @app.command("plan")
@@ -126,6 +152,7 @@ def show(
                 "budget": _guarantee(balance.budget),
                 "spent": _spent(balance),
                 "room": {"epsilon": balance.room, "mu": balance.mu_left, "at_the_last_price": left},
+                "signed_by": balance.signed_by,
                 "releases": [spend.model_dump(mode="json") for spend in balance.spends],
             }
         )
@@ -138,37 +165,39 @@ def verify(
     public_key: PublicKeyOption = None,
     json_output: JsonOption = None,
 ) -> None:
-    """Check that no line of a ledger was changed and that it holds these releases: exit 0, or 1 with the reason.
+    """Check a ledger's lines, its signature, and that it holds these releases: exit 0, or 1 with the reason.
 
-    A release that the ledger does not hold means that the ledger was rolled back or replaced. What no check can see: a
-    ledger forged together with all its releases, or rolled back past releases that are not given here.
+    Without a signature, a changed last line or one that was cut off shows only against the release it paid for. A
+    signature by --public-key shows that the holder of that key wrote this end, but not that it is the newest: an older
+    copy shows only against a release that it does not hold.
     """
     from pricdr.privacy.ledger import Ledger
     from pricdr.release.ledger_check import check_ledger
+    from pricdr.signing import fingerprint, public_from_text
 
     folders = releases or []
-    if not folders:
-        refuse_unused_key(public_key, "there is no release")
     checked = check_ledger(Ledger(file), folders, public_key=public_key)
     balance, others = checked.balance, checked.not_presented
-    old = sum(spend.hash is None for spend in balance.spends)
     say(f"ok: {file}: {balance.budget}, {_releases(len(balance.spends))}")
-    if old:
-        say(f"    {old} releases have lines without a hash: they were recorded before version 0.3.0")
+    if balance.signed_by is None:
+        say("    not signed: whether its last line was changed or cut off, only the release it paid for can show")
+    else:
+        whose = "the public key that was given" if public_key is not None else "a key that nobody vouched for here"
+        say(f"    signed by {whose} (SHA-256 {fingerprint(public_from_text(balance.signed_by))})")
     if folders:
         say(f"    it holds every release given ({len(folders)})")
         if others:
             why = "in another place, or runs that ended after the spend; spent all the same"
             say(f"    not among these: {_numbered(others)} of the ledger ({why})")
     else:
-        say("    give the releases made from it to see whether it was rolled back or replaced")
+        say("    give the releases made from it to see whether it is an older copy, or another ledger")
     if json_output is not None:
         json_output.write(
             {
                 "ledger": str(file),
                 "budget": _guarantee(balance.budget),
                 "spent": _spent(balance),
-                "lines_without_hash": old,
+                "signed_by": balance.signed_by,
                 "holds": [str(folder) for folder in folders],
                 "not_given": list(others),
             }
@@ -203,6 +232,7 @@ def repair(
     else:
         balance = ledger.rebuild(lost_line(verify_release(release, public_key=public_key).certificate))
     say(f"repaired {file}: release {len(balance.spends)}, mu {balance.spends[-1].mu:.6g}")
+    say("if it was signed, it no longer is: run pricdr ledger sign")
     say("lines after it, if there were any, are lost: run pricdr ledger verify with every release made from it")
     if json_output is not None:
         json_output.write(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar, say
+from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
 from pricdr.cli.engines import (
     EngineInput,
     EngineOption,
@@ -158,11 +158,12 @@ def publish(
             buckets=buckets,
             items=items,
         ).complete(parsed)
+        key = None if sign is None else _read_key(sign)
         arguments = {
             "strategy": plan,
             "bounds": bounds,
             "calibration": Calibration(calibration.value),
-            "ledger": None if ledger is None else _open_ledger(ledger, guarantee.unit),
+            "ledger": None if ledger is None else _open_ledger(ledger, guarantee.unit, key),
             "issuer": issuer,
             "alignment": None if users is None else _read_alignment(users),
             "allow_not_private_guide": allow_not_private_guide,
@@ -170,7 +171,7 @@ def publish(
             "insecure_no_noise": insecure_no_noise,
         }
         source = EngineInput(ratings, reading, engine, temp_dir, spark_conf, out, threshold=threshold, values=values)
-        task = _Task(guarantee, arguments, out, None if sign is None else _read_key(sign), events, json_output)
+        task = _Task(guarantee, arguments, out, key, events, json_output)
         (task.rehearse if dry_run else task.publish)(source, users, items)
 
 
@@ -334,12 +335,13 @@ def _require_paper(calibration: CalibrationName, strategy: "Strategy") -> None:
         )
 
 
-def _open_ledger(file: Path, unit: "Unit") -> "Ledger":
-    """Return the ledger, after checking that it counts this unit: a mismatch is found before anything is read."""
+def _open_ledger(file: Path, unit: "Unit", key: "Ed25519PrivateKey | None") -> "Ledger":
+    """Return the ledger, after checking that this unit and key can spend from it, before anything is read."""
     from pricdr.privacy.ledger import Ledger
 
-    ledger = Ledger(file)
-    ledger.require_unit(unit)
+    ledger = Ledger(file, key)
+    if ledger.require_spendable(unit).signed_by is None and key is not None:
+        warn(f"{file} is not signed, so a last line that is changed or cut off goes unnoticed: pricdr ledger sign")
     return ledger
 
 

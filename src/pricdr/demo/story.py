@@ -53,7 +53,7 @@ from pricdr.release import Release, verify
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
 from pricdr.release.statement import statement
-from pricdr.signing import create_keys
+from pricdr.signing import create_keys, read_private_key
 from pricdr.training.run_log import RunLog
 
 Settings: TypeAlias = Mapping[str, int | float]
@@ -186,7 +186,8 @@ def publish_as_source(folder: Path, screen: Screen = SILENT) -> Release:
 def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str, screen: Screen) -> Release:
     """Publish with new keys and a new ledger, and save the release in the party's folder under ``name``."""
     private, _ = create_keys(folder / "key")
-    ledger = Ledger.create(folder / "ledger.jsonl", Guarantee(epsilon=2 * EPSILON, delta=DELTA))
+    budget = Guarantee(epsilon=2 * EPSILON, delta=DELTA)
+    ledger = Ledger.create(folder / "ledger.jsonl", budget, read_private_key(private))
     with screen.progress() as progress:
         release = publish(
             ratings,

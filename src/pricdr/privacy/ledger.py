@@ -1,8 +1,9 @@
 """``Ledger``: what has been spent on one source's ratings, and the refusal of what would overspend.
 
-A file of JSON lines, chained by hash (``ledger_lines``): the budget first, then one line per release. It is replaced in
-one step under a lock, so two publishers cannot both spend the last of the budget and a kill leaves the old file or the
-new one. A release is recorded *before* its noise is drawn, and never refunded: a crash costs budget, not privacy.
+A file of JSON lines, chained by hash (``ledger_lines``): the budget first, then one line per release, and a signature
+where there is a key. It is replaced in one step under a lock, so two publishers cannot both spend the last of the
+budget and a kill leaves the old file or the new one, each with its own signature. A release is recorded *before* its
+noise is drawn, and never refunded: a crash costs budget, not privacy.
 
 The budget is the promise: it holds however each release was chosen along the way (``docs/mathematics.md``,
 section 2, *Filter*). What was spent so far is what the same releases would cost had all of them been fixed in advance.
@@ -18,14 +19,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError
 from pricdr.files import PRIVATE, replace_file, require_local, write_new
 from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.guarantee import Guarantee, Unit
-from pricdr.privacy.ledger_lines import LARGEST_BUDGET, Contents, Spend, first_line, parse, split_cut_line
+from pricdr.privacy.ledger_lines import (
+    LARGEST_BUDGET,
+    Contents,
+    Spend,
+    first_line,
+    parse,
+    signature_line,
+    split_cut_line,
+)
+from pricdr.signing import public_text
 from pricdr.untrusted.opening import read_all
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 try:
     import fcntl
@@ -69,6 +82,8 @@ class Balance:
     spends: tuple[Spend, ...]
     opening: str
     """SHA-256 of the first line, which identifies the ledger."""
+    signed_by: str | None = None
+    """The public key of the signature that the ledger ends in, base64 of its 32 bytes."""
 
     @classmethod
     def unspent(cls, budget: Guarantee) -> "Balance":
@@ -106,7 +121,7 @@ class Balance:
 
     def until(self, number: int) -> "Balance":
         """Return the balance right after the release of this number."""
-        return Balance(self.budget, self.spends[:number], self.opening)
+        return Balance(self.budget, self.spends[:number], self.opening, self.signed_by)
 
     def epsilon_with(self, *more: Spend) -> float:
         """Return ε if ``more`` were released too."""
@@ -117,18 +132,30 @@ class Balance:
 
 
 class Ledger:
-    """A ledger file. Reading and spending open it anew each time; the object holds nothing but the path."""
+    """A ledger file. Reading and spending open it anew each time.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    Args:
+        path: the file.
+        signing_key: the key that signs it. A ledger that is signed is only spent from with its key.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], signing_key: "Ed25519PrivateKey | None" = None) -> None:
         self.path = Path(path)
+        self._key = signing_key
 
     @classmethod
-    def create(cls, path: str | os.PathLike[str], budget: Guarantee) -> "Ledger":
-        """Create a ledger file, readable by its owner alone; the budget can never be changed."""
-        ledger = cls(path)
+    def create(
+        cls, path: str | os.PathLike[str], budget: Guarantee, signing_key: "Ed25519PrivateKey | None" = None
+    ) -> "Ledger":
+        """Create a ledger file, readable by its owner alone; the budget can never be changed.
+
+        With ``signing_key`` it is signed, now and after every spend, and refused where the signature is missing.
+        """
+        ledger = cls(path, signing_key)
         if budget.epsilon > LARGEST_BUDGET:
             raise ParameterError(f"a budget must be at most epsilon {LARGEST_BUDGET:g}, got {budget.epsilon!r}")
-        write_new(ledger.path, first_line(budget, created=_now(), nonce=_nonce()), mode=PRIVATE)
+        line = first_line(budget, created=_now(), nonce=_nonce(), signed=signing_key is not None)
+        write_new(ledger.path, line + ledger._signature(line), mode=PRIVATE)
         return ledger
 
     def read(self) -> Balance:
@@ -136,26 +163,43 @@ class Ledger:
         with self._open() as descriptor:
             return _balance(parse(self._content(descriptor), self.path))
 
-    def require_unit(self, unit: Unit) -> None:
-        """Refuse a release counted in another unit: μ of different units cannot be added."""
-        self._require_unit(self.read(), unit)
+    def require_spendable(self, unit: Unit) -> Balance:
+        """Refuse a release counted in another unit, whose μ cannot be added, and a ledger signed by another key."""
+        balance = self.read()
+        self._require_key(balance.signed_by)
+        self._require_unit(balance, unit)
+        return balance
 
     def spend(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Record a release, or refuse it with :class:`BudgetError` and record nothing; returns the new balance."""
         with self._open_to_write() as descriptor:
             contents = parse(self._content(descriptor), self.path)
+            self._require_key(contents.signed_by)
             new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
             self._require_room(_balance(contents), new, unit)
-            return self._append(descriptor, contents, *contents.chained(new, _nonce()))
+            signed = contents.signed_by is not None
+            return self._append(descriptor, contents, *contents.chained(new, _nonce()), signed=signed)
 
     def after(self, *, mu: float, dim: int, unit: Unit, strategy: str, promise: str = "") -> Balance:
         """Return the balance as it would be after :meth:`spend`, or refuse as it would; nothing is recorded."""
         with self._open() as descriptor:
             self._require_writable(descriptor)
             before = _balance(parse(self._content(descriptor), self.path))
+        self._require_key(before.signed_by)
         new = Spend(mu=mu, dim=dim, strategy=strategy, promise=promise, recorded=_now())
         self._require_room(before, new, unit)
-        return Balance(before.budget, (*before.spends, new), before.opening)
+        return Balance(before.budget, (*before.spends, new), before.opening, before.signed_by)
+
+    def sign(self) -> Balance:
+        """Sign the ledger as it stands: for the first time, with another key, or after its end was repaired.
+
+        Only the chain is checked first. Whether a line is missing at the end, its releases show.
+        """
+        assert self._key is not None, "there is a key to sign with"
+        with self._open_to_write() as descriptor:
+            contents = parse(self._content(descriptor), self.path, trusted=True)
+            self._replace(descriptor, contents.raw, signed=True)
+            return Balance(contents.budget, contents.spends, contents.opening, public_text(self._key.public_key()))
 
     def rebuild(self, lost: Spend) -> Balance:
         """Put ``lost`` in place of a last line that was cut off; it must have the hash that line was written with."""
@@ -185,12 +229,33 @@ class Ledger:
         if parts is None:
             parse(raw, self.path)  # if something else is wrong, say that instead
             raise LedgerError(f"{self.path} needs no repair: its last line is whole")
-        return parse(parts[0], self.path), parts[1]
+        # A signature came after the line and is lost with it: whoever has the key signs again.
+        return parse(parts[0], self.path, trusted=True), parts[1]
 
-    def _append(self, descriptor: int, contents: Contents, new: Spend, line: bytes) -> Balance:
+    def _append(self, descriptor: int, contents: Contents, new: Spend, line: bytes, *, signed: bool = False) -> Balance:
+        self._replace(descriptor, contents.raw + line, signed=signed)
+        return Balance(contents.budget, (*contents.spends, new), contents.opening, contents.signed_by)
+
+    def _replace(self, descriptor: int, lines: bytes, *, signed: bool) -> None:
+        """Write the lines and their signature, both in one step."""
+        content = lines + self._signature(lines) if signed else lines
         # The file itself, not a link to it: every name of a ledger must go on showing the same budget.
-        replace_file(self.path.resolve(), contents.raw + line, keep=os.fstat(descriptor))
-        return Balance(contents.budget, (*contents.spends, new), contents.opening)
+        replace_file(self.path.resolve(), content, keep=os.fstat(descriptor))
+
+    def _signature(self, lines: bytes) -> bytes:
+        return b"" if self._key is None else signature_line(lines, self._key)
+
+    def _require_key(self, signed_by: str | None) -> None:
+        """Refuse to spend from a signed ledger without its key: nobody could tell its end from a forged one."""
+        if signed_by is None:
+            return
+        if self._key is None:
+            raise ParameterError(f"{self.path} is signed: give the key that signs it (--sign)")
+        if signed_by != public_text(self._key.public_key()):
+            raise ParameterError(
+                f"{self.path} is signed by another key than the one given; check it with pricdr ledger verify and "
+                "every release made from it, then let pricdr ledger sign change the key"
+            )
 
     def _require_room(self, before: Balance, new: Spend, unit: Unit) -> None:
         """Refuse a release that would exceed the budget, or that another unit counts."""
@@ -258,7 +323,7 @@ class Ledger:
 
 
 def _balance(contents: Contents) -> Balance:
-    return Balance(contents.budget, contents.spends, contents.opening)
+    return Balance(contents.budget, contents.spends, contents.opening, contents.signed_by)
 
 
 def _still_current(descriptor: int, path: Path) -> bool:

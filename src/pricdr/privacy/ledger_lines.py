@@ -1,24 +1,36 @@
 """The lines of a ledger file: canonical JSON, each chained by hash to everything before it.
 
 The first line holds the budget, every other one a release. ``before`` is the SHA-256 of all bytes before the line,
-``hash`` that of the line itself without this last field. So the last hash, the head, covers the whole file. A file
-begun before there were hashes is continued as it is: its first chained line covers the raw bytes before it.
+``hash`` that of the line itself without this last field. So the last hash, the head, covers the whole file.
+
+What the chain shows: a line that is followed by another was not edited, dropped, moved or added. What it cannot show:
+that the last line is the one that was written, and that none is missing after it, since anybody can compute a hash. A
+signed ledger shows that too: it ends in a line that signs all bytes before it, and is written anew, with the rest of
+the file, at every spend. Whoever has no older copy of the file can then neither edit nor cut its end.
 """
 
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from pricdr.errors import LedgerError
+from pricdr.errors import LedgerError, VerificationError
 from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.signing import is_signed_by, public_from_text, public_text, sign
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 LARGEST_BUDGET: Final = 1e9
 """The largest ε of a budget: far beyond any that protects anything, and one that a certificate can state."""
 VERSION: Final = 2
-"""The version of new files. Version 1 had no hashes."""
+"""Of the format."""
+_SIGNED_MESSAGE: Final = b"pricdr ledger\n"
+"""What a signature covers begins so, as no certificate and no notice of revocation does; then come all lines."""
+_SIGNATURE_BEGINS: Final = b'{"s'
+"""And no other line does."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
@@ -29,13 +41,15 @@ class _Line(BaseModel):
 class BudgetLine(_Line):
     """The first line: what all releases together may cost."""
 
-    pricdr_ledger: Literal[1, 2]
+    pricdr_ledger: Literal[2]
     epsilon: float = Field(gt=0, le=LARGEST_BUDGET)
     delta: float = Field(gt=0, lt=1)
     unit: Unit
     created: str
-    nonce: str | None = None
-    hash: str | None = None
+    nonce: str
+    signed: Literal[True] | None = None
+    """Whether the file must end in a signature: it was begun with one."""
+    hash: str = ""
 
 
 class Spend(_Line):
@@ -48,15 +62,23 @@ class Spend(_Line):
     promise: str = ""
     """What was asked for, in words."""
     recorded: str
-    nonce: str | None = None
-    """Random, so that no two lines have the same hash; None, like all that follows, in lines of version 1."""
-    number: int | None = None
+    nonce: str = ""
+    """Random, so that no two lines have the same hash. Like all that follows it is set where the line is written."""
+    number: int = 0
     """1 for the first release."""
-    before: str | None = None
-    hash: str | None = None
+    before: str = ""
+    hash: str = ""
 
 
-_LineT = TypeVar("_LineT", BudgetLine, Spend)
+class _SignatureLine(_Line):
+    """The last line of a signed ledger."""
+
+    signed_by: str = Field(pattern=r"^[A-Za-z0-9+/]+=*$")
+    """The public key, base64 of its 32 bytes."""
+    signature: str = Field(pattern=r"^[A-Za-z0-9+/]+=*$")
+
+
+_LineT = TypeVar("_LineT", BudgetLine, Spend, _SignatureLine)
 
 
 @dataclass(frozen=True)
@@ -68,9 +90,11 @@ class Contents:
     opening: str
     """SHA-256 of the first line, which identifies the ledger."""
     raw: bytes
-    """The file, with the line break at its end."""
+    """The lines that are chained: the file, but for its signature."""
+    signed_by: str | None
+    """The key of the signature that the file ends in, and that holds."""
 
-    def chained(self, spend: Spend, nonce: str | None) -> tuple[Spend, bytes]:
+    def chained(self, spend: Spend, nonce: str) -> tuple[Spend, bytes]:
         """Return one more release as the next line of the file, and the line's bytes."""
         before = hashlib.sha256(self.raw).hexdigest()
         placed = spend.model_copy(update={"nonce": nonce, "number": len(self.spends) + 1, "before": before})
@@ -78,8 +102,8 @@ class Contents:
         return sealed, _encode(sealed)
 
 
-def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
-    """Return the line that begins a ledger with this budget."""
+def first_line(budget: Guarantee, *, created: str, nonce: str, signed: bool) -> bytes:
+    """Return the line that begins a ledger with this budget; ``signed``: one that must always end in a signature."""
     line = BudgetLine(
         pricdr_ledger=VERSION,
         epsilon=budget.epsilon,
@@ -87,42 +111,58 @@ def first_line(budget: Guarantee, *, created: str, nonce: str) -> bytes:
         unit=budget.unit,
         created=created,
         nonce=nonce,
+        signed=True if signed else None,
     )
     return _encode(line.model_copy(update={"hash": line_hash(line)}))
 
 
-def parse(raw: bytes, name: object) -> Contents:
-    """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed."""
+def signature_line(chained: bytes, key: "Ed25519PrivateKey") -> bytes:
+    """Return the line that ends a signed ledger with these lines."""
+    signature = sign(key, _SIGNED_MESSAGE + chained).decode().rstrip("\n")
+    return _encode(_SignatureLine(signed_by=public_text(key.public_key()), signature=signature))
+
+
+def parse(raw: bytes, name: object, *, trusted: bool = False) -> Contents:
+    """Return the ledger in these bytes; :class:`LedgerError` names the first line that is damaged or was changed.
+
+    With ``trusted`` no signature is looked at: for its owner, who is about to sign it.
+    """
     if not raw:
         raise LedgerError(f"{name} is not a ledger: it is empty")
     lines = raw.removesuffix(b"\n").split(b"\n")  # an editor may have taken the last line break away
+    signature = lines.pop() if len(lines) > 1 and lines[-1].startswith(_SIGNATURE_BEGINS) else None
     try:
-        header = _budget(lines[0])
+        header = _read(BudgetLine, lines[0])
+        _require_own_hash(header)
     except _FlawError as flaw:
         raise _damaged(name, 1, flaw) from flaw
     spends: list[Spend] = []
     digest = hashlib.sha256(lines[0] + b"\n")
-    chained = header.hash is not None
     for number, line in enumerate(lines[1:], 1):
         try:
-            spend = _spend(line, number, digest.hexdigest(), chained=chained)
+            spends.append(_spend(line, number, digest.hexdigest()))
         except _FlawError as flaw:
-            raise _damaged(name, number + 1, flaw, cut=number + 1 == len(lines) and flaw.cut) from flaw
-        chained = spend.hash is not None
-        spends.append(spend)
+            last = signature is None and number + 1 == len(lines)
+            raise _damaged(name, number + 1, flaw, "pricdr ledger repair" if last and flaw.cut else _RESTORE) from flaw
         digest.update(line + b"\n")
+    chained = b"".join(line + b"\n" for line in lines)
+    try:
+        signed_by = None if trusted else _signer(signature, chained, required=header.signed is not None)
+    except _FlawError as flaw:
+        raise _damaged(name, len(lines) + 1, flaw, f"{_RESTORE}; without one, pricdr ledger sign") from flaw
     return Contents(
         budget=Guarantee(epsilon=header.epsilon, delta=header.delta, unit=header.unit),
         spends=tuple(spends),
         opening=hashlib.sha256(lines[0]).hexdigest(),
-        raw=b"".join(line + b"\n" for line in lines),
+        raw=chained,
+        signed_by=signed_by,
     )
 
 
 def split_cut_line(raw: bytes) -> tuple[bytes, bytes] | None:
-    """Return the file before a last line that was cut off, and what is left of that line; None if it is whole."""
+    """Return the file before a release's line that was cut off, and the rest of that line; None if all are whole."""
     *before, last = raw.removesuffix(b"\n").split(b"\n")
-    if not before or not last or _is_json(last):
+    if not before or not last or last.startswith(_SIGNATURE_BEGINS) or _is_json(last):
         return None
     return b"".join(line + b"\n" for line in before), last
 
@@ -136,30 +176,18 @@ class _FlawError(Exception):
         """Whether it is not whole JSON text, as a line is whose end was lost."""
 
 
-def _damaged(name: object, number: int, flaw: _FlawError, *, cut: bool = False) -> LedgerError:
-    remedy = "pricdr ledger repair" if cut else "restore the newest copy and check it with pricdr ledger verify"
+_RESTORE: Final = "restore the newest copy and check it with pricdr ledger verify"
+
+
+def _damaged(name: object, number: int, flaw: _FlawError, remedy: str = _RESTORE) -> LedgerError:
     return LedgerError(
         f"{name} is not a valid ledger: line {number} {flaw}; do not begin a new ledger, which would forget "
         f"what was spent: {remedy}"
     )
 
 
-def _budget(raw: bytes) -> BudgetLine:
-    line = _read(BudgetLine, raw)
-    if {line.hash is None, line.nonce is None} != {line.pricdr_ledger == 1}:
-        raise _FlawError(f"states version {line.pricdr_ledger} but has the fields of another version")
-    _require_own_hash(line)
-    return line
-
-
-def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
-    """Return the line as a release; ``chained``: the line before it has a hash, so this one must have one too."""
+def _spend(raw: bytes, number: int, before: str) -> Spend:
     line = _read(Spend, raw)
-    parts = (line.nonce, line.number, line.before, line.hash)
-    if set(parts) == {None} and not chained:
-        return line
-    if None in parts:
-        raise _FlawError("lacks its nonce, number or hashes, which every line after a chained one must have")
     _require_own_hash(line)
     if line.number != number:
         raise _FlawError(f"is release {line.number} where {number} is expected: lines were dropped, added or moved")
@@ -168,8 +196,25 @@ def _spend(raw: bytes, number: int, before: str, *, chained: bool) -> Spend:
     return line
 
 
+def _signer(raw: bytes | None, chained: bytes, *, required: bool) -> str | None:
+    """Return the key that signed the lines of the file; None where nobody did and the first line asks for nobody."""
+    if raw is None:
+        if required:
+            raise _FlawError("is missing: the signature that this ledger must end in; its end was cut off")
+        return None
+    line = _read(_SignatureLine, raw)
+    try:
+        key = public_from_text(line.signed_by)
+    except VerificationError as error:
+        raise _FlawError("is signed by what is no key") from error
+    held = is_signed_by(key, _SIGNED_MESSAGE + chained, f"{line.signature}\n".encode())
+    if not held or public_text(key) != line.signed_by:
+        raise _FlawError("is no signature of the lines before it: the last one was changed, or lines were cut off")
+    return line.signed_by
+
+
 def _require_own_hash(line: BudgetLine | Spend) -> None:
-    if line.hash is not None and line.hash != line_hash(line):
+    if line.hash != line_hash(line):
         raise _FlawError("was changed after it was written: its hash does not match")
 
 
@@ -207,9 +252,7 @@ def line_hash(line: BudgetLine | Spend) -> str:
     return hashlib.sha256(compact(content)).hexdigest()
 
 
-def _encode(line: BudgetLine | Spend) -> bytes:
-    if line.hash is None:  # version 1 was written by pydantic, which spells some numbers differently
-        return line.model_dump_json(exclude_none=True).encode() + b"\n"
+def _encode(line: _Line) -> bytes:
     return compact(line.model_dump(mode="json", exclude_none=True)) + b"\n"
 
 

@@ -2,8 +2,9 @@
 
 Every certificate names its line in the ledger and that line's hash, which covers everything before it. So a ledger
 that was rolled back, replaced or rewritten contradicts a release that exists, and a line that was cut off can be
-rebuilt from the release it paid for. What no check can see: a ledger forged together with all of its releases, or
-rolled back past releases that nobody presents.
+rebuilt from the release it paid for. With the public key of a signed ledger, its end is shown to be one that the
+holder of the key wrote. What no check can see: a ledger forged by whoever has the key, or an old copy of it in place of
+a newer one whose further releases nobody presents.
 """
 
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.ledger_lines import Spend
 from pricdr.release.certificate import Certificate, LedgerStatement
 from pricdr.release.folder import Release, verify
+from pricdr.signing import public_text, read_public_key
 
 _TOLERANCE = 1e-9
 """Relative: another machine may compute the last bits of a total differently."""
@@ -32,9 +34,9 @@ def ledger_statement(balance: Balance) -> LedgerStatement:
         budget_delta=balance.budget.delta,
         numbers=line.dim,
         recorded=line.recorded,
-        nonce=line.nonce,
+        nonce=line.nonce or None,
         opening=balance.opening,
-        head=line.hash,
+        head=line.hash or None,
     )
 
 
@@ -61,13 +63,19 @@ class LedgerCheck:
 def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> LedgerCheck:
     """Check a ledger, and that it holds every one of these releases.
 
-    With ``public_key``, a PEM file, each of them must be signed by that key.
+    With ``public_key``, a PEM file, the ledger and each of them must be signed by that key.
     :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
     """
     try:
         balance = ledger.read()
     except LedgerError as error:
         raise VerificationError(str(error)) from error
+    if public_key is not None and balance.signed_by != public_text(read_public_key(public_key)):
+        who = "signed by another key" if balance.signed_by else "not signed"
+        raise VerificationError(
+            f"{ledger.path} is {who}, so {public_key} vouches for none of it: its last line may have been changed, or "
+            "lines cut off"
+        )
     paid: dict[int, tuple[Path, str]] = {}
     for folder in folders:
         release = _verified(folder, public_key)
@@ -92,13 +100,12 @@ def lost_line(certificate: Certificate) -> Spend:
     """Rebuild a release's line from its certificate; its hash shows whether it is the line that was written."""
     account = certificate.ledger
     if account is None or account.head is None or certificate.mu is None:
-        raise LedgerError(
-            "the release does not name its line in a ledger: it was made without one, or before ledgers had hashes"
-        )
+        raise LedgerError("the release does not name its line in a ledger: it was made without one")
     asked = certificate.epsilon if certificate.nominal_epsilon is None else certificate.nominal_epsilon
     assert asked is not None, "where there is a mu there is an epsilon"
     assert account.numbers is not None, "checked with the head"
     assert account.recorded is not None, "checked with the head"
+    assert account.nonce is not None, "checked with the head"
     return Spend(
         mu=certificate.mu,
         dim=account.numbers,

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, publish, verify
 from pricdr.release.certificate import Certificate
-from pricdr.release.difference import GROUPS, difference
+from pricdr.release.difference import COVERED, GROUPS, NO_LIMIT, difference
 
 USERS = ["a", "b", "c", "d"]
 RATINGS = Ratings.from_triples(USERS, ["x", "y", "x", "z"])
@@ -99,6 +99,80 @@ def test_it_reads_backwards_as_forwards(saved):
         field: pair for field, pair in fields(back).items() if field != "not_protected"
     }
     assert (there.users.added, there.users.removed) == (back.users.removed, back.users.added)
+
+
+USER = {"bounds": Bounds(clip=2.0)}
+
+
+def test_a_user_unit_is_not_shown_as_the_end_of_a_limit(saved):
+    """Its certificate has no figures for a whole user, because the promise is about whole users."""
+    rating = saved("rating")
+    user = saved("user", promise=Guarantee(epsilon=4, delta=1e-6, unit="user"), **USER)
+    found = fields(difference(rating, user))
+    worst = {field: pair for field, pair in found.items() if field.endswith("_at_worst")}
+    assert set(worst) == {f"whole_user.{t}.{how}_at_worst" for t in (5, 20, 100) for how in ("removed", "replaced")}
+    assert {after for _, after in worst.values()} == {COVERED}
+    assert worst["whole_user.5.removed_at_worst"][0] > 20
+    back = fields(difference(user, rating))
+    assert {field: pair[::-1] for field, pair in back.items()} == found
+
+
+def test_what_has_no_limit_is_said_so_and_null_means_not_stated(saved):
+    strong, weak = (saved(str(e), promise=Guarantee(epsilon=e, delta=1e-6)) for e in (1, 16))
+    assert fields(difference(strong, weak))["whole_user.100.removed_at_worst"][1] == NO_LIMIT
+    none = saved("none", insecure_no_noise=True)
+    found = fields(difference(strong, none))
+    for field in ("epsilon", "mu", "steps.0.mu", "whole_user.5.removed_at_worst", "epsilon_at_delta.0.epsilon"):
+        assert found[field][0] is not None
+        assert found[field][1] == NO_LIMIT
+    assert fields(difference(strong, saved("signed", key=KEY)))["signed_by"][0] is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ((4, "rating"), (1, "rating"), "B promises more than A, to everybody."),
+        ((1, "rating"), (4, "rating"), "A promises more than B, to everybody."),
+        ((4, "rating"), (4, "rating"), "A and B promise the same."),
+        ((4, "rating"), (4, "user"), "B promises more than A, to everybody."),
+        ((4, "user"), (8, "rating"), "A promises more than B, to everybody."),
+        # mu is 0.2367 at epsilon 1 and 0.838 at 4: four ratings at worst cost more than the user
+        ((1, "rating"), (4, "user"), "B promises more than A to users with at least 4 ratings, and less to those"),
+        ((4, "user"), (1, "rating"), "A promises more than B to users with at least 4 ratings, and less to those"),
+        ((4, "rating"), None, "A promises more than B, to everybody."),
+        (None, None, "Neither A nor B promises anything."),
+    ],
+)
+def test_the_first_sentence_says_who_is_promised_more(saved, before, after, says):
+    def made(name, terms):
+        if terms is None:
+            return saved(name, insecure_no_noise=True)
+        epsilon, unit = terms
+        return saved(
+            name, promise=Guarantee(epsilon=epsilon, delta=1e-6, unit=unit), **(USER if unit == "user" else {})
+        )
+
+    verdict, rating, user = difference(made("one", before), made("two", after)).sentences
+    assert verdict.startswith(says)
+    for name, terms in (("A", before), ("B", after)):
+        assert f"100 % of cases (without limit) with {name}" in rating if terms is None else True
+        assert (f"{COVERED}, however many) with {name}" in user) == (terms is not None and terms[1] == "user")
+
+
+def test_the_sentences_say_by_how_much(saved):
+    one = saved("one")
+    user = saved("user", promise=Guarantee(epsilon=1, delta=1e-6, unit="user"), **USER)
+    worst = next(figure.removed_at_worst for figure in one.certificate.whole_user if figure.ratings == 20)
+    _, rating, whole = difference(one, user).sentences
+    assert rating == (
+        "One rating: a test with 5 % false alarms detects it in at most 21 % of cases (epsilon 4 at delta 1e-06) with "
+        "A, 8 % of cases (epsilon 1 at delta 1e-06) with B."
+    )
+    assert whole == (
+        "All 20 ratings of one user, taken out together: in at most 100 % of cases "
+        f"(epsilon {worst:.6g} at delta 1e-06) with A, "
+        "8 % of cases (epsilon 1 at delta 1e-06; covered by the unit itself, however many) with B."
+    )
 
 
 def test_every_field_of_a_certificate_is_compared():

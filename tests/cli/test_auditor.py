@@ -1,4 +1,4 @@
-"""What an auditor runs: ``inspect --json`` and ``--html``, ``diff``, ``revoke``, ``verify --revocations``."""
+"""What an auditor runs: ``inspect --json`` and ``--html``, ``revoke``, ``verify --revocations``."""
 
 import json
 import shutil
@@ -65,7 +65,7 @@ def test_json_and_page_go_into_new_files(pricdr, here, signed, key_fingerprint, 
 @pytest.mark.parametrize("option", ["--json", "--html"])
 def test_nothing_is_written_into_a_release(signed, refused, pricdr, option):
     refused("inspect", signed, option, signed / "report", says="put it beside releases")
-    refused("diff", signed, signed, "--json", signed / "report", says="put it beside releases")
+    refused("inspect", signed, signed, "--json", signed / "report", says="put it beside releases")
     assert pricdr("verify", signed).code == 0
 
 
@@ -79,17 +79,17 @@ def test_an_issuer_that_is_none_is_refused_before_the_ledger_is_charged(refused_
         assert "\x1b" not in refused_publish(ratings, "--issuer", issuer, says="issuer must be")
 
 
-# diff
+# two releases
 
 
-def test_diff_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
+def test_inspecting_two_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
     shutil.copytree(signed, here / "copy")
-    same = pricdr("diff", "signed", "copy")
+    same = pricdr("inspect", "signed", "copy")
     assert (same.code, same.err) == (0, "")
     assert "no difference" in same.out
     (here / "users.txt").write_text("alice\nbob\nzoe\n")
     assert publish(ratings, "--epsilon", 2, "--users", "users.txt", out="other").code == 0
-    found = pricdr("diff", "signed", "other")
+    found = pricdr("inspect", "signed", "other")
     assert (found.code, found.err) == (1, "")
     for line in (
         "  epsilon: 4 -> 2",
@@ -100,15 +100,15 @@ def test_diff_exits_with_0_1_and_2(pricdr, publish, ratings, signed, here):
     ):
         assert line in found.out.split("\n")
     (here / "copy" / "README.md").write_text("all is well")
-    broken = pricdr("diff", "signed", "copy")
+    broken = pricdr("inspect", "signed", "copy")
     assert (broken.code, broken.err.count("\n"), broken.out) == (2, 1, "")
     assert "copy does not verify, so there is nothing to compare" in broken.err
 
 
-def test_diff_shows_where_long_texts_differ_and_calls_no_limit_none(publish, ratings, pricdr):
+def test_inspecting_two_shows_where_long_texts_differ_and_calls_no_limit_none(publish, ratings, pricdr):
     assert publish(ratings, "--epsilon", 1, out="rows").code == 0
     assert publish(ratings, "--epsilon", 8, "--values", "--rating-bound", 5, "--rating-step", 1, out="values").code == 0
-    lines = pricdr("diff", "rows", "values").out.split("\n")
+    lines = pricdr("inspect", "rows", "values").out.split("\n")
     (neighbours,) = (line for line in lines if line.startswith("  neighbours: "))
     assert "[0, 1]" in neighbours and "[0, 5]" in neighbours  # noqa: PT018 - one line, both ends of it
     worst = [line for line in lines if "_at_worst: " in line]
@@ -116,18 +116,20 @@ def test_diff_shows_where_long_texts_differ_and_calls_no_limit_none(publish, rat
     assert not any("none" in line for line in worst)
 
 
-def test_diff_of_a_folder_that_is_none_or_of_another_key(refused, signed, pricdr):
-    refused("diff", "signed", "nowhere", says="nowhere is not a release folder")
+def test_inspecting_two_with_a_folder_that_is_none_or_of_another_key(refused, signed, pricdr):
+    refused("inspect", "signed", "nowhere", says="nowhere is not a release folder")
     assert pricdr("keygen", "--out", "another").code == 0
-    refused("diff", "signed", "signed", "--public-key", "another.pub", says="signed does not verify")
+    refused("inspect", "signed", "signed", "--public-key", "another.pub", says="signed does not verify")
 
 
-def test_diff_for_programs(pricdr, publish, ratings, signed, key_fingerprint):
+def test_inspecting_two_for_programs(pricdr, publish, ratings, signed, key_fingerprint):
     assert publish(ratings, "--dim", 4, out="other").code == 0
-    outcome = pricdr("diff", "signed", "other", "--json", "-")
+    outcome = pricdr("inspect", "signed", "other", "--json", "-")
     assert outcome.code == 1
     content = json.loads(outcome.out)
-    assert list(content) == ["before", "after", "layout_version", "same", "same_matrix", "users", "changes"]
+    assert list(content) == [
+        *("before", "after", "layout_version", "same", "same_matrix", "sentences", "users", "changes"),
+    ]
     changes = {change["field"]: (change["before"], change["after"]) for change in content["changes"]}
     assert changes["dim"] == (8, 4)
     assert changes["signed_by"][1] is None

@@ -22,7 +22,6 @@ from pricdr.cli import (
     align,
     audit,
     demo,
-    diff,
     evaluate,
     export,
     inspect,
@@ -60,7 +59,7 @@ class _InOrder(TyperGroup):
     """Lists commands in the order of the work, research last; typer would put those with subcommands at the end."""
 
     ORDER: Final = (
-        *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "diff", "export", "revoke", "audit"),
+        *("demo", "align", "publish", "ledger", "keygen", "verify", "inspect", "export", "revoke", "audit"),
         *("split", "train", "evaluate", "recommend", "model", "serve", "serving-key"),
         *("methods", "strategies", "prepare", "reproduce", "report", "search"),
     )
@@ -85,7 +84,6 @@ app.add_typer(ledger.app, name="ledger")
 app.command("keygen")(keygen.keygen)
 app.command("verify")(verify.verify)
 app.command("inspect")(inspect.inspect)
-app.command("diff")(diff.diff)
 app.command("export")(export.export)
 app.command("revoke")(revoke.revoke)
 app.command("audit")(audit.audit)

@@ -217,3 +217,13 @@ def test_no_repr_shows_an_id_or_a_key():
     assert "private-id" not in shown
     assert state.key.reveal().hex() not in shown
     assert str(state.key.reveal()) not in shown
+
+
+def test_with_both_a_starter_that_stops_knows_the_list_and_the_answerer_does_not():
+    """The threat model says so: nothing makes the starter send what it has learnt."""
+    theirs, ours = normalised(["a", "b", "c"]), normalised(["b", "c", "d"])
+    state, first = start(theirs, who_learns=WhoLearns.BOTH)
+    waiting, reply = answer(first, ours)
+    assert finish(state, reply).users == ("b", "c")
+    assert (waiting.step, waiting.key) == (Step.ANSWERED, None), "nothing is left to compute the list with"
+    assert accept(waiting, ["c"]).users == ("c",), "and whatever it is sent it must believe"

@@ -32,7 +32,7 @@ def folder(release, tmp_path):
 
 
 FILES = ("README.md", "certificate.json", "release.safetensors", "users.txt")
-LINE = {"numbers": 5, "recorded": "2026-01-01T00:00:00+00:00", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
+LINE = {"numbers": 5, "recorded": "2026-01-01", "nonce": "2" * 32, "opening": "0" * 64, "head": "1" * 64}
 
 
 def _edit(folder, **changes):

@@ -34,7 +34,7 @@ _KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 def repeatable() -> Iterator[None]:
     """Let time stand still and nonces repeat themselves, so that ledgers are the same in every run."""
     draws = Random(7)
-    still = patch("pricdr.privacy.ledger._now", lambda: "2026-01-01T00:00:00+00:00", create=True)
+    still = patch("pricdr.privacy.ledger._now", lambda: "2026-01-01", create=True)
     with still, patch("secrets.token_hex", lambda size: draws.randbytes(size).hex()):
         yield
 

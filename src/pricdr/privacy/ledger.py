@@ -338,4 +338,5 @@ def _nonce() -> str:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """Return the day, and no time: certificates repeat it, and a time would tell how long the ratings took to read."""
+    return datetime.now(UTC).date().isoformat()

@@ -69,8 +69,6 @@ Name: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_printable
 Issuer: TypeAlias = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(require_issuer)]
 Day: TypeAlias = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_calendar_day)]
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-Moment: TypeAlias = Annotated[str, Field(pattern=r"^[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}\+00:00$")]
-"""As a ledger writes it. README.md repeats it, so it must not be any text."""
 Nonce: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 PublicKey: TypeAlias = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{43}=$")]
 Software: TypeAlias = Annotated[
@@ -167,7 +165,7 @@ class LedgerStatement(_Part):
     budget_epsilon: Epsilon
     budget_delta: Delta
     numbers: Count = Field(description="noisy numbers that the ledger counts for this release")
-    recorded: Moment | None = Field(description="when the ledger recorded it, in UTC")
+    recorded: Day | None = Field(description="the day in UTC on which the ledger recorded it")
     nonce: Nonce | None = Field(description="random; in this release's line and in no other")
     opening: Sha256 | None = Field(description="SHA-256 of the ledger's first line: which ledger it is")
     head: Sha256 | None = Field(

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -142,6 +143,11 @@ class Release:
         (staging / CERTIFICATE).write_bytes(stated.to_bytes())
         if key is not None:
             (staging / SIGNATURE).write_bytes(sign(key, stated.to_bytes()))
+        # Archives keep these times, and when publishing ended tells how much there was to read.
+        day = date.fromisoformat(self.certificate.issued or "1970-01-01")
+        midnight = datetime.combine(day, time(), UTC).timestamp()
+        for written in (*staging.iterdir(), staging):
+            os.utime(written, (midnight, midnight))
 
     @classmethod
     def load(

@@ -18,7 +18,7 @@ from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError, PriCDRError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration
-from pricdr.privacy.dimension import ChosenDim, choose_dim
+from pricdr.privacy.dimension import LARGEST, ChosenDim, choose_dim
 from pricdr.privacy.estimate import Estimate, estimate
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.ledger import Balance, Cost, Ledger
@@ -29,6 +29,7 @@ from pricdr.privacy.strategies import Spectral, Strategy
 from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
+from pricdr.release.cautions import warn_before_spending
 from pricdr.release.certificate import (
     AlignmentStatement,
     Certificate,
@@ -89,6 +90,10 @@ class _Ready:
             unlisted=self.unlisted,
         )
 
+    def foreseen(self) -> Certificate:
+        """Return the certificate; where the dimension is chosen later, that of the widest that can be chosen."""
+        return self.certificate or issue(self.terms(with_dim(self.plan, LARGEST), None, None))
+
     def terms(self, plan: Plan, balance: Balance | None, chosen: ChosenDim | None) -> Terms:
         """Return what the certificate is derived from; ``plan``: with the dimension, where that was chosen since."""
         return _terms(plan, self.declared, self.inputs, self.origin, balance, chosen, self.guide)
@@ -147,6 +152,9 @@ def publish(
         insecure_no_noise: leave the noise out. For experiments: the release is marked not private.
         progress: True shows how far it has come; a function is called with it now and then.
 
+    Warns:
+        PublishWarning: before anything is spent, of whatever makes the promise weaker than it could be.
+
     Returns:
         A release whose matrix is ``grid · (S + Z)``: S the strategy's sums in whole grid steps, Z independent discrete
         Gaussians.
@@ -155,6 +163,7 @@ def publish(
     >>> publish(source, Guarantee(epsilon=4, delta=1e-6))
     Release(2 users x 8, spectral, epsilon=4, delta=1e-06 per rating)
     """
+    ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
     ready = _prepare(
         ratings,
         guarantee,
@@ -169,6 +178,7 @@ def publish(
         allow_not_private_guide=allow_not_private_guide,
     )
     plan, chosen = ready.plan, None
+    warn_before_spending(ready.foreseen(), ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
         entries = ready.entries()  # before it too: ratings on disk are sorted here, and the disk may be full

@@ -58,6 +58,10 @@ def plain(text: str) -> str:
     return printable(text).translate(_MARKUP)
 
 
+class PublishWarning(UserWarning):
+    """Something that makes the promise of a release weaker than it could be; nothing has been spent yet."""
+
+
 class PriCDRError(Exception):
     """Anything this library refuses to do, in one line: whatever a hostile value in the message tries to print."""
 

@@ -13,9 +13,9 @@ USERS = [f"u{at:02d}" for at in range(12)]
 ITEMS = [f"i{at}" for at in range(8)]
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)
 NO_LEDGER = (
-    "warning: no --ledger: this release is not counted against a budget; others of the same ratings add to its cost\n"
+    "warning: no ledger: this release is not counted against a budget; others of the same ratings add to its cost\n"
 )
-STARS = "warning: ratings from 1 to 5 look like stars: without --threshold each row counts as a like, even one of 1\n"
+STARS = "warning: ratings from 1 to 5 look like stars: without a threshold each row counts as a like, even one of 1\n"
 SURE = ("--confidence", 0.999999)
 """A test must not fail one time in twenty because a bound was unlucky."""
 

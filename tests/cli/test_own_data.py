@@ -98,7 +98,7 @@ def test_nothing_that_leaves_the_source_tells_of_skipped_rows_or_stars(here, pub
     [((), True), (("--threshold", 3), False), (("--values", "--rating-bound", 5, "--rating-step", 1), False)],
 )
 def test_stars_without_a_threshold_are_warned_of(ratings, publish, options, warned):
-    said = "ratings from 1 to 5 look like stars: without --threshold each row counts as a like, even one of 1"
+    said = "ratings from 1 to 5 look like stars: without a threshold each row counts as a like, even one of 1"
     assert (said in publish(ratings, *options).err) == warned
 
 

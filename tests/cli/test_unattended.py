@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pricdr import progress
+from pricdr import Ledger, progress
 from pricdr.cli.json_log import failure
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
@@ -109,10 +109,30 @@ def test_what_fails_after_the_spend_is_spent_and_says_so(ratings, ledger, publis
 
     monkeypatch.setattr("pricdr.data.blocks.InMemory.rows", fail)
     outcome = publish(ratings, "--ledger", ledger, "--log-json")
-    assert events(outcome.err)[-1]["spent"] is True
+    line = Ledger(ledger).read().spends[0]
+    spent = {"ledger_release": 1, "ledger_line": line.hash, "mu": line.mu, "promise": line.promise}
+    assert events(outcome.err)[-1]["spent"] == spent
     assert "alice" not in outcome.err
     assert "to publish again is to pay again" in str(error)
     assert ledger.read_bytes().count(b"\n") == 2
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), KeyboardInterrupt(), MemoryError()], ids=repr)
+def test_a_failed_event_says_what_was_spent(ratings, ledger, publish, monkeypatch, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("pricdr.release.folder.Release.write_into", fail)
+    outcome = publish(ratings, "--ledger", ledger, "--log-json", "--log", "log.jsonl")
+    assert outcome.code != 0
+    line = Ledger(ledger).read().spends[0]
+    for lines in (outcome.err, Path("log.jsonl").read_text()):
+        failed = events(lines)[-1]
+        assert failed["event"] == "failed"
+        spent = {"ledger_release": 1, "ledger_line": line.hash, "mu": line.mu, "promise": line.promise}
+        assert failed["spent"] == spent
+    refused = publish("nowhere.csv", "--ledger", ledger, "--log-json")
+    assert "spent" not in events(refused.err)[-1]
 
 
 def test_a_password_in_the_wrong_place_is_shown_to_nobody(publish):
@@ -164,7 +184,7 @@ def test_progress_is_a_share_and_no_count(ratings, publish, monkeypatch):
 def test_without_the_option_everything_is_as_before(ratings, publish):
     outcome = publish(ratings)
     assert "published Release(" in outcome.out
-    assert "warning: no --ledger" in outcome.err
+    assert "warning: no ledger" in outcome.err
 
 
 def test_a_run_that_is_told_to_end_says_so(here, ratings, start, until):

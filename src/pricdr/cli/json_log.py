@@ -18,6 +18,7 @@ from pricdr.errors import PriCDRError
 OPTION: Final = "--log-json"
 WITHHELD: Final = "withheld, it may quote the ratings: run the same command with --dry-run and without --log-json"
 _ON: Final[ContextVar[bool]] = ContextVar("_ON", default=False)
+_SPENT: Final[ContextVar[dict[str, object] | None]] = ContextVar("_SPENT", default=None)
 
 
 def is_on() -> bool:
@@ -28,15 +29,23 @@ def is_on() -> bool:
 @contextmanager
 def json_log(*, on: bool) -> Iterator[None]:
     """Write JSON lines instead of text for people until the block ends, if ``on``."""
-    before = _ON.set(on)
+    before, spent = _ON.set(on), _SPENT.set(None)
     try:
         yield
     finally:
         _ON.reset(before)
+        _SPENT.reset(spent)
+
+
+def note_spent(**line: object) -> None:
+    """Let a failure of this command say what it had spent: the line of its ledger."""
+    _SPENT.set(line)
 
 
 def event_line(event: str, **facts: object) -> str:
     """Return one event as a line of JSON, in ASCII, without the line break."""
+    if event == "failed" and (spent := _SPENT.get()):
+        facts["spent"] = spent
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "process": os.getpid(), "event": event, **facts})
 
@@ -48,8 +57,6 @@ def failure(error: BaseException) -> dict[str, object]:
         facts["exit_code"] = error.exit_code
         if error.disclosed is not None:
             facts["message"] = error.disclosed
-        if error.spent:
-            facts["spent"] = True
     elif isinstance(error, OSError) and error.errno is not None:
         facts["message"] = os.strerror(error.errno)  # not its own text, which may be anything
     return facts

@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -23,6 +24,7 @@ from pricdr.cli.engines import (
     sort,
 )
 from pricdr.cli.event_log import EventLog
+from pricdr.cli.json_log import note_spent
 from pricdr.cli.json_output import JsonOption, JsonOutput
 from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitOption
 from pricdr.cli.publish_options import (
@@ -60,9 +62,9 @@ from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ra
 from pricdr.cli.rehearsal import rehearsed, say_rehearsal
 from pricdr.cli.revocations import RevocationsOption
 from pricdr.cli.run_lock import only_spender, require_only_writer
-from pricdr.cli.source_screen import say_counts, say_input, say_result, warn_of_clamping
+from pricdr.cli.source_screen import cautions_on_screen, say_counts, say_input, say_result, warn_of_clamping
 from pricdr.cli.strategy_options import DEFAULT_STRATEGY, StrategyOptions, parse_strategy
-from pricdr.errors import OutputError, ParameterError
+from pricdr.errors import OutputError, ParameterError, PriCDRError
 from pricdr.files import new_folder, require_absent
 
 if TYPE_CHECKING:
@@ -211,7 +213,7 @@ class _Task:
         # The folder first: an output that cannot be written must be noticed before the budget is spent.
         with new_folder(self.out) as staging:
             require_only_writer(staging, self.out)
-            with nullcontext() if ledger is None else only_spender(ledger.path):
+            with nullcontext() if ledger is None else self._spending(ledger):
                 release, certificate = self._make(staging, given, users, items)
         say_result(release, self.out, learnt=self.arguments["strategy"].learns)
         self.events.record("published", certificate_sha256=hashlib.sha256(certificate).hexdigest())
@@ -219,12 +221,25 @@ class _Task:
             content = {"dry_run": False, "release": str(self.out), "certificate": json.loads(certificate)}
             self.json_output.write(content)
 
+    @contextmanager
+    def _spending(self, ledger: "Ledger") -> Iterator[None]:
+        """Hold the lock of the ledger, and note what was spent, for whatever fails from then on."""
+        with only_spender(ledger.path):
+            before = len(ledger.read().spends)
+            try:
+                yield
+            finally:
+                with suppress(PriCDRError):  # a release that was made is not given up for want of a note
+                    for line in ledger.read().spends[before:]:
+                        note_spent(ledger_release=line.number, ledger_line=line.hash, mu=line.mu, promise=line.promise)
+
     def _make(
         self, staging: Path, given: EngineInput, users: Path | None, items: Path | None
     ) -> tuple["Release", bytes]:
         """Write the release into ``staging``, and return it with the bytes of its certificate."""
         from pricdr._publish import publish as publish_ratings
-        from pricdr.release.folder import CERTIFICATE
+        from pricdr.privacy.dimension import LARGEST
+        from pricdr.release.folder import CERTIFICATE, reserve
 
         with ExitStack() as lifetime:
             reading, listed, universe = self._read(given, users, items, lifetime)
@@ -234,8 +249,8 @@ class _Task:
                 reading = sort(reading)
                 reading.selected.require_space(self.arguments["strategy"].dim)
             self._say_input(reading, listed, universe)
-            _require_space(staging, len(listed or reading.ratings.users), self.arguments["strategy"].dim)
-            with progress_bar() as progress:
+            reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or LARGEST)
+            with cautions_on_screen(), progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.arguments
                 )
@@ -356,13 +371,3 @@ def _read_lists(users: Path | None, items: Path | None) -> tuple["Ids | None", "
     from pricdr.data.reading.readers import read_ids
 
     return None if users is None else read_ids(users), None if items is None else read_ids(items)
-
-
-def _require_space(folder: Path, n_users: int, dim: int | None) -> None:
-    """Refuse a disk without enough room before the budget is spent, as far as that can be known."""
-    import shutil
-
-    needed = n_users * (dim or 0) * 4  # single precision; the rest of the folder is small
-    free = shutil.disk_usage(folder).free
-    if needed > free:
-        raise OutputError(f"the release needs {needed // 10**6:,} MB, {free // 10**6:,} MB are free on {folder.parent}")

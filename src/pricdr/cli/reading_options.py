@@ -123,14 +123,11 @@ class Rated(Protocol):
 
 
 def warn_of_stars(reading: Rated) -> None:
-    """Warn where ratings look like stars and, without a threshold, all of them count as likes.
+    """Warn where ratings look like stars and, without a threshold, all of them count as likes."""
+    from pricdr.release.cautions import stars_caution
 
-    Not where ``prepare`` filtered them: the threshold was chosen there.
-    """
-    if reading.ratings.threshold is None and reading.ratings.filtered_by is None and reading.stars is not None:
-        fewest, most = reading.stars
-        rule = "without --threshold each row counts as a like"
-        warn(f"ratings from {fewest:g} to {most:g} look like stars: {rule}, even one of {fewest:g}")
+    if text := stars_caution(reading.ratings, reading.stars):
+        warn(text)
 
 
 def reads_ratings(command: Callable[..., Result]) -> Callable[..., Result]:

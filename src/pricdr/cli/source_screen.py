@@ -4,10 +4,14 @@ Some of it is read off the ratings. It goes only to the screen: not into the rel
 """
 
 import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from pricdr.cli.console import say, warn
+from pricdr.errors import PublishWarning
 
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
@@ -124,7 +128,8 @@ def _others(strategy: "Strategy") -> str:
 def say_result(release: "Release", out: Path, *, learnt: bool) -> None:
     """Show what was published, with all warnings."""
     certificate = release.certificate
-    warn_of(certificate)
+    if not certificate.promises:  # of anything else the library warned before the spend
+        warn_of(certificate)
     say_nominal(certificate)
     if certificate.guide is not None and certificate.guide.missing_users:
         say(f"the guide lacks {certificate.guide.missing_users:,} listed users: a row of zeros in it for each")
@@ -142,17 +147,32 @@ def say_nominal(certificate: "Certificate | None") -> None:
 
 def warn_of(certificate: "Certificate") -> None:
     """Warn of everything that makes a promise weaker than it could be."""
-    from pricdr.release.statement import weakness
+    from pricdr.release.cautions import cautions
 
-    if certificate.input.user_list != "declared":
-        warn("no --users list: the users are read off the ratings, so who has ratings at all is not protected")
-    if certificate.input.item_universe == "read off the ratings":
-        warn(f"{certificate.strategy.name} without --items: the item universe is read off the ratings; it is disclosed")
-    if certificate.input.filtered_by is not None:
-        warn(f"these ratings were filtered before ({certificate.input.filtered_by}); it is disclosed")
-    if certificate.promises and certificate.ledger is None:
-        warn("no --ledger: this release is not counted against a budget; others of the same ratings add to its cost")
-    for text in dict.fromkeys((*certificate.warnings, *weakness(certificate))):
+    for text in cautions(certificate, counted=certificate.ledger is not None):
         warn(text)
-    if not certificate.private:
-        warn("this release is NOT PRIVATE and must not leave the source")
+
+
+@contextmanager
+def cautions_on_screen() -> Iterator[None]:
+    """Show what the library warns of like any other warning of a command."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PublishWarning)
+        warnings.filterwarnings("ignore", "ratings from .* look like stars", PublishWarning)  # said when they were read
+        show = warnings.showwarning
+
+        def shown(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if issubclass(category, PublishWarning):
+                warn(str(message))
+            else:
+                show(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = shown
+        yield

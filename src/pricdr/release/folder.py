@@ -11,13 +11,14 @@ written, and what is left are finite numbers on the grid (``matrix_check``): not
 import hashlib
 import json
 import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,7 @@ import numpy.typing as npt
 from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
-from pricdr.memory import memory_limit, require_memory
+from pricdr.memory import in_words, memory_limit, require_memory
 from pricdr.untrusted.opening import Folder
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ README: Final = "README.md"
 _OLD_MATRIX: Final = "release.parquet"
 _LONGEST_README: Final = 1 << 18
 _BYTES_AT_ONCE: Final = 1 << 24
+_SMALL_FILES: Final = 1 << 16
+"""Bytes that certificate, README and signature take together, and more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +132,7 @@ class Release:
         from pricdr.signing import public_text, read_private_key, sign
 
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
-        with (staging / MATRIX).open("wb") as file:
+        with _opened_to_write(staging / MATRIX) as file:
             file.write(_header(*self.matrix.shape))
             file.writelines(part.data for part in _row_chunks(self.matrix))
         (staging / USERS).write_bytes(id_lines(self.users))
@@ -217,6 +220,29 @@ def require_outside_releases(path: Path) -> None:
     for folder in (place, *place.parents):
         if (folder / CERTIFICATE).is_file():
             raise OutputError(f"{path} is a release folder or inside one, and would spoil it: put it beside releases")
+
+
+def reserve(staging: Path, users: Ids, dim: int) -> None:
+    """Take the room that a release needs on the disk: :meth:`Release.write_into` then writes into it.
+
+    So a disk that is full, or fills up meanwhile, is noticed before the budget is spent.
+    """
+    need = len(users) * (4 * dim + 8) + sum(len(user.encode()) for user in users) + _SMALL_FILES
+    free = shutil.disk_usage(staging).free
+    if need > free:
+        raise OutputError(f"the release needs {in_words(need)}, {in_words(free)} are free on {staging.parent}")
+    with (staging / MATRIX).open("wb") as file:
+        if hasattr(os, "posix_fallocate"):  # not on macOS, which has the check above alone
+            os.posix_fallocate(file.fileno(), 0, need)
+
+
+@contextmanager
+def _opened_to_write(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to write from its beginning, into the room that was reserved for it; what is left over is freed."""
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "wb") as file:
+        yield file
+        file.flush()
+        os.ftruncate(file.fileno(), os.lseek(file.fileno(), 0, os.SEEK_CUR))
 
 
 def _sha256(path: Path) -> str:

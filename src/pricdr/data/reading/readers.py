@@ -18,7 +18,7 @@ from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.summaries import Summary, stars_of
+from pricdr.data.reading.summaries import Summary
 from pricdr.data.reading.text_files import (
     STANDARD_INPUT,
     explaining_os_errors,
@@ -28,6 +28,7 @@ from pricdr.data.reading.text_files import (
     refusal,
     shorten,
 )
+from pricdr.data.stars import stars_of
 from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown
 

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from pricdr.data.ids import Ids
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.summaries import Summary, stars_of
+from pricdr.data.reading.summaries import Summary
+from pricdr.data.stars import stars_of
 from pricdr.engines.local.ratings import DiskRatings
 from pricdr.engines.local.sorting import Counts
 from pricdr.engines.local.spilling import Spilled

@@ -121,23 +121,6 @@ def test_a_release_that_may_not_grow_to_its_size_is_refused_before_the_spend(her
         assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "ratings.csv", "users.txt"]
 
 
-def test_an_error_of_polars_itself_is_one_line_too(here, ratings, publish, monkeypatch, tree):
-    def broken(*_, **__):
-        raise pl.exceptions.ComputeError("parquet: a bad day\nin two lines")
-
-    before = tree()
-    monkeypatch.setattr(pl.LazyFrame, "sink_parquet", broken)
-    (here / "users.txt").write_text("alice\n")
-    outcome = publish(ratings, "--users", "users.txt", "--threshold", 1)
-    assert outcome.code == 2
-    warning, error = outcome.err.splitlines()
-    assert warning.startswith("warning: no ledger")
-    assert error.startswith("error: cannot write ")
-    assert error.endswith("parquet: a bad day in two lines; is the disk full?")
-    (here / "users.txt").unlink()
-    assert tree() == before
-
-
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO], ids=os.strerror)
 def test_a_disk_that_fails_at_any_step_leaves_nothing_behind(here, ratings, ledger, publish, steps, code):
     folder = here / "out"

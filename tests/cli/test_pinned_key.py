@@ -1,4 +1,4 @@
-"""A pinned key, by option or by environment: every command that reads a release refuses one that it did not sign."""
+"""A pinned key, by option or by environment: whatever reads a release, or verifies a ledger, asks for its signature."""
 
 import shutil
 
@@ -6,7 +6,7 @@ import pytest
 
 from pricdr import Guarantee, Ledger, Ratings, Release, Spectral, publish
 from pricdr.errors import ParameterError
-from pricdr.signing import create_keys
+from pricdr.signing import create_keys, read_private_key
 
 QUICK = ("--epochs", 1, "--device", "cpu")
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)
@@ -24,6 +24,7 @@ def made(tmp_path_factory):
         if key is not None:
             create_keys(folder / key)
         release.save(folder / name, signing_key=None if key is None else folder / key)
+    Ledger(ledger.path, read_private_key(folder / "trusted")).sign()
     return folder
 
 
@@ -109,7 +110,6 @@ def test_an_empty_variable_is_no_way_to_switch_the_check_off(read, monkeypatch):
         ("publish", "ratings.csv", *PROMISE, "--out", "new"),
         ("train", "ratings.csv", "--out", "new", "--method", "popularity"),
         ("audit", "--strategy", "jlt", *PROMISE),
-        ("ledger", "verify", "budget.jsonl"),
         ("ledger", "repair", "budget.jsonl", "--forfeit"),
     ],
     ids=lambda command: " ".join(command[:2]),
@@ -118,8 +118,18 @@ def test_a_key_that_is_given_where_there_is_nothing_to_check_is_refused(refused,
     refused(*command, "--public-key", "trusted.pub", says="--public-key trusted.pub has nothing to check here")
 
 
+def test_a_ledger_that_the_pinned_key_did_not_sign_is_not_verified(pricdr, releases):
+    for key, code in (("trusted.pub", 0), ("other.pub", 1)):
+        assert pricdr("ledger", "verify", "budget.jsonl", "--public-key", key).code == code
+    lines = (releases / "budget.jsonl").read_bytes().splitlines(keepends=True)
+    (releases / "budget.jsonl").write_bytes(b"".join(lines[:-1]))
+    assert pricdr("ledger", "verify", "budget.jsonl", "signed").code == 0
+    outcome = pricdr("ledger", "verify", "budget.jsonl", "signed", "--public-key", "trusted.pub")
+    assert (outcome.code, "not signed, so trusted.pub vouches for none of it" in outcome.err) == (1, True)
+
+
 def test_repair_heeds_the_key(pricdr, releases):
-    whole = (releases / "budget.jsonl").read_bytes()
+    whole = b"".join((releases / "budget.jsonl").read_bytes().splitlines(keepends=True)[:-1])  # not the signature
     (releases / "budget.jsonl").write_bytes(whole[:-30])
     repair = ("ledger", "repair", "budget.jsonl")
     assert pricdr(*repair, "unsigned", "--public-key", "trusted.pub").code == 1

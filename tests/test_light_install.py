@@ -55,9 +55,9 @@ def test_everything_that_an_issuer_or_an_auditor_does_needs_no_torch(ratings):
     promise = "--epsilon 1 --delta 1e-6"
     commands = (
         "keygen --out key",
-        "ledger init budget.jsonl --epsilon 4 --delta 1e-6 --unit rating",
+        "ledger init budget.jsonl --epsilon 4 --delta 1e-6 --sign key",
         f"publish ratings.csv {promise} --out first --ledger budget.jsonl --sign key",
-        f"publish ratings.csv {promise} --out second --ledger budget.jsonl --strategy jlt --dim 4",
+        f"publish ratings.csv {promise} --out second --ledger budget.jsonl --sign key --strategy jlt --dim 4",
         "verify first --public-key key.pub",
         "inspect first",
         "ledger show budget.jsonl",
@@ -67,7 +67,7 @@ def test_everything_that_an_issuer_or_an_auditor_does_needs_no_torch(ratings):
         "revoke first --key key --reason mistake --out notices",
         "strategies",
         "split many.csv --out parts",
-        "diff first second",  # last: 1 says that they differ
+        "inspect first second",  # last: 1 says that they differ
     )
     codes, errors = run_without_extras(ratings, *commands)
     assert codes == [0] * (len(commands) - 1) + [1], errors

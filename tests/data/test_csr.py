@@ -13,6 +13,7 @@ from pricdr.data.csr import (
     csr_of_cells,
     entry_rows,
     exact_product,
+    exact_product_by_pieces,
     exact_row_sums,
     kept_entries,
     moved_entries,
@@ -54,6 +55,19 @@ def test_selections_hold_the_right_cells(matrix, data):
     moved = moved_entries(matrix, new_row, everywhere, (len(chosen), columns))
     np.testing.assert_array_equal(moved.toarray(), cells[chosen][:, ::-1])
     assert all(one.has_canonical_format for one in (kept, moved))
+
+
+@given(matrices(), st.sampled_from([1, 3, 200]), st.sampled_from([np.int32, np.int64]))
+def test_sums_by_pieces_are_exact_up_to_the_last_bit_of_16(matrix, entries, total):
+    """However a row is cut, and where every piece is as large as it may be."""
+    largest = (2**15 - 1) // (9 * entries)
+    dense = np.random.default_rng(0).integers(-largest, largest, (matrix.shape[1], 3), endpoint=True).astype(np.int16)
+    product = exact_product_by_pieces(matrix, dense, entries, total)
+    assert product.dtype == total
+    np.testing.assert_array_equal(product, matrix.toarray() @ dense.astype(total))
+    full = sp.csr_array(np.full((2, 200), 9))
+    top = np.full((200, 1), largest, dtype=np.int16)
+    assert exact_product_by_pieces(full, top, entries, total).ravel().tolist() == [200 * 9 * largest] * 2
 
 
 def test_only_whole_numbers_are_summed():

@@ -79,7 +79,9 @@ def test_a_broadcast_shows_neither_keys_nor_arrays_nor_the_key_that_seals_them(m
         rows = np.frombuffer(np.random.default_rng(1).bytes(4000), dtype=np.int32).reshape(10, 100)
         search.add(rows.tobytes())
         context = Context()
-        with dispatched(context, ReleasedRows(item_rows=rows, radius=None, step=1.0, noise=noise)) as message:
+        with dispatched(
+            context, ReleasedRows(item_rows=rows, pieces=0, total="int32", radius=None, step=1.0, noise=noise)
+        ) as message:
             assert len(search.keys) == 7, "of the release, of four streams, of the seal; an array"
             assert not search.found_in(_contents(context))
             assert not search.found_in(repr(message).encode())

@@ -143,6 +143,25 @@ def exact_product(matrix: CSR | CSC, dense: Numbers) -> Numbers:
     return cast(Numbers, matrix @ dense)
 
 
+def exact_product_by_pieces(matrix: CSR, dense: Numbers, entries: int, total: type[np.signedinteger[Any]]) -> Numbers:
+    """Return the same in the type ``total``, where ``dense`` and sums of so many entries of a row fit into 16 bits.
+
+    Rows are cut into pieces of at most ``entries``, which are added up in 16 bits: twice as fast as in 32, whose
+    products scipy's compiled code does one by one. How a row is cut depends on how many entries it has alone.
+    """
+    of_row = np.maximum(-(-np.diff(matrix.indptr) // entries), 1)
+    first = np.concatenate([[0], np.cumsum(of_row)])
+    number = np.arange(first[-1]) - np.repeat(first[:-1], of_row)
+    starts = np.append(np.repeat(matrix.indptr[:-1], of_row) + number * entries, matrix.indptr[-1])
+    values = matrix.data.astype(np.int16)
+    pieces = sp.csr_array((values, matrix.indices, starts), shape=(len(number), matrix.shape[1]))
+    sums = exact_product(pieces, dense).astype(total)
+    if len(sums) == matrix.shape[0]:
+        return sums
+    rows = sp.csr_array((np.ones(len(sums), total), np.arange(len(sums)), first), shape=(matrix.shape[0], len(sums)))
+    return exact_product(rows, sums)
+
+
 def exact_row_sums(matrix: CSR | CSC) -> IntArray:
     """Return the sum of each row; the values must be whole numbers."""
     return exact_product(matrix, np.ones((matrix.shape[1], 1), dtype=np.int64)).ravel()

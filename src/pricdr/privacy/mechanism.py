@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.blocks import Matrix, Transposed, as_matrix
-from pricdr.data.csr import CSC, CSR, exact_product, with_values
+from pricdr.data.csr import CSC, CSR, exact_product, exact_product_by_pieces, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
 from pricdr.privacy.bounds import Bounds
@@ -36,6 +36,9 @@ MOST_ITEMS: Final = 1 << 24
 _SHRINK: Final = 1 - 1e-12
 """Covers the rounding of double arithmetic wherever a norm must not exceed its bound."""
 _ADDED_AT_ONCE: Final = 1 << 13
+_SHORT: Final = (1 << 15) - 1
+_FEWEST_ENTRIES: Final = 4
+"""Entries of a row from which on it pays to add them up in 16 bits first."""
 _ROOM: Final = 32.0
 """Grid steps in a typical coordinate of an item row; rounding then changes the row by 1/(32·√12) of its length."""
 _NOISELESS_STEPS: Final = 1 << 16
@@ -133,8 +136,13 @@ def release_rows(
     assert not isinstance(matrix, Transposed), "rows are users'"
     n_items, dim = matrix.shape[1], item_rows.shape[1]
     wide = _accumulator(n_items, item_rows, bounds, largest_noise=0 if noise is None else noise.largest)
+    pieces = _SHORT // max(1, bounds.levels * _largest(item_rows))
+    if pieces < _FEWEST_ENTRIES:
+        pieces = 0
     work = ReleasedRows(
-        item_rows=item_rows.astype(wide, copy=False),
+        item_rows=item_rows.astype(np.int16 if pieces else wide, copy=False),
+        pieces=pieces,
+        total=np.dtype(wide).name,
         radius=None if bounds.clip is None else bounds.clip / grid.step,
         step=grid.step,
         noise=noise,
@@ -149,7 +157,11 @@ class ReleasedRows:
     """Adds up the rows of each user's items, clips the sum and adds noise: Y = A E + σN for a block of users."""
 
     item_rows: IntegerArray
-    """E in grid steps, of a type that holds every sum."""
+    """E in grid steps, of a type that holds every sum, or the sum of every piece."""
+    pieces: int
+    """How many entries of a row add up within 16 bits, whatever they are; 0 where that is too few."""
+    total: str
+    """The type that holds every sum and its noise."""
     radius: float | None
     """The longest a user's sum may be, in grid steps."""
     step: float
@@ -157,7 +169,11 @@ class ReleasedRows:
 
     def __call__(self, block: CSR, start: int) -> Float32Array:
         """Return the published rows of the users from ``start`` on."""
-        rows = exact_product(with_values(block, block.data.astype(self.item_rows.dtype)), self.item_rows)
+        total = np.dtype(self.total).type
+        if self.pieces:
+            rows = exact_product_by_pieces(block, self.item_rows, self.pieces, total)
+        else:
+            rows = exact_product(with_values(block, block.data.astype(total)), self.item_rows)
         if self.radius is not None:
             rows = clip_rows(rows, self.radius)
         if self.noise is not None:
@@ -198,9 +214,12 @@ def _accumulator(
     n_items: int, item_rows: Int32Array, bounds: Bounds, *, largest_noise: int
 ) -> type[np.int32] | type[np.int64]:
     """Return the narrowest integer that holds every possible row sum plus noise without overflow."""
-    largest = int(np.abs(item_rows).max(initial=0))
-    limit = n_items * bounds.levels * largest + largest_noise
+    limit = n_items * bounds.levels * _largest(item_rows) + largest_noise
     if limit < 2**31:
         return np.int32
     assert limit < 2 * _LARGEST_SUM, "Grid.radius and MOST_ITEMS bound every sum beforehand"
     return np.int64
+
+
+def _largest(rows: Int32Array) -> int:
+    return max(int(rows.max(initial=0)), -int(rows.min(initial=0)))

@@ -33,8 +33,8 @@ from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.privacy.strategies.dims import MOST
 from pricdr.release.certificate import Certificate, seal
-from pricdr.release.issue import check
-from pricdr.release.statement import readme, statement
+from pricdr.release.certify import check
+from pricdr.release.readme import readme, statement
 
 RATINGS = Ratings.from_triples(["a", "b", "c"], ["x", "x", "y"])
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

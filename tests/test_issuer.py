@@ -9,7 +9,7 @@ import pytest
 from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.release.certificate import Certificate, seal
-from pricdr.release.statement import readme
+from pricdr.release.readme import readme
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])

@@ -10,7 +10,7 @@ import pricdr
 from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Unit, publish
 from pricdr.errors import BudgetError, InputError, ParameterError, PriCDRError
 from pricdr.privacy.calibration import epsilon_for, paper_sigma
-from pricdr.release.issue import check
+from pricdr.release.certify import check
 
 USERS = tuple(f"u{i}" for i in range(30))
 ITEMS = tuple(f"i{i}" for i in range(20))

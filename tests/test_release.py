@@ -13,8 +13,8 @@ import pricdr
 from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, OutputError, VerificationError
 from pricdr.release.certificate import Certificate, rounded_up, schema_text, seal
-from pricdr.release.issue import check
-from pricdr.release.statement import readme, statement
+from pricdr.release.certify import check
+from pricdr.release.readme import readme, statement
 from pricdr.signing import create_keys
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")

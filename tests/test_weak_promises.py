@@ -30,7 +30,7 @@ from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, VerificationError
 from pricdr.privacy.guarantee import epsilon_warnings, odds_factor
-from pricdr.release.statement import readme, statement, weakness
+from pricdr.release.readme import readme, statement, weakness
 
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
 USERS = ["a", "b", "c"]

@@ -41,7 +41,7 @@ from pricdr.release.certificate import (
     require_issuer,
     today,
 )
-from pricdr.release.issue import issue
+from pricdr.release.certify import issue
 from pricdr.release.ledger_check import foreseen_statement, ledger_statement
 from pricdr.release.plan import (
     Plan,
@@ -58,14 +58,6 @@ _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
 
 
-@dataclass(frozen=True)
-class _Origin:
-    """What the source says about itself."""
-
-    issuer: str | None
-    issued: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Ready:
     """A release before its first random bit: nothing that follows can be refused, except by a ledger."""
@@ -75,7 +67,9 @@ class _Ready:
     unlisted: RatingsSource | None
     declared: Declared
     inputs: InputStatement
-    origin: _Origin
+    issuer: str | None
+    issued: str
+    """The day on which publishing began, read off the clock before any work: how long that takes must not show."""
     guide: GuideStatement | None
     certificate: Certificate | None = None
     """Without a ledger's line; None where the dimension is chosen later, by a noisy mean."""
@@ -96,7 +90,25 @@ class _Ready:
 
     def terms(self, plan: Plan, balance: Balance | None, chosen: ChosenDim | None) -> Terms:
         """Return what the certificate is derived from; ``plan``: with the dimension, where that was chosen since."""
-        return _terms(plan, self.declared, self.inputs, self.origin, balance, chosen, self.guide)
+        strategy = plan.strategy
+        assert strategy.dim is not None, "settled by now"
+        return Terms(
+            epsilon=None if plan.source == "none" else plan.guarantee.epsilon,
+            delta=plan.guarantee.delta,
+            calibration=plan.calibration,
+            declared=self.declared,
+            settled=plan.settled,
+            source=plan.source,
+            strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
+            dim=strategy.dim,
+            input=self.inputs,
+            guide=self.guide,
+            ledger=None if balance is None else ledger_statement(balance),
+            chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
+            software=f"pricdr {__version__}",
+            issuer=self.issuer,
+            issued=self.issued,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +186,7 @@ def publish(
         bounds=bounds,
         calibration=calibration,
         source=_noise_source(insecure_seed, insecure_no_noise),
-        origin=_origin(issuer),
+        issuer=issuer,
         allow_not_private_guide=allow_not_private_guide,
     )
     plan, chosen = ready.plan, None
@@ -227,7 +239,7 @@ def rehearse(
         bounds=bounds,
         calibration=calibration,
         source=_noise_source(insecure_seed, insecure_no_noise),
-        origin=_origin(issuer),
+        issuer=issuer,
         allow_not_private_guide=allow_not_private_guide,
     )
     plan = ready.plan
@@ -256,10 +268,13 @@ def _prepare(
     bounds: Bounds,
     calibration: Calibration,
     source: NoiseSource,
-    origin: _Origin,
+    issuer: str | None,
     allow_not_private_guide: bool,
 ) -> _Ready:
     """Check everything that can be refused, and settle everything that needs no random bit."""
+    issued = today()
+    if issuer is not None:
+        require_issuer(issuer)
     ratings = ratings if isinstance(ratings, RatingsSource) else Ratings.of(ratings)
     strategy = _known(strategy)
     users = None if users is None else as_ids("users", users)
@@ -287,7 +302,8 @@ def _prepare(
         unlisted=unlisted_users(ratings, strategy, selected),
         declared=declared,
         inputs=inputs,
-        origin=origin,
+        issuer=issuer,
+        issued=issued,
         guide=guide,
     )
     if strategy.dim is None:
@@ -322,11 +338,6 @@ def _known(strategy: Strategy | str) -> Strategy:
         raise ParameterError(f"strategy must be a strategy, such as pricdr.JLT(dim=200), or its name, got {given}")
     BY_NAME.register(type(strategy))
     return strategy
-
-
-def _origin(issuer: str | None) -> _Origin:
-    """Return who publishes and on which day, read off the clock before any work: its length must not show."""
-    return _Origin(None if issuer is None else require_issuer(issuer), today())
 
 
 def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> AlignmentStatement | None:
@@ -365,34 +376,4 @@ def _cost(plan: Plan) -> Cost:
         unit=plan.guarantee.unit,
         strategy=plan.strategy.name,
         promise=str(plan.guarantee),
-    )
-
-
-def _terms(
-    plan: Plan,
-    declared: Declared,
-    inputs: InputStatement,
-    origin: _Origin,
-    balance: Balance | None,
-    chosen: ChosenDim | None,
-    guide: GuideStatement | None,
-) -> Terms:
-    strategy = plan.strategy
-    assert strategy.dim is not None, "settled by now"
-    return Terms(
-        epsilon=None if plan.source == "none" else plan.guarantee.epsilon,
-        delta=plan.guarantee.delta,
-        calibration=plan.calibration,
-        declared=declared,
-        settled=plan.settled,
-        source=plan.source,
-        strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
-        dim=strategy.dim,
-        input=inputs,
-        guide=guide,
-        ledger=None if balance is None else ledger_statement(balance),
-        chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
-        software=f"pricdr {__version__}",
-        issuer=origin.issuer,
-        issued=origin.issued,
     )

@@ -15,7 +15,7 @@ from pricdr.release.certificate import Certificate, seal
 from pricdr.release.difference import difference
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
-from pricdr.release.statement import readme
+from pricdr.release.readme import readme
 from tests.alignment.records import ANSWERER_IDS, SESSION, STARTER_IDS, record_of, write_list
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

@@ -10,7 +10,7 @@ import pytest
 import pricdr.cli
 from pricdr import verify
 from pricdr.cli.console import fail, progress_bar, say, warn, working
-from pricdr.release.statement import Section
+from pricdr.release.readme import Section
 
 EVIL = "\x1b[31mred\x07 \u202eturned\u2028 [/bold] [red]\x9b1m"
 SHOWN = r"\u001b[31mred\u0007 \u202eturned\u2028 [/bold] [red]\u009b1m"

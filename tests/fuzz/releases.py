@@ -45,11 +45,11 @@ from pricdr.data.features import ItemFeatures
 from pricdr.errors import PriCDRError
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
+from pricdr.release.certify import issue
 from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE, USERS
 from pricdr.release.inspection import Inspection
-from pricdr.release.issue import issue
 from pricdr.release.page import render_inspection
-from pricdr.release.statement import readme
+from pricdr.release.readme import readme
 from pricdr.release.terms import Terms
 from pricdr.signing import public_text, sign
 from tests.alignment.records import record_of
@@ -316,8 +316,6 @@ def _require_promise(c: Certificate) -> None:
 
 def _least_mu(c: Certificate) -> float:
     """μ of the group that pays most, without roundings: at least this much was spent."""
-    if not c.steps:
-        return c.sensitivity / c.sigma
     payers = {step.payer for step in c.steps}
     return max(math.hypot(*(s.sensitivity / s.sigma for s in c.steps if s.payer == payer)) for payer in payers)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.errors import PriCDRError, VerificationError
 from pricdr.release.certificate import Certificate, content_digest
-from pricdr.release.issue import check
+from pricdr.release.certify import check
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 

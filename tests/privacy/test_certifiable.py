@@ -13,7 +13,7 @@ from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.privacy.strategies.item_model import ItemModel
 from pricdr.release.certificate import GuideStatement, InputStatement, StrategyStatement
-from pricdr.release.issue import check, issue
+from pricdr.release.certify import check, issue
 from pricdr.release.terms import Terms
 
 KINDS = [

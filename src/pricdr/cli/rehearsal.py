@@ -100,7 +100,7 @@ def _say_balance(balance: "Balance", ledger: Path | None) -> None:
 
 
 def _say_certificate(certificate: "Certificate") -> None:
-    from pricdr.release.statement import statement
+    from pricdr.release.readme import statement
 
     say("the certificate will say, besides the hashes of files and of the ledger's line:", "")
     for section in statement(certificate):

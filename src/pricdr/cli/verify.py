@@ -20,7 +20,7 @@ def verify(
     Recomputes every hash, the signature, and the epsilon that sigma and the sensitivity really give.
     """
     from pricdr.release import verify as check
-    from pricdr.release.statement import weakness
+    from pricdr.release.readme import weakness
     from pricdr.signing import fingerprint, public_from_text
 
     release = check(folder, public_key=public_key)

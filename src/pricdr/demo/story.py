@@ -52,7 +52,7 @@ from pricdr.progress import Progress, silent
 from pricdr.release import Release, verify
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import Inspection
-from pricdr.release.statement import statement
+from pricdr.release.readme import statement
 from pricdr.signing import create_keys, read_private_key
 from pricdr.training.run_log import RunLog
 

@@ -91,7 +91,7 @@ class Release:
     def _repr_html_(self) -> str:
         """Show a notebook sizes and the promise."""
         from pricdr.notebook import summary_html
-        from pricdr.release.statement import weakness
+        from pricdr.release.readme import weakness
 
         c = self.certificate
         facts = {
@@ -128,7 +128,7 @@ class Release:
         self, staging: Path, *, signing_key: "Ed25519PrivateKey | str | os.PathLike[str] | None" = None
     ) -> None:
         """Write the release's files into an existing empty folder."""
-        from pricdr.release.statement import readme
+        from pricdr.release.readme import readme
         from pricdr.signing import public_text, read_private_key, sign
 
         key = read_private_key(signing_key) if isinstance(signing_key, str | os.PathLike) else signing_key
@@ -194,7 +194,7 @@ def verify(
     count are warned of. :class:`VerificationError` names the first thing that is wrong; :class:`InputError`: there is
     no such folder.
     """
-    from pricdr.release.issue import check
+    from pricdr.release.certify import check
     from pricdr.release.matrix_check import check_matrix
 
     with _opened(folder) as opened:
@@ -288,7 +288,7 @@ def _check_listing(opened: Folder, certificate: "Certificate") -> None:
 
 def _check_readme(opened: Folder, certificate: "Certificate") -> None:
     """Refuse a README.md that does not say what the certificate says."""
-    from pricdr.release.statement import readme
+    from pricdr.release.readme import readme
 
     content = opened.read(README, limit=_LONGEST_README)
     _require_hash(README, hashlib.sha256(content), certificate.files)

@@ -16,7 +16,7 @@ from pricdr import __version__
 from pricdr.privacy.trade_off import TradeOff
 from pricdr.release.certificate import Certificate, today
 from pricdr.release.folder import CERTIFICATE, Release
-from pricdr.release.statement import Section, statement
+from pricdr.release.readme import Section, statement
 from pricdr.signing import fingerprint, public_from_text
 
 LAYOUT_VERSION: Final = 1
@@ -184,7 +184,7 @@ def noise_length(c: Certificate) -> float:
 
 def _published(c: Certificate) -> list[tuple[int, float]]:
     """Return how many numbers of a row each published step made, and the σ of their noise."""
-    return [(step.numbers, step.sigma) for step in c.steps if step.published] or [(c.dim, c.sigma)]
+    return [(step.numbers, step.sigma) for step in c.steps if step.published]
 
 
 def _noise_and_signal(release: Release) -> NoiseAndSignal:

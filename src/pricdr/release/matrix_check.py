@@ -48,15 +48,14 @@ def check_matrix(matrix: Float32Array, certificate: Certificate) -> None:
     """Refuse a matrix with values off the grid, too little noise somewhere, or rows longer than anything declared."""
     c = certificate
     longest = longest_signal(c)
-    steps = [(step.numbers, step.grid, step.sigma) for step in c.steps if step.published]
     at = 0
-    for width, grid, sigma in steps or [(c.dim, c.grid, c.sigma)]:
-        block = Block(matrix[:, at : at + width], grid, sigma, longest)
+    for step in (step for step in c.steps if step.published):
+        block = Block(matrix[:, at : at + step.numbers], step.grid, step.sigma, longest)
         _check_grid(block)
         _check_ceiling(block)
-        if sigma > 0:
+        if step.sigma > 0:
             check_floors(block)
-        at += width
+        at += step.numbers
     if at != c.dim:
         raise VerificationError(f"the published steps have {at} columns, the certificate states {c.dim}")
 

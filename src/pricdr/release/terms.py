@@ -1,4 +1,4 @@
-"""``Terms``: what a certificate is derived from. ``release.issue`` derives the rest."""
+"""``Terms``: what a certificate is derived from. ``release.certify`` derives the rest."""
 
 from dataclasses import dataclass, replace
 

@@ -78,7 +78,7 @@ class ModelInfo:
     @cached_property
     def contradiction(self) -> str | None:
         """What is wrong with the recorded certificate, if anything: anyone may have written the folder."""
-        from pricdr.release.issue import check
+        from pricdr.release.certify import check
 
         if self.certificate is None:
             return None

@@ -11,7 +11,7 @@ from pricdr.models.evidence import PERMUTATIONS, SIGNIFICANCE
 from pricdr.pages import Bullets, Commands, Content, Details, Facts, Note, Row, Section, Table
 from pricdr.pages.blocks import Block
 from pricdr.pages.tables import Column
-from pricdr.release.statement import statement
+from pricdr.release.readme import statement
 
 PROMISE: Final = ("What is promised", "What it means for a whole user")
 """The headings of a certificate's statement that a card includes."""

@@ -6,7 +6,7 @@ from pricdr.pages import Bullets, Commands, Content, Facts, Note, Section
 from pricdr.release.certificate import Certificate
 from pricdr.release.drawing import DrawnRelease, release_sections
 from pricdr.release.inspection import trade_off_of
-from pricdr.release.statement import statement
+from pricdr.release.readme import statement
 from pricdr.signing import fingerprint, public_from_text
 
 

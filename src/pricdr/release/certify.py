@@ -1,8 +1,8 @@
 """Issues certificates from what was declared or drawn, and checks them: checking is issuing again and comparing.
 
-:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest, the sentences with the help
-of ``wording``. So every figure and every sentence of a certificate has one source, and :func:`check` has nothing to
-keep in step with it.
+:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest. So every figure and every
+sentence of a certificate has one source, and :func:`check` has nothing to keep in step with it. The words belong to the
+schema version: changing one means a new version, or older releases would no longer verify.
 """
 
 import math
@@ -19,7 +19,7 @@ from pricdr.privacy.calibration import (
     paper_sigma,
 )
 from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
-from pricdr.privacy.guarantee import Unit, is_private
+from pricdr.privacy.guarantee import Unit, delta_warnings, epsilon_warnings, is_private
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
 from pricdr.release.certificate import (
@@ -33,7 +33,6 @@ from pricdr.release.certificate import (
     rounded_up,
 )
 from pricdr.release.terms import Terms
-from pricdr.release.wording import neighbours, not_protected, warnings
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
@@ -63,7 +62,7 @@ def issue(terms: Terms) -> Certificate:
         dim=terms.dim,
         steps=[_step(one, terms) for one in terms.settled],
         guide=terms.guide,
-        neighbours=neighbours(terms),
+        neighbours=_neighbours(terms),
         epsilon_at_delta=_curve(terms),
         whole_user=_whole_user(terms),
         bounds=BoundsStatement(
@@ -84,8 +83,8 @@ def issue(terms: Terms) -> Certificate:
         input=terms.input,
         ledger=terms.ledger,
         dim_chosen_by=terms.chosen,
-        not_protected=not_protected(terms),
-        warnings=warnings(terms),
+        not_protected=_not_protected(terms),
+        warnings=_warnings(terms),
         software=terms.software,
         issuer=terms.issuer,
         issued=terms.issued,
@@ -224,6 +223,83 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
         )
         for t in GROUP_SIZES
     ]
+
+
+def _neighbours(terms: Terms) -> str:
+    """Return the neighbouring relation that the promise is about, in one sentence."""
+    unlisted = any(one.step.payer is Payer.UNLISTED for one in terms.settled)
+    everybody = " (listed or not)" if unlisted else ""
+    if terms.unit is Unit.RATING:
+        return (
+            f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
+            f"each value within [0, {terms.bounds.largest:g}], not rated being 0"
+        )
+    return f"two inputs over the same listed users that differ in all ratings of one user{everybody}, however many"
+
+
+def _not_protected(terms: Terms) -> list[str]:
+    """Return what the promise does not cover, one sentence each: from who is listed to what holds of everybody."""
+    strategy = BY_NAME[terms.strategy.name]
+    sentences = [
+        "The user list itself: its ids, their number and their order are in the release."
+        if terms.input.user_list == "declared"
+        else "Who has ratings at all: without a declared user list the users were read off the ratings."
+    ]
+    if terms.input.alignment is not None:
+        sentences.append(
+            "That everybody on the list is a user of two parties: it came from an intersection of their users, so "
+            "being listed says so."
+        )
+    if terms.input.item_universe == "read off the ratings":
+        sentences.append(
+            "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
+            "it; the guarantee holds for ratings of items that somebody else rated too."
+        )
+    if terms.input.filtered_by is not None:
+        sentences.append(
+            "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
+            "and item sets fixed; which users and items survived the filter is not covered."
+        )
+    if strategy.learns:
+        sentences.append(
+            "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
+            "not take that user's ratings out of the other rows."
+        )
+    sentences += strategy.not_protected
+    if terms.guide is not None:
+        sentences.append(
+            "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
+            "of the same ratings."
+        )
+    if terms.unit is Unit.RATING:
+        sentences.append(
+            "A user's taste as a whole: the promise is for one rating; the section on a whole user says more."
+        )
+    sentences.append("What other releases of the same ratings tell, unless one ledger counts them all.")
+    sentences.append("What holds of the population: the release is made to tell general tastes.")
+    return sentences
+
+
+def _warnings(terms: Terms) -> list[str]:
+    """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
+    lines = list(delta_warnings(terms.delta, terms.declared.users))
+    if terms.source == "secret" and terms.epsilon is not None:
+        # Under the paper's calibration what was asked for is not what is promised.
+        exact = terms.calibration is Calibration.EXACT
+        lines += epsilon_warnings(terms.epsilon if exact else terms.epsilon_at(terms.delta), terms.unit)
+    # A name that is not ours now must not become ours later: releases made with it would no longer say what they did.
+    if terms.strategy.name not in BY_NAME.own:
+        lines.append(
+            f"strategy {terms.strategy.name} is not part of PriCDR: that one change to the ratings moves its steps no "
+            "further than stated is the claim of whoever wrote it"
+        )
+    if terms.guide is not None and not terms.guide.private:
+        lines.append("the guide is NOT PRIVATE: it protects nobody on the other side")
+    # Learnt rows pay for their rounding instead, so it cannot hide anything that was not paid for.
+    unrounded = terms.settled[-1].step.spread is None
+    if terms.noisy and unrounded and not terms.grid.keeps_signal(terms.bounds, terms.dim):
+        lines.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
+    return lines
 
 
 def _stated(epsilon: float) -> float | None:

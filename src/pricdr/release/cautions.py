@@ -10,7 +10,7 @@ from pricdr.data.stars import stars_of
 from pricdr.errors import PublishWarning
 from pricdr.privacy.bounds import Bounds
 from pricdr.release.certificate import Certificate
-from pricdr.release.statement import weakness
+from pricdr.release.readme import weakness
 
 
 def cautions(certificate: Certificate, *, counted: bool) -> list[str]:

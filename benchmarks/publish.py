@@ -24,7 +24,7 @@ from pricdr._publish import rehearse
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.privacy.strategies import Guided, Spectral
-from pricdr.testing.algorithm_one import svd_form
+from tests.attacks.algorithm_one import svd_form
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 BARS = {"guided": 2.0, "spectral": 4.0}

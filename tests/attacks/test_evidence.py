@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pricdr.privacy.calibration import delta_of
-from pricdr.testing.attacks import Tally, contest, decide, guess_bound, power_bound, refutation_power
+from tests.attacks.evidence import Tally, contest, decide, guess_bound, power_bound, refutation_power
 
 mus = st.floats(0.01, 8)
 rates = st.floats(1e-9, 1 - 1e-9)

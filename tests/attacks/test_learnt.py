@@ -9,8 +9,9 @@ from pricdr.privacy.calibration import LATTICE_FACTOR, mu_of
 from pricdr.privacy.run import Run
 from pricdr.privacy.steps import total_mu
 from pricdr.randomness import Simulation
-from pricdr.testing.attacks import guess_bound, refutation_power
-from pricdr.testing.attacks.learnt import (
+from pricdr.testing.laws import ALPHA, scale_p_value, shape_p_value
+from tests.attacks.evidence import guess_bound, refutation_power
+from tests.attacks.learnt import (
     FLAWS,
     directions_published_flawed,
     only_own_row_ours,
@@ -19,9 +20,8 @@ from pricdr.testing.attacks.learnt import (
     whole_matrix_flawed,
     whole_matrix_ours,
 )
-from pricdr.testing.attacks.transcript import rounds_targets, scored, scored_runs, simulating_ours, transcript_ours
-from pricdr.testing.laid_open import laid_open
-from pricdr.testing.laws import ALPHA, scale_p_value, shape_p_value
+from tests.attacks.trace_steps import trace_steps
+from tests.attacks.transcript import rounds_targets, scored, scored_runs, simulating_ours, transcript_ours
 
 TRIALS = 8000
 TARGETS = targets()
@@ -165,7 +165,7 @@ def test_an_adversary_who_simulates_releases_catches_a_quarter_of_the_noise(rng)
 
 def test_what_takes_notes_is_gone_afterwards():
     target = ROUNDS["guided, one round: a popular item"]
-    with laid_open() as transcript:
+    with trace_steps() as transcript:
         pass
     target.strategy.publish(target.entries[0], Run(target.settled, Simulation(1)))
     assert transcript == {}

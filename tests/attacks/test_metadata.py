@@ -3,11 +3,10 @@
 import pytest
 
 from pricdr.signing import create_keys
-from pricdr.testing import flawed
-from pricdr.testing.attacks import metadata, metadata_difference
-from pricdr.testing.attacks.metadata import folder_contents
-from pricdr.testing.attacks.target import neighbouring_ratings, private_release, settings
-from pricdr.testing.attacks.trials import metadata_flawed, metadata_ours, random_worlds
+from tests.attacks import flawed
+from tests.attacks.metadata import folder_contents, metadata, metadata_difference
+from tests.attacks.target import neighbouring_ratings, private_release, settings
+from tests.attacks.trials import metadata_flawed, metadata_ours, random_worlds
 
 EVERY = settings(8)
 

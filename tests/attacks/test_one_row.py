@@ -14,8 +14,9 @@ import pytest
 from pricdr import JLT, Bounds, Ratings, read_ratings
 from pricdr.data.csr import CSR
 from pricdr.randomness import Secret
-from pricdr.testing.attacks import Tally, contest, guess_bound, likelihood_ratio
-from pricdr.testing.attacks.target import Opened, Setting
+from tests.attacks.evidence import Tally, contest, guess_bound
+from tests.attacks.rows import likelihood_ratio
+from tests.attacks.target import Opened, Setting
 
 SETTING = Setting(strategy=JLT(dim=16), bounds=Bounds(rating_bound=5), epsilon=1.0)
 USERS, ITEMS = tuple(f"u{n}" for n in range(300)), tuple(f"i{n}" for n in range(20))

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from pricdr.testing import flawed
-from pricdr.testing.algorithm_one import lifted, svd_form
-from pricdr.testing.attacks import contest, row_space_residual
-from pricdr.testing.attacks.target import settings
-from pricdr.testing.attacks.trials import (
+from tests.attacks import flawed
+from tests.attacks.algorithm_one import lifted, svd_form
+from tests.attacks.evidence import contest
+from tests.attacks.projection import row_space_residual
+from tests.attacks.target import settings
+from tests.attacks.trials import (
     lattice_flawed,
     projection_ours,
     random_worlds,

@@ -11,11 +11,10 @@ import pytest
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, publish
 from pricdr.data.reading.readers import read_ratings
 from pricdr.randomness import Simulation
-from pricdr.testing import flawed
-from pricdr.testing.attacks import remove_lift, undo_constant_seed
-from pricdr.testing.attacks.reconstruction import undo_seed
-from pricdr.testing.attacks.target import Opened, Setting, item_names, settings
-from pricdr.testing.attacks.trials import coin_ratings, reconstruction_flawed, reconstruction_ours
+from tests.attacks import flawed
+from tests.attacks.reconstruction import remove_lift, undo_constant_seed, undo_seed
+from tests.attacks.target import Opened, Setting, item_names, settings
+from tests.attacks.trials import coin_ratings, reconstruction_flawed, reconstruction_ours
 
 DATA = Path(os.environ.get("PRICDR_DATA", Path(__file__).parents[2] / "../shared/data")) / "douban_book_music_official"
 

@@ -10,19 +10,19 @@ from scipy.optimize import brentq
 from pricdr import JLT, SJLT, Bounds, Guarantee, Unit
 from pricdr.privacy.calibration import LATTICE_FACTOR, delta_of, mu_of
 from pricdr.privacy.noise import probabilities
-from pricdr.testing import flawed
-from pricdr.testing.attacks import decide, guess_bound, likelihood_ratio, low_bits, refutation_power
-from pricdr.testing.attacks.row_trials import (
+from pricdr.testing.laws import ALPHA
+from tests.attacks import flawed
+from tests.attacks.evidence import decide, guess_bound, refutation_power
+from tests.attacks.row_trials import (
     dimension_ours,
     low_bits_flawed,
     low_bits_ours,
     membership_flawed,
     membership_ours,
 )
-from pricdr.testing.attacks.rows import residue_counts
-from pricdr.testing.attacks.table import PAPER_DELTA
-from pricdr.testing.attacks.target import Setting, neighbouring_ratings, private_release, settings
-from pricdr.testing.laws import ALPHA
+from tests.attacks.rows import likelihood_ratio, low_bits, residue_counts
+from tests.attacks.table import PAPER_DELTA
+from tests.attacks.target import Setting, neighbouring_ratings, private_release, settings
 
 TRIALS = 8000
 EVERY = settings(16)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pricdr.testing.attacks.table import GROUPS, as_markdown, attack_rows
+from tests.attacks.table import GROUPS, as_markdown, attack_rows
 
 ROWS = {"projections": 4, "reconstruction": 2, "releases": 4, "membership": 2, "learnt rows": 6, "rounds": 3}
 

@@ -8,7 +8,7 @@ import pytest
 from pricdr import JLT, Bounds, Ledger, Ratings, publish
 from pricdr.privacy.calibration import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
-from pricdr.testing.attacks.target import (
+from tests.attacks.target import (
     Opened,
     Setting,
     item_names,

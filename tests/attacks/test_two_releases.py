@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pricdr.randomness import Secret
-from pricdr.testing.attacks.row_trials import (
+from tests.attacks.row_trials import (
     differencing_flawed,
     differencing_ours,
     noise_reuse_flawed,
     noise_reuse_ours,
 )
-from pricdr.testing.attacks.target import Opened, item_names, neighbouring_ratings, private_release, settings
+from tests.attacks.target import Opened, item_names, neighbouring_ratings, private_release, settings
 
 pytestmark = pytest.mark.statistical
 EVERY = settings(16)

@@ -16,8 +16,8 @@ from pricdr.privacy.guide import MOST_COLUMNS, guide, matched
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.privacy.strategies.item_model import ItemModel
 from pricdr.privacy.sums import GUIDE_STEPS, whole_guide
-from pricdr.testing.sensitivity import Neighbours
-from pricdr.testing.whole_sums import Form, WholeSums
+from tests.attacks.integer_reference import Form, WholeSums
+from tests.attacks.sensitivity import Neighbours
 
 USERS = tuple(f"u{at}" for at in range(30))
 

@@ -14,7 +14,8 @@ from pricdr.privacy.run import Secrets
 from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Guided
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, whole_guide
-from pricdr.testing.sensitivity import (
+from tests.attacks.integer_reference import Form, WholeSums, rounding_growth
+from tests.attacks.sensitivity import (
     Neighbours,
     cancelling,
     centre_sums,
@@ -31,7 +32,6 @@ from pricdr.testing.sensitivity import (
     unit_norm_sums,
     without_squares_sums,
 )
-from pricdr.testing.whole_sums import Form, WholeSums, rounding_growth
 
 ROUNDED = 1 + 1e-9
 """Double arithmetic in the formula; the integer code gets no such allowance."""

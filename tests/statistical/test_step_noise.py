@@ -14,9 +14,9 @@ from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, settle
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.randomness import Secret, Simulation
-from pricdr.testing.attacks.transcript import GuideOf
-from pricdr.testing.laid_open import laid_open
 from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, shape_p_value
+from tests.attacks.trace_steps import trace_steps
+from tests.attacks.transcript import GuideOf
 
 pytestmark = pytest.mark.statistical
 USERS, ITEMS, UNLISTED = 4000, 3000, 500
@@ -63,9 +63,9 @@ def noises(request, rng, any_seed):
         unlisted=InMemory(limit(_matrix(rng, UNLISTED, bounds.levels))) if everybody else None,
     )
     randomness = Secret() if any_seed % 2 else Simulation(any_seed)
-    with laid_open() as seen:
+    with trace_steps() as seen:
         published = strategy.publish(entries, Run(settled, randomness))
-    with laid_open(seen) as exact:
+    with trace_steps(seen) as exact:
         strategy.publish(entries, Run(settled, randomness, noisy=False))
     assert np.array_equal(published, seen["rows"].astype(np.float32))
     return (
@@ -116,9 +116,9 @@ def test_centring_steps_have_their_noise(strategy, rng):
     drawn = {one.step.name: [] for one in settled if one.step.rows == 1}
     for _ in range(250):
         with Secret() as secret:
-            with laid_open() as seen:
+            with trace_steps() as seen:
                 strategy.publish(entries, Run(settled, secret))
-            with laid_open(seen) as exact:
+            with trace_steps(seen) as exact:
                 strategy.publish(entries, Run(settled, secret, noisy=False))
         for name, noises in drawn.items():
             noises.append(seen[name][0] - exact[name][0])

@@ -19,9 +19,10 @@ from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.steps import Settled, total_mu
 from pricdr.randomness import Secret
-from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
-from pricdr.testing.attacks.rows import likelihood_ratio
-from pricdr.testing.sensitivity import (
+from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from tests.attacks.integer_reference import Form, WholeSums
+from tests.attacks.rows import likelihood_ratio
+from tests.attacks.sensitivity import (
     Formula,
     Neighbours,
     cancelling,
@@ -36,7 +37,6 @@ from pricdr.testing.sensitivity import (
     unit_norm_sums,
     without_squares_sums,
 )
-from pricdr.testing.whole_sums import Form, WholeSums
 
 
 @dataclass(frozen=True)

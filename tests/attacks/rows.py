@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.testing.attacks.evidence import FloatArray
+from tests.attacks.evidence import FloatArray
 
 
 def likelihood_ratio(published: npt.ArrayLike, absent: FloatArray, present: FloatArray) -> FloatArray:

@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.randomness import Simulation
-from pricdr.testing.attacks.evidence import FloatArray
-from pricdr.testing.attacks.target import Opened
-from pricdr.testing.flawed import constant_seed_projection
+from tests.attacks.evidence import FloatArray
+from tests.attacks.flawed import constant_seed_projection
+from tests.attacks.target import Opened
 
 
 def undo_constant_seed(published: FloatArray, *, n_items: int, w: float) -> FloatArray:

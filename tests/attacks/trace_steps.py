@@ -28,7 +28,7 @@ def laid_open(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transcri
     transcript = Transcript()
     shown = {} if seen is None else seen
 
-    def noting(*args: Any, step: Step, **rest: Any) -> FloatArray:  # noqa: ANN401
+    def noting(*args: Any, step: Step, **rest: Any) -> FloatArray:
         transcript[step.name] = noisy_sums(*args, step=step, **rest)
         return shown.get(step.name, transcript[step.name]).copy()
 

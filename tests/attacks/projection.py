@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pricdr.testing.attacks.evidence import FloatArray
-from pricdr.testing.flawed import fjlt_spacing, orthonormal_hadamard, thin_lift
+from tests.attacks.evidence import FloatArray
+from tests.attacks.flawed import fjlt_spacing, orthonormal_hadamard, thin_lift
 
 Distinguisher: TypeAlias = Callable[[FloatArray], float]
 Worlds: TypeAlias = tuple[FloatArray, FloatArray]

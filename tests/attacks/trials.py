@@ -16,10 +16,10 @@ import scipy.sparse as sp
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.progress import silent
 from pricdr.randomness import Secret, Simulation
-from pricdr.testing import flawed
-from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, contest
-from pricdr.testing.attacks.metadata import Contents, folder_contents, metadata_difference
-from pricdr.testing.attacks.projection import (
+from tests.attacks import flawed
+from tests.attacks.evidence import BoolArray, FloatArray, Tally, contest
+from tests.attacks.metadata import Contents, folder_contents, metadata_difference
+from tests.attacks.projection import (
     Distinguisher,
     Worlds,
     lattice,
@@ -27,8 +27,8 @@ from pricdr.testing.attacks.projection import (
     row_space_residual,
     walsh_sparsity,
 )
-from pricdr.testing.attacks.reconstruction import most_plausible_ratings, solve_for_ratings, undo_constant_seed
-from pricdr.testing.attacks.target import Opened, Setting, item_names, neighbouring_ratings, private_release
+from tests.attacks.reconstruction import most_plausible_ratings, solve_for_ratings, undo_constant_seed
+from tests.attacks.target import Opened, Setting, item_names, neighbouring_ratings, private_release
 
 GUESSED_SEEDS: Final = (0, 1, flawed.CONSTANT_SEED)
 """Seeds an adversary tries on a release whose randomness is secret."""

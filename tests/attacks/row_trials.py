@@ -15,11 +15,11 @@ from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.dimension import choose_dim
 from pricdr.privacy.guarantee import Unit
 from pricdr.randomness import Secret
-from pricdr.testing import flawed
-from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
-from pricdr.testing.attacks.projection import Worlds
-from pricdr.testing.attacks.rows import likelihood_ratio, low_bits
-from pricdr.testing.attacks.target import Opened, Setting, item_names, mixed
+from tests.attacks import flawed
+from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from tests.attacks.projection import Worlds
+from tests.attacks.rows import likelihood_ratio, low_bits
+from tests.attacks.target import Opened, Setting, item_names, mixed
 
 _ITEMS: Final = 50
 """Items of the flawed variants here."""

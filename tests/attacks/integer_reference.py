@@ -1,6 +1,6 @@
 """The integer code of the learnt strategies without its noise, on a settled grid: how far neighbours really are.
 
-What :mod:`pricdr.testing.sensitivity` searches in the formula is looked for here in what ``publish`` computes: whole
+What :mod:`tests.attacks.sensitivity` searches in the formula is looked for here in what ``publish`` computes: whole
 units, guides in whole steps, products and sums rounded down, buckets and scaled users.
 """
 
@@ -25,8 +25,8 @@ from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buc
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import whole_guide
 from pricdr.randomness import Randomness, Simulation
-from pricdr.testing.laid_open import FloatArray, Transcript, laid_open, starting_from
-from pricdr.testing.sensitivity import Neighbours
+from tests.attacks.sensitivity import Neighbours
+from tests.attacks.trace_steps import FloatArray, Transcript, starting_from, trace_steps
 
 Distance: TypeAlias = Callable[[Neighbours], float]
 
@@ -75,7 +75,7 @@ class WholeSums:
         """Return what each step gives for one input, in whole grid steps; with noise where there is ``randomness``."""
         entries = self.entries(ratings)
         run = Run(settled, randomness or Simulation(0), noisy=randomness is not None)
-        with laid_open(seen) as transcript, erasing() as secrets:
+        with trace_steps(seen) as transcript, erasing() as secrets:
             if self.form is Form.ITEMS:
                 with starting_from(pair.guide):
                     self._model(pair).learn(self._hashed(entries, run), entries.value, 1.0, run, secrets)

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 
 from pricdr.privacy.calibration import mu_of
-from pricdr.testing.attacks import learnt, row_trials, transcript, trials
-from pricdr.testing.attacks.evidence import Tally, guess_bound
-from pricdr.testing.attacks.target import Setting, settings
-from pricdr.testing.whole_sums import Form
+from tests.attacks import learnt, row_trials, transcript, trials
+from tests.attacks.evidence import Tally, guess_bound
+from tests.attacks.integer_reference import Form
+from tests.attacks.target import Setting, settings
 
 PAPER_DELTA: Final = 1 / 16367
 

@@ -25,7 +25,7 @@ from pricdr.privacy.strategies import JLT, SJLT, Projection
 from pricdr.progress import silent
 from pricdr.randomness import Randomness
 from pricdr.release import Release
-from pricdr.testing.attacks.evidence import FloatArray
+from tests.attacks.evidence import FloatArray
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 

@@ -24,9 +24,9 @@ from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Settled, settle, total_mu
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.randomness import Randomness, Secret, Simulation
-from pricdr.testing.attacks.evidence import BoolArray, FloatArray, Tally, decide
-from pricdr.testing.laid_open import Transcript, laid_open
-from pricdr.testing.whole_sums import WholeSums
+from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
+from tests.attacks.integer_reference import WholeSums
+from tests.attacks.trace_steps import Transcript, trace_steps
 
 _FOLLOWERS: Final = 20
 """Users of either taste."""
@@ -91,13 +91,13 @@ class RoundsTarget:
 
     def run(self, world: int, randomness: Randomness) -> Transcript:
         """Run all steps on one input, and return what each gave."""
-        with laid_open() as transcript:
+        with trace_steps() as transcript:
             self.strategy.publish(self.entries[world], Run(self.settled, randomness))
         return transcript
 
     def expected(self, world: int, seen: Mapping[str, FloatArray], randomness: Randomness) -> Transcript:
         """Return what every step would have given without noise, after what was ``seen`` of those before it."""
-        with laid_open(seen) as transcript:
+        with trace_steps(seen) as transcript:
             self.strategy.publish(self.entries[world], Run(self.settled, randomness, noisy=False))
         return transcript
 

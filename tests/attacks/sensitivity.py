@@ -1,8 +1,8 @@
 """A search for neighbouring inputs farther apart than claimed: families that come close, and a climb from any start.
 
 Two things are searched. ``Formula``: the theorem of :mod:`pricdr.privacy.sums` in double precision, and variants of it
-with one flaw each, to show that the search would find a violation. ``pricdr.testing.whole_sums`` has the real integer
-code on a settled grid. A ratio above 1 is a broken promise.
+with one flaw each, to show that the search would find a violation. ``tests.attacks.integer_reference`` has the real
+integer code on a settled grid. A ratio above 1 is a broken promise.
 """
 
 from collections.abc import Callable

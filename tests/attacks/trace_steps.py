@@ -1,4 +1,4 @@
-"""The steps of a learnt strategy laid open: the real code, with what every step adds up seen from outside.
+"""Trace the steps of a learnt strategy: the real code, with what every step adds up seen from outside.
 
 Strategies keep the outputs of their steps to themselves. Here they run as they are, but the function that adds noise is
 replaced for the time being by one that takes notes, and that can put in what an adversary has seen for what would have
@@ -23,7 +23,7 @@ Transcript: TypeAlias = dict[str, FloatArray]
 
 
 @contextmanager
-def laid_open(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transcript]:
+def trace_steps(seen: Mapping[str, FloatArray] | None = None) -> Iterator[Transcript]:
     """Yield a transcript that fills as steps are run; they go on from what was ``seen``, where anything was."""
     transcript = Transcript()
     shown = {} if seen is None else seen

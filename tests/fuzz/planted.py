@@ -57,8 +57,8 @@ def _ramble(*_: object, **__: object) -> None:
 
 
 def _promise_more(folder: Path, *, public_key: Path | None = None) -> Release:
-    """A verifier that takes a certificate's word: half the ε with the same noise."""
-    release = verify(folder, public_key=public_key)
+    """A verifier that checks signatures alone, and reads half the ε with the same noise."""
+    release = Release.load(folder, allow_unverified=True) if public_key is None else verify(folder, public_key=public_key)
     certificate = release.certificate
     stronger = None if certificate.epsilon is None else certificate.epsilon / 2
     return replace(release, certificate=certificate.model_copy(update={"epsilon": stronger}))

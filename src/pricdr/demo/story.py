@@ -9,6 +9,7 @@ import shlex
 import shutil
 import textwrap
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ from pricdr.demo.outcome import (
     outcome_lines,
     outcome_page,
 )
+from pricdr.errors import PublishWarning
 from pricdr.evaluation.comparison import evaluate
 from pricdr.evaluation.metrics import per_user
 from pricdr.evaluation.ranking import ranks
@@ -188,7 +190,9 @@ def _publish(folder: Path, ratings: Ratings, strategy: Strategy, name: str, scre
     private, _ = create_keys(folder / "key")
     budget = Guarantee(epsilon=2 * EPSILON, delta=DELTA)
     ledger = Ledger.create(folder / "ledger.jsonl", budget, read_private_key(private))
-    with screen.progress() as progress:
+    with screen.progress() as progress, warnings.catch_warnings():
+        # That the target publishes a part of a split is for the demo's sake, and its story says so.
+        warnings.simplefilter("ignore", PublishWarning)
         release = publish(
             ratings,
             Guarantee(epsilon=EPSILON, delta=DELTA),

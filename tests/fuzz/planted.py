@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from pricdr import Ledger, verify
+from pricdr import Ledger
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError
 from pricdr.privacy.ledger import Balance
-from pricdr.release import Release
 from tests.fuzz.cases import Files, Kind, Seed
 
 _EVERY = 3
@@ -56,14 +55,6 @@ def _ramble(*_: object, **__: object) -> None:
     raise InputError("no " * 1000)
 
 
-def _promise_more(folder: Path, *, public_key: Path | None = None) -> Release:
-    """A verifier that checks signatures alone, and reads half the ε with the same noise."""
-    release = Release.load(folder, allow_unverified=True) if public_key is None else verify(folder, public_key=public_key)
-    certificate = release.certificate
-    stronger = None if certificate.epsilon is None else certificate.epsilon / 2
-    return replace(release, certificate=certificate.model_copy(update={"epsilon": stronger}))
-
-
 class _ForgetfulLedger(Ledger):
     """A ledger that does not count its last release."""
 
@@ -80,7 +71,7 @@ PLANTS: dict[str, tuple[str, Any]] = {
     "exception": ("tests.fuzz.ratings.read", _raise),
     "warning": ("tests.fuzz.ratings.read", _warn),
     "long refusal": ("tests.fuzz.ratings.read", _ramble),
-    "stronger promise": ("tests.fuzz.releases.verify", _promise_more),
+    "stronger promise": ("pricdr.release.certify.check", lambda *_: None),
     "forged notice": ("pricdr.release.revocation.is_signed_by", lambda *_: True),
     "forgotten spend": ("tests.fuzz.ledgers.Ledger", _ForgetfulLedger),
 }

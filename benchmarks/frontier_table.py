@@ -21,7 +21,7 @@ evaluated: one held-out item among 99, NDCG@10. One closed-form decoder for all,
 - *features: vectors*: public vectors, the true ones plus noise; *features: tags*: tags derived from those.
 - *guided*: the guide is the target's own `spectral` release of its training ratings at the same ε.
 - *shuffled*: the rows of *plaintext*, each given to another user. *noise*: what `spectral` publishes of no ratings.
-- Columns: jlt 200; the others 4, 5, 8, 8 at ε = 1, 2, 4, 8 (`--dim auto`).
+- Columns: jlt 200; the others 4, 5, 8, 8 at ε = 1, 2, 4, 8.
 
 Means and standard errors over seeds; where there is one seed, the error is over evaluated users. The strength of shared
 taste was set by hand, so that plaintext gains 30 % or more over popularity: levels are this generator's, and only

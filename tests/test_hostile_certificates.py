@@ -105,7 +105,7 @@ def test_an_audit_of_pure_noise_says_that_there_is_nothing_to_find():
 
 USER = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
 KINDS = {
-    "auto": lambda ledger: publish(RATINGS, PROMISE, strategy=JLT(dim=None), users=["a", "b"], ledger=ledger),
+    "jlt": lambda ledger: publish(RATINGS, PROMISE, strategy=JLT(dim=4), users=["a", "b"], ledger=ledger),
     "spectral": lambda ledger: publish(RATINGS, PROMISE, users=["a", "b"], ledger=ledger),
     "everybody": lambda _: publish(RATINGS, PROMISE, strategy=Spectral(learn_from="all"), users=["a", "b"]),
     "guided": lambda _: publish(RATINGS, PROMISE, strategy=Guided(guide=publish(RATINGS, PROMISE))),

@@ -111,12 +111,6 @@ def test_whoever_is_outside_the_list_and_nobody_else_teaches_the_item_model(monk
     assert sorted(seen[0].unlisted.matrix.toarray().tolist()) == [[0, 0, 1], [1, 1, 0]]
 
 
-def test_a_seed_chooses_the_same_dimension_everywhere():
-    ratings = Ratings.from_triples(["a", "a", "b"], ["x", "y", "x"])
-    release = publish(ratings, PROMISE, strategy=JLT(dim=None), users=["a", "b"], insecure_seed=3)
-    assert release.certificate.dim_chosen_by.noisy_mean_square == pytest.approx(9.218339302956377)
-
-
 def test_a_wide_release_verifies(tmp_path):
     """Its file is hardly longer than its numbers: the least size that is asked of it must not be more."""
     release = _release(users=50, dim=500, bounds=Bounds())
@@ -129,12 +123,6 @@ def test_a_release_by_item_features_says_what_its_promise_rests_on():
     certificate = publish(ratings, PROMISE, strategy=Features(features=table, dim=2)).certificate
     rests_on = "and the promise rests on their not being made from these ratings."
     assert f"The item features: they were declared public, {rests_on}" in certificate.not_protected
-
-
-def test_the_mean_behind_a_dimension_is_one_number():
-    release = publish(Ratings.from_triples(["a"], ["x"]), PROMISE, strategy=JLT(dim=None), users=["a", "b"])
-    mean = release.certificate.steps[0]
-    assert (mean.name, mean.rows, mean.numbers, mean.moved) == ("dimension", 1, 1, 1)
 
 
 def test_rows_of_item_features_are_not_counted_on_to_cancel():

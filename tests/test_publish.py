@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pricdr
-from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Unit, publish
+from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Spectral, Unit, publish
 from pricdr.errors import BudgetError, InputError, ParameterError, PriCDRError
 from pricdr.privacy.calibration import epsilon_for, paper_sigma
 from pricdr.release.certify import check
@@ -150,6 +150,11 @@ def test_the_user_unit_clips_profiles():
     assert release.certificate.sensitivity == 3
 
 
+@pytest.mark.parametrize(("strategy", "dim"), [(JLT(dim=None), 200), (SJLT(dim=None), 200), (Spectral(), 8)])
+def test_nobody_has_to_choose_a_dimension(strategy, dim):
+    assert publish(_ratings(), PROMISE, strategy=strategy, users=USERS, insecure_seed=1).certificate.dim == dim
+
+
 @pytest.mark.parametrize("epsilon", [0.5, 4.0, 64.0])
 def test_paper_calibration_states_both_epsilons(epsilon):
     guarantee = Guarantee(epsilon=epsilon, delta=1e-4)
@@ -162,37 +167,6 @@ def test_paper_calibration_states_both_epsilons(epsilon):
     assert certificate.epsilon < epsilon
 
 
-def test_an_automatic_dimension_is_paid_for():
-    certificate = publish(_ratings(), PROMISE, strategy=JLT(dim=None), users=USERS).certificate
-    chosen = certificate.dim_chosen_by
-    assert chosen is not None
-    assert 16 <= certificate.dim <= 800
-    final = certificate.sensitivity / certificate.sigma
-    assert final**2 + chosen.mu**2 == pytest.approx(certificate.mu**2)
-    assert chosen.mu**2 == pytest.approx(0.01 * certificate.mu**2)
-    check(certificate)
-
-
-@pytest.mark.parametrize("strategy", [JLT(dim=None), SJLT(dim=None)])
-def test_an_automatic_dimension_follows_activity_and_noise(strategy):
-    rng = np.random.default_rng(0)
-    pairs = [(f"u{u}", f"i{i}") for u in range(200) for i in rng.choice(2000, 400, replace=False)]
-    ratings = Ratings.from_triples(*zip(*pairs, strict=True))
-    dims = {}
-    for epsilon in (2.0, 8.0):
-        certificate = publish(ratings, Guarantee(epsilon=epsilon, delta=1e-6), strategy=strategy).certificate
-        dims[epsilon] = certificate.dim
-        assert certificate.dim == pytest.approx(min(800, 400 / certificate.sigma**2), rel=0.05)
-    assert dims[8.0] > dims[2.0]
-
-
-def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
-    guarantee = Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER)
-    certificate = publish(_ratings(), guarantee, strategy=JLT(dim=None), bounds=Bounds(clip=2)).certificate
-    check(certificate)
-    assert certificate.dim_chosen_by.noisy_mean_square < 4 + 6 * 4 / (certificate.dim_chosen_by.mu * len(USERS))
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
@@ -200,8 +174,6 @@ def test_an_automatic_dimension_in_the_user_unit_respects_the_clip():
         ({"users": ()}, InputError, "no users"),
         ({"items": ()}, InputError, "no items"),
         ({"bounds": Bounds(clip=1)}, ParameterError, "user unit"),
-        ({"calibration": Calibration.PAPER, "strategy": JLT(dim=None)}, ParameterError, "depends on the dimension"),
-        ({"insecure_no_noise": True, "strategy": JLT(dim=None)}, ParameterError, "without noise, give --dim a number"),
         (
             {"calibration": Calibration.PAPER, "strategy": JLT(), "bounds": Bounds(rating_bound=5)},
             ParameterError,
@@ -292,7 +264,6 @@ def test_a_release_of_pure_noise_says_so():
 @pytest.mark.parametrize(
     ("guarantee", "arguments"),
     [
-        (Guarantee(epsilon=1e-5, delta=1e-9), {"strategy": JLT(dim=None)}),
         (Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER), {"bounds": Bounds(clip=1e-15)}),
         (Guarantee(epsilon=1e7, delta=1e-6), {"calibration": Calibration.PAPER}),
         (Guarantee(epsilon=600, delta=1e-6), {}),
@@ -309,20 +280,9 @@ def test_nothing_fails_after_the_spend(tmp_path, guarantee, arguments):
     assert ledger.read().spends == ()
 
 
-def test_an_enormous_clip_is_no_obstacle_to_an_automatic_dimension():
-    guarantee = Guarantee(epsilon=4, delta=1e-6, unit=Unit.USER)
-    check(publish(_ratings(), guarantee, bounds=Bounds(clip=1e10), strategy=JLT(dim=None)).certificate)
-
-
 def test_number_types_of_the_caller_do_not_matter():
     assert Bounds(clip=np.uint8(130)).sensitivity(Unit.USER) == 260
     assert type(Guarantee(epsilon=np.float32(4), delta=np.float64(1e-6)).epsilon) is float
-
-
-def test_the_cost_to_a_whole_user_counts_the_mean_behind_an_automatic_dimension():
-    certificate = publish(_ratings(), PROMISE, strategy=JLT(dim=None), users=USERS).certificate
-    plain = publish(_ratings(), PROMISE, strategy=JLT(), users=USERS).certificate
-    assert certificate.whole_user[-1].removed_typically > plain.whole_user[-1].removed_typically * 1.3
 
 
 @pytest.mark.parametrize("epsilon", [1e-9, 1e-7, 3.3e-6, 440.0, 452.0])

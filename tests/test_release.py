@@ -131,7 +131,6 @@ def test_an_extra_file_is_noticed(folder):
         ({"strategy": {"name": "sjlt", "parameters": {"density": 0.5}}}, "needs an item universe"),
         ({"strategy": {"name": "sjlt", "parameters": {}}}, "cannot have the parameters"),
         ({"strategy": {"name": "jlt", "parameters": {"density": 0.5}}}, "has no such parameters"),
-        ({"dim_chosen_by": {"mu": 1e-9, "noisy_mean_square": 1.0}}, "has 2 steps, the certificate 1"),
         ({"steps": []}, "steps: List should have at least 1 item"),
         ({"items": 3}, "declared with its size"),
         (

@@ -24,7 +24,6 @@ def test_the_header_is_the_one_that_safetensors_writes(users, dim):
 
 RELEASES = {
     "jlt": lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=5), users=USERS),
-    "dimension chosen": lambda: publish(RATINGS, PROMISE, strategy=JLT(dim=None), users=USERS),
     "sjlt": lambda: publish(RATINGS, PROMISE, strategy=SJLT(dim=7), users=USERS, items=["x", "y"]),
     "spectral": lambda: publish(RATINGS, PROMISE, users=USERS, issuer="Films & Co."),
     "guided": lambda: publish(RATINGS, PROMISE, strategy=Guided(guide=RELEASES["jlt"]()), users=USERS),

@@ -7,7 +7,7 @@ matrix.
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pricdr import __version__
 from pricdr.alignment.normalisation import agreed_normalisation
@@ -18,7 +18,6 @@ from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError, PriCDRError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration
-from pricdr.privacy.dimension import LARGEST, ChosenDim, choose_dim
 from pricdr.privacy.estimate import Estimate, estimate
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.ledger import Balance, Cost, Ledger
@@ -33,7 +32,6 @@ from pricdr.release.cautions import warn_before_spending
 from pricdr.release.certificate import (
     AlignmentStatement,
     Certificate,
-    DimStatement,
     GuideStatement,
     InputStatement,
     NoiseSource,
@@ -50,7 +48,6 @@ from pricdr.release.plan import (
     select,
     settled_plan,
     unlisted_users,
-    with_dim,
 )
 from pricdr.release.terms import Terms
 
@@ -71,8 +68,6 @@ class _Ready:
     issued: str
     """The day on which publishing began, read off the clock before any work: how long that takes must not show."""
     guide: GuideStatement | None
-    certificate: Certificate | None = None
-    """Without a ledger's line; None where the dimension is chosen later, by a noisy mean."""
 
     def entries(self) -> Entries:
         """Return the ratings as the strategy sees them."""
@@ -84,15 +79,11 @@ class _Ready:
             unlisted=self.unlisted,
         )
 
-    def foreseen(self) -> Certificate:
-        """Return the certificate; where the dimension is chosen later, that of the widest that can be chosen."""
-        return self.certificate or issue(self.terms(with_dim(self.plan, LARGEST), None, None))
-
-    def terms(self, plan: Plan, balance: Balance | None, chosen: ChosenDim | None) -> Terms:
-        """Return what the certificate is derived from; ``plan``: with the dimension, where that was chosen since."""
-        strategy = plan.strategy
+    def certificate(self, balance: Balance | None = None) -> Certificate:
+        """Return the certificate; without a ledger's line unless that has been paid."""
+        plan, strategy = self.plan, self.plan.strategy
         assert strategy.dim is not None, "settled by now"
-        return Terms(
+        terms = Terms(
             epsilon=None if plan.source == "none" else plan.guarantee.epsilon,
             delta=plan.guarantee.delta,
             calibration=plan.calibration,
@@ -104,19 +95,19 @@ class _Ready:
             input=self.inputs,
             guide=self.guide,
             ledger=None if balance is None else ledger_statement(balance),
-            chosen=None if chosen is None else DimStatement(mu=chosen.mu, noisy_mean_square=chosen.noisy_mean_square),
             software=f"pricdr {__version__}",
             issuer=self.issuer,
             issued=self.issued,
         )
+        return issue(terms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rehearsal:
     """What a release would be, as far as that can be known before anything is drawn. It stays with the source."""
 
-    certificate: Certificate | None
-    """Without its files, and without the hash of a ledger's line; None where a noisy mean chooses the dimension."""
+    certificate: Certificate
+    """Without its files, and without the hash of a ledger's line."""
     sigma: float
     mu: float | None
     """What it would cost; None without noise."""
@@ -189,8 +180,9 @@ def publish(
         issuer=issuer,
         allow_not_private_guide=allow_not_private_guide,
     )
-    plan, chosen = ready.plan, None
-    warn_before_spending(ready.foreseen(), ratings, bounds, counted=ledger is not None)
+    plan = ready.plan
+    # What cannot be certified must not be paid for either.
+    warn_before_spending(ready.certificate(), ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
         entries = ready.entries()  # before it too: ratings on disk are sorted here, and the disk may be full
@@ -199,13 +191,9 @@ def publish(
         randomness: Randomness
         # Made here and nowhere else, and erased on the way out: no caller can hand in noise that was used before.
         randomness = lifetime.enter_context(Secret()) if insecure_seed is None else Simulation(insecure_seed)
-        if plan.strategy.dim is None:
-            chosen = _choose_dim(entries, plan, randomness)
-            plan = with_dim(plan, chosen.dim)
         run = Run(plan.settled, randomness, noisy=not insecure_no_noise, progress=report)
         matrix = plan.strategy.publish(entries, run)
-    certificate = issue(ready.terms(plan, balance, chosen))
-    return Release(matrix, ready.selected.users, certificate)
+    return Release(matrix, ready.selected.users, ready.certificate(balance))
 
 
 def rehearse(
@@ -244,8 +232,8 @@ def rehearse(
     )
     plan = ready.plan
     balance = None if ledger is None else ledger.after(**_cost(plan))
-    certificate = ready.certificate
-    if certificate is not None and balance is not None:
+    certificate = ready.certificate()
+    if balance is not None:
         certificate = certificate.model_copy(update={"ledger": foreseen_statement(balance)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
     return Rehearsal(
@@ -284,7 +272,7 @@ def _prepare(
         raise InputError("rating values were asked for, and these ratings hold none: there was no rating column")
     guide = guide_statement(strategy, selected.users, allow_not_private_guide)
     strategy = strategy.resolved(guarantee, selected.users)
-    if strategy.dim is None and not strategy.rows_cancel:  # only random rows choose it by a part of the budget
+    if strategy.dim is None:
         raise ParameterError(f"strategy {strategy.name} leaves its number of columns open: give it a dim")
     declared = Declared(
         bounds=bounds, unit=guarantee.unit, users=len(selected.users), items=None if items is None else len(items)
@@ -296,7 +284,7 @@ def _prepare(
         filtered_by=ratings.filtered_by,
         alignment=_alignment_statement(alignment, users),
     )
-    ready = _Ready(
+    return _Ready(
         plan=settled_plan(guarantee, strategy, declared, Calibration(calibration), source),
         selected=selected,
         unlisted=unlisted_users(ratings, strategy, selected),
@@ -306,10 +294,6 @@ def _prepare(
         issued=issued,
         guide=guide,
     )
-    if strategy.dim is None:
-        return ready
-    # What cannot be certified must not be paid for either.
-    return replace(ready, certificate=issue(ready.terms(ready.plan, None, None)))
 
 
 @contextmanager
@@ -351,18 +335,6 @@ def _alignment_statement(record: AlignmentRecord | None, users: Ids | None) -> A
         session=record.session,
         normalisation=agreed_normalisation(record.normalisation, record.rule).value,
         learnt_by=record.who_learns.value,
-    )
-
-
-def _choose_dim(entries: Entries, plan: Plan, randomness: Randomness) -> ChosenDim:
-    mean, rows = plan.settled
-    return choose_dim(
-        entries.listed,
-        bounds=entries.bounds,
-        unit=plan.guarantee.unit,
-        mu=mean.mu,
-        sigma=rows.grid.sigma,
-        randomness=randomness,
     )
 
 

@@ -9,11 +9,6 @@ from typing import Final
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.blocks import InMemory
-from pricdr.data.csr import CSR
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.dimension import choose_dim
-from pricdr.privacy.guarantee import Unit
 from pricdr.randomness import Secret
 from tests.attacks import flawed
 from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
@@ -108,32 +103,6 @@ def differencing_ours(setting: Setting, *, trials: int, rng: np.random.Generator
         absent, present = (opened.signal(world) for world in worlds)
         scores += likelihood_ratio(published, absent, present)
     return Tally.of(truth, decide(scores, rng))
-
-
-def dimension_ours(
-    unit: Unit, bounds: Bounds, *, mu: float, trials: int, rng: np.random.Generator, users: int = 40
-) -> Tally:
-    """The noisy mean that an automatic dimension leaves in the certificate, between the two most distant neighbours."""
-    dense = np.full((users, 30), bounds.levels, dtype=np.int32)
-    absent = dense.copy()
-    absent[0, : 30 if unit is Unit.USER else 1] = 0
-    worlds: tuple[CSR, CSR] = (sp.csr_array(absent), sp.csr_array(dense))
-    capped = [_mean_square(world, unit, bounds) for world in worlds]
-    truth, seen = _coins(trials, rng), np.empty((trials, 1))
-    for trial, present in enumerate(truth):
-        with Secret() as secret:
-            entries = InMemory(worlds[int(present)])
-            chosen = choose_dim(entries, bounds=bounds, unit=unit, mu=mu, sigma=1.0, randomness=secret)
-        seen[trial] = chosen.noisy_mean_square
-    return Tally.of(truth, decide(likelihood_ratio(seen, np.array([[capped[0]]]), np.array([[capped[1]]])), rng))
-
-
-def _mean_square(entries: CSR, unit: Unit, bounds: Bounds) -> float:
-    """Return the mean of squared norms, each counted up to what the clip allows."""
-    squares = np.asarray(entries.power(2).sum(axis=1)) * bounds.rating_step**2
-    if unit is Unit.USER and bounds.clip is not None:
-        squares = np.minimum(squares, bounds.clip**2)
-    return float(squares.mean())
 
 
 def _coins(trials: int, rng: np.random.Generator) -> BoolArray:

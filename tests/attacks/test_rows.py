@@ -7,14 +7,13 @@ import pytest
 from scipy import stats
 from scipy.optimize import brentq
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Unit
-from pricdr.privacy.calibration import LATTICE_FACTOR, delta_of, mu_of
+from pricdr import JLT, SJLT, Bounds, Guarantee
+from pricdr.privacy.calibration import delta_of, mu_of
 from pricdr.privacy.noise import probabilities
 from pricdr.testing.laws import ALPHA
 from tests.attacks import flawed
 from tests.attacks.evidence import decide, guess_bound, refutation_power
 from tests.attacks.row_trials import (
-    dimension_ours,
     low_bits_flawed,
     low_bits_ours,
     membership_flawed,
@@ -116,17 +115,6 @@ def test_the_last_bits_of_published_integers_are_uniform(setting, rng):
         for modulus in (2, 16):
             assert stats.chisquare(residue_counts(steps, modulus)).pvalue > ALPHA
             assert stats.chisquare(residue_counts(2 * steps, modulus)).pvalue < ALPHA
-
-
-@pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("unit", "bounds"), [(Unit.RATING, Bounds()), (Unit.USER, Bounds(clip=2.0))], ids=["rating", "user"]
-)
-def test_the_mean_behind_an_automatic_dimension_stays_within_its_share(unit, bounds, rng):
-    mu = 1.0
-    honest = dimension_ours(unit, bounds, mu=mu, trials=3000, rng=rng)
-    assert not honest.refutes(mu * LATTICE_FACTOR), honest
-    assert dimension_ours(unit, bounds, mu=mu / 0.7, trials=3000, rng=rng).refutes(mu * LATTICE_FACTOR)
 
 
 def test_the_likelihood_ratio_is_the_exact_one_of_the_discrete_gaussian():

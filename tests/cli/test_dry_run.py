@@ -125,12 +125,6 @@ def test_a_ledger_that_cannot_be_spent_from_is_refused_in_a_dry_run_too(here, ra
     assert kind.replace("hard link", "names (hard links)") in outcome.err
 
 
-def test_a_dimension_that_is_chosen_later_is_said_to_be(ratings, users, rehearse):
-    shown = rehearse(ratings, "--users", users, "--strategy", "jlt", "--dim", "auto").out
-    assert "depends on the dimension, which a noisy mean will choose" in shown
-    assert "sigma 1.19953" in shown
-
-
 def test_the_papers_calibration_costs_what_it_delivers(ratings, users, rehearse):
     outcome = rehearse(ratings, "--users", users, "--strategy", "jlt", "--calibration", "paper")
     assert "paper calibration: nominal epsilon 4, exact 0.0" in outcome.out

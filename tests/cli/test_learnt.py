@@ -107,7 +107,6 @@ def test_the_default_learns_and_says_so(here, learn):
 
 def test_projections_are_not_said_to_learn(learn):
     assert "learnt" not in learn("--strategy", "jlt").out
-    assert "learnt" not in learn("--strategy", "jlt", "--dim", "auto", out="auto").out
 
 
 def test_listed_items_are_the_universe(here, learn):
@@ -263,8 +262,6 @@ def test_public_features_are_used_as_they_are(here, learn, features, pricdr):
     assert pricdr("verify", "release").code == 0
     assert learn("--strategy", "features", "--item-features", features, "--dim", 2, out="two").code == 0
     assert certificate_of(here / "two")["dim"] == 2
-    assert learn("--strategy", "features", "--item-features", features, "--dim", "auto", out="auto").code == 0
-    assert certificate_of(here / "auto")["dim"] == 3
 
 
 def test_items_without_features_are_left_out_and_the_screen_says_so(here, learn, features):
@@ -327,15 +324,10 @@ def test_what_does_not_fit_is_refused_in_one_line(refused_learn, options, says):
     refused_learn(*options, says=says)
 
 
-@pytest.mark.parametrize(("epsilon", "default", "auto"), [(1, 4, 4), (2, 4, 5), (4, 8, 8), (16, 8, 8)])
-def test_the_dimension_follows_epsilon_alone_and_costs_nothing(here, learn, epsilon, default, auto):
-    assert learn("--epsilon", epsilon, out="default").code == 0
-    assert learn("--epsilon", epsilon, "--dim", "auto", out="auto").code == 0
-    assert certificate_of(here / "default")["dim"] == default
-    certificate = certificate_of(here / "auto")
-    assert certificate["dim"] == auto
-    assert certificate["dim_chosen_by"] is None
-    assert "dimension" not in [step["name"] for step in certificate["steps"]]
+@pytest.mark.parametrize(("epsilon", "dim"), [(2, 4), (4, 8)])
+def test_the_dimension_follows_epsilon_alone(here, learn, epsilon, dim):
+    assert learn("--epsilon", epsilon).code == 0
+    assert certificate_of(here / "release")["dim"] == dim
 
 
 def test_the_largest_dimension_is_256(here, learn):
@@ -374,10 +366,8 @@ def test_every_kind_of_release_verifies_shows_its_steps_and_stands_an_audit(
 
 
 @pytest.mark.parametrize("strategy", ["spectral", "guided", "features"])
-@pytest.mark.parametrize(("options", "dim"), [((), 4), (("--dim", "auto"), 5), (("--dim", 6), 6)])
+@pytest.mark.parametrize(("options", "dim"), [((), 4), (("--dim", 6), 6)])
 def test_an_audit_without_a_release_takes_publishs_dimension(here, pricdr, strategy, options, dim):
-    if strategy == "features" and options == ("--dim", "auto"):
-        dim = 4  # there is no table whose columns could be counted
     fixed = ("--strategy", strategy, "--epsilon", 2, "--delta", 1e-6, "--users", 50)
     outcome = pricdr("audit", *fixed, "--draws", 5000, "--canaries", 500, *SURE, *options)
     assert outcome.code == 0, outcome.err
@@ -389,10 +379,6 @@ def test_an_audit_takes_users_without_a_folder_alone(refused, learn):
     refused("audit", *fixed, "--users", 0, says=("users", "at least 1", "0"))
     assert learn().code == 0
     refused("audit", "release", "--users", 50, says="a release folder states its own parameters")
-
-
-def test_an_audit_of_a_projection_needs_a_number_of_columns(refused):
-    refused("audit", "--strategy", "jlt", "--epsilon", 2, "--delta", 1e-6, "--dim", "auto", says="--dim a number")
 
 
 def test_the_ledger_pays_once_for_each_release_whatever_its_steps(here, learn, other, ledger, pricdr):

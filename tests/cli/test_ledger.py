@@ -129,22 +129,12 @@ def test_spending_through_the_command_keeps_the_file_private(ratings, ledger, pu
     assert stat.S_IMODE(ledger.stat().st_mode) == 0o600
 
 
-def test_an_automatic_dim_is_paid_for_too(here, ratings, ledger, publish):
-    assert publish(ratings, "--ledger", ledger, "--epsilon", 4, "--dim", "auto", "--strategy", "jlt").code == 0
-    certificate = json.loads((here / "release" / "certificate.json").read_text())
-    (spend,) = Ledger(ledger).read().spends
-    assert spend.mu == pytest.approx(certificate["mu"])
-    assert Ledger(ledger).read().epsilon == pytest.approx(4, rel=1e-6)
-
-
 @pytest.mark.parametrize(
     ("unit", "options"),
     [
         ("user", ("--epsilon", 1, "--unit", "user", "--clip", 1e-300)),
-        ("rating", ("--epsilon", 1e-9, "--dim", "auto", "--strategy", "jlt")),
         ("rating", ("--epsilon", 1e9)),
         ("rating", ("--epsilon", 1, "--calibration", "paper")),
-        ("rating", ("--epsilon", 1, "--calibration", "paper", "--dim", "auto", "--strategy", "jlt")),
         ("user", ("--epsilon", 1, "--unit", "user", "--clip", 1e300)),
         ("rating", ("--epsilon", 1, "--values", "--rating-bound", 1e300, "--rating-step", 1e296)),
     ],

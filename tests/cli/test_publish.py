@@ -205,16 +205,6 @@ def test_a_dim_above_the_number_of_items_is_said(ratings, publish):
     assert "above the number of items" not in publish(ratings, "--dim", 3, out="small").out
 
 
-def test_an_automatic_dim_is_chosen_and_its_cost_stated(here, ratings, publish, pricdr):
-    outcome = publish(ratings, "--dim", "auto", "--strategy", "jlt")
-    assert outcome.code == 0
-    certificate = certificate_of(here / "release")
-    assert 16 <= certificate["dim"] <= 800
-    assert f"Release(3 users x {certificate['dim']}" in outcome.out
-    assert certificate["dim_chosen_by"]["mu"] == pytest.approx(0.1 * certificate["mu"])
-    assert pricdr("verify", "release").code == 0
-
-
 def test_paper_calibration_states_the_nominal_and_the_exact_epsilon(here, ratings, publish, pricdr):
     outcome = publish(ratings, "--calibration", "paper", "--strategy", "jlt")
     certificate = certificate_of(here / "release")

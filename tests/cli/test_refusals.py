@@ -158,7 +158,7 @@ def test_an_item_list_that_cannot_be_used_is_refused(here, ratings, refused_publ
 VALUES = {
     "--epsilon": (("0", "-1", "nan", "inf", "-inf"), ("epsilon", "above 0")),
     "--delta": (("0", "1", "-0.1", "2", "nan", "inf"), ("delta", "between 0 and 1")),
-    "--dim": (("0", "-3", "1.5", "many", ""), ("dim", "at least 1")),
+    "--dim": (("0", "-3", "1.5", "many", ""), "dim"),
     "--insecure-seed": (("7",), ("not private", "ledger")),
 }
 
@@ -207,7 +207,6 @@ def test_a_clip_with_the_rating_unit_is_refused(ratings, refused_publish):
         (("--values", "--rating-bound", 5, "--rating-step", 0), ("rating_step", "above 0", "0")),
         (("--values", "--rating-bound", 5, "--rating-step", 1, "--threshold", 3), ("--threshold", "--values")),
         (("--calibration", "paper"), ("paper", "not for spectral", "--strategy jlt")),
-        (("--calibration", "paper", "--dim", "auto", "--strategy", "jlt"), ("paper", "--dim")),
         (
             ("--calibration", "paper", "--strategy", "jlt", "--values", "--rating-bound", 5, "--rating-step", 1),
             ("paper", "unit rating"),

@@ -44,7 +44,7 @@ COMMANDS = [
         (("publish", "r.csv", *ARGUMENTS, "--unit", "item"), ("--unit", "item", "rating", "user")),
         (("publish", "r.csv", *ARGUMENTS, "--calibration", "rough"), ("--calibration", "rough", "exact", "paper")),
         (("publish", "r.csv", *ARGUMENTS, "--insecure-seed", "1.5"), ("--insecure-seed", "got '1.5'")),
-        (("publish", "r.csv", *ARGUMENTS, "--dim", "ten"), ("--dim", "'ten'", "auto")),
+        (("publish", "r.csv", *ARGUMENTS, "--dim", "ten"), ("--dim", "'ten'")),
         (("prepare", "r.csv", "--out", "x"), "target"),
         (("prepare", "r.csv", "r.csv", "--out", "x", "--threshold", "low"), ("--threshold", "'low'", "none")),
         (("prepare", "r.csv", "r.csv", "--out", "x", "--core", "two"), ("--core", "got 'two'")),

@@ -1,4 +1,4 @@
-"""One row decides about its own pair alone, in every format and on every engine: mathematics.md, section 8.
+"""One row decides about its own pair alone, in every format and on every engine: mathematics.md, section 7.
 
 Files are random, with repeated pairs, missing fields, several names for one field, numbers for text, odd quotes and
 rows that are no rows. One row is inserted, removed or edited, at the start, at the end or anywhere; then only entries

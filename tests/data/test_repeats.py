@@ -84,7 +84,7 @@ def frame_of(rows) -> pl.DataFrame:
 @settings(max_examples=40, deadline=None)
 @given(rows=ROWS, more=ROWS)
 def test_one_row_more_changes_one_entry_by_at_most_the_bound(rows, more):
-    """What the sensitivity of the unit rating rests on: mathematics.md, section 8."""
+    """What the sensitivity of the unit rating rests on: mathematics.md, section 7."""
     bounds = Bounds(rating_bound=5, rating_step=1)
     before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, more[0]]))
     changes = changed_cells(before, after, bounds)

@@ -99,7 +99,6 @@ def strategy_named(name, users, items):
     table = ItemFeatures(tuple(items), np.random.default_rng(0).standard_normal((len(items), 5)))
     return {
         "jlt": JLT(dim=5),
-        "jlt auto": JLT(dim=None),
         "sjlt": SJLT(dim=6),
         "features": Features(features=table, dim=3),
         "spectral": Spectral(dim=2),
@@ -107,7 +106,7 @@ def strategy_named(name, users, items):
     }[name]
 
 
-STRATEGIES = ("jlt", "jlt auto", "sjlt", "features", "spectral", "spectral all", "guided")
+STRATEGIES = ("jlt", "sjlt", "features", "spectral", "spectral all", "guided")
 
 
 def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):

@@ -121,8 +121,8 @@ def test_what_is_committed_was_measured_with_the_settings_of_today():
     for one in results:
         assert one.key == frontier.key(LatentConfig(users=one.users), frontier.Arm(one.arm, one.epsilon))
     measured = {(one.users, one.arm, one.epsilon) for one in results}
-    assert {(name, epsilon) for _, name, epsilon in measured} == set(frontier.arms(frontier.EPSILONS))
-    assert len(measured) == 3 * len(frontier.arms(frontier.EPSILONS))
+    assert {(name, epsilon) for _, name, epsilon in measured} == set(frontier.arms(frontier.DIMS))
+    assert len(measured) == 3 * len(frontier.arms(frontier.DIMS))
     assert COMMITTED.with_suffix(".md").read_text(encoding="utf-8") == f"{NOTE}\n{Table(results)}\n"
 
 

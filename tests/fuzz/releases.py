@@ -79,7 +79,7 @@ _FORGERS_KEY = Ed25519PrivateKey.from_private_bytes(b"forger's key, which is no 
 _KEY_FILE = "honest.pub"
 _TERMS = (
     "epsilon", "nominal_epsilon", "delta", "unit", "bounds", "calibration", "noise", "steps", "strategy", "users",
-    "dim", "items", "input", "guide", "ledger", "dim_chosen_by", "software", "issuer", "issued",
+    "dim", "items", "input", "guide", "ledger", "software", "issuer", "issued",
 )  # fmt: skip
 """Fields of a certificate that others follow from."""
 _CHOICES = (
@@ -140,7 +140,6 @@ def make_seeds(folder: Path) -> list[Seed]:
             "values": _published(JLT(dim=4), bounds=Bounds(rating_bound=5.0, rating_step=0.5)),
             "ledger": _published(JLT(dim=4), ledger=ledger),
             "ledger again": _published(SJLT(dim=4), ledger=ledger),
-            "automatic": _published(JLT(dim=None)),
             "paper": _published(JLT(dim=4), calibration=Calibration.PAPER),
         }
     for name, release in releases.items():

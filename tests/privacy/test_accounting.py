@@ -6,7 +6,6 @@ from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
 from pricdr import JLT, SJLT, Bounds, Guarantee, Ledger, Ratings, Unit, publish
-from pricdr.errors import BudgetError
 
 RATINGS = Ratings.from_triples(["a", "b"], ["x", "y"], [4, 2])
 USERS = ("a", "b", "c")
@@ -31,14 +30,6 @@ def test_a_ledgers_total_is_the_independent_accountants(tmp_path, unit, bounds):
         assert loss.get_epsilon(1e-6) * 0.999 <= total * 1.001
         assert total == pytest.approx(loss.get_epsilon(1e-6), rel=2e-3)
         assert total <= renyi.get_epsilon(1e-6) <= 1.3 * total
-
-
-def test_an_automatic_dimension_costs_the_ledger_no_more_than_the_guarantee(tmp_path):
-    ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=4, delta=1e-6))
-    publish(RATINGS, Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=None), users=USERS, ledger=ledger)
-    assert ledger.read().epsilon == pytest.approx(4, rel=1e-6)
-    with pytest.raises(BudgetError):
-        publish(RATINGS, Guarantee(epsilon=0.01, delta=1e-6), strategy=JLT(), users=USERS, ledger=ledger)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])

@@ -102,7 +102,7 @@ def test_impossible_audits_are_refused(call):
 
 def test_an_audit_needs_a_dimension():
     with pytest.raises(ParameterError, match="needs a dimension"):
-        Subject.of(PROMISE, JLT(dim=None), Bounds())
+        Subject.of(PROMISE, Spectral(), Bounds())
 
 
 @pytest.fixture
@@ -136,7 +136,6 @@ def test_the_command_exits_with_one_when_the_claim_is_refuted(monkeypatch, capsy
         ["audit"],
         ["audit", "--strategy", "jlt"],
         ["audit", "--strategy", "jlt", "--epsilon", "-1", "--delta", "1e-6"],
-        ["audit", "--strategy", "jlt", "--epsilon", "1", "--delta", "1e-6", "--dim", "auto"],
         ["audit", "--strategy", "jlt", "--epsilon", "1", "--delta", "1e-6", "--unit", "user"],
         ["audit", "nowhere"],
     ],

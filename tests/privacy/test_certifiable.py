@@ -64,7 +64,6 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
             ),
             guide=guide,
             ledger=None,
-            chosen=None,
             software="pricdr 0.3.0",
         )
     )

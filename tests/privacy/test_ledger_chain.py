@@ -177,7 +177,7 @@ def releases(tmp_path):
     """A ledger with three releases, and their folders."""
     ledger = Ledger.create(tmp_path / "paid.jsonl", BUDGET)
     folders = []
-    for number, strategy in enumerate([JLT(dim=4), JLT(dim=None), JLT(dim=3)]):
+    for number, strategy in enumerate([JLT(dim=4), JLT(dim=5), JLT(dim=3)]):
         release = publish(RATINGS, PROMISE, strategy=strategy, users=["a", "b"], ledger=ledger)
         folders.append(release.save(tmp_path / f"{number}.release"))
     return ledger, folders

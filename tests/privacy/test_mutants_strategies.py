@@ -21,7 +21,7 @@ USERS, ITEMS = 60, 40
 
 
 def _item_rows(noisy: np.ndarray, variance: float, *, last: bool) -> np.ndarray:
-    """What docs/mathematics.md, section 9, makes of noisy sums: centred, whitened, shortened (Wiener), at norm 1."""
+    """What docs/mathematics.md, section 8, makes of noisy sums: centred, whitened, shortened (Wiener), at norm 1."""
     counts, sums = np.maximum(noisy[:, -1] / 0.3, 0), noisy[:, :-1]
     sums = sums - counts[:, None] * (sums.sum(axis=0) / counts.sum())
     values, vectors = np.linalg.eigh(sums.T @ sums - ITEMS * variance * np.eye(16))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pricdr.engines.spark.matrix as spark_matrix
-from pricdr import JLT, Bounds, Features, Guarantee, Guided, ItemFeatures, Ratings, Spectral, Unit, publish
+from pricdr import Bounds, Features, Guarantee, Guided, ItemFeatures, Ratings, Spectral, Unit, publish
 from pricdr.engines.spark import open_ratings
 
 pytestmark = pytest.mark.spark
@@ -104,10 +104,6 @@ def test_a_table_of_the_catalogue_without_times(rows, table, spark, tmp_path):
             same(Ratings.of(plain), reading.ratings, bounds=Bounds(rating_bound=5, rating_step=0.5))
     finally:
         spark.sql("drop table plain_ratings")
-
-
-def test_the_choice_of_a_dimension(in_memory, listed, users, items):
-    same(in_memory, listed, strategy=JLT(dim=None), users=users, items=items)
 
 
 @pytest.mark.parametrize("lists", ["users", "users and items"])

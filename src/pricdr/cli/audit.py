@@ -111,8 +111,7 @@ def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | No
     from pricdr.privacy.strategies.dims import default_dim
 
     require_count(users=users)
-    # A catalogue would say how many columns there are; a projection that pays for the choice cannot be audited open.
-    if strategy.dim is None and not strategy.rows_cancel:
+    if strategy.dim is None:  # a table of items would say how many columns there are
         strategy = strategy.with_dim(default_dim(guarantee))
     return Subject.of(guarantee, strategy, Bounds(clip=clip), users=users)
 

@@ -238,7 +238,7 @@ class _Task:
     ) -> tuple["Release", bytes]:
         """Write the release into ``staging``, and return it with the bytes of its certificate."""
         from pricdr._publish import publish as publish_ratings
-        from pricdr.privacy.dimension import LARGEST
+        from pricdr.privacy.strategies.dims import MOST_LEARNT
         from pricdr.release.folder import CERTIFICATE, reserve
 
         with ExitStack() as lifetime:
@@ -249,7 +249,7 @@ class _Task:
                 reading = sort(reading)
                 reading.selected.require_space(self.arguments["strategy"].dim)
             self._say_input(reading, listed, universe)
-            reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or LARGEST)
+            reserve(staging, listed or reading.ratings.users, self.arguments["strategy"].dim or MOST_LEARNT)
             with cautions_on_screen(), progress_bar() as progress:
                 release = publish_ratings(
                     reading.ratings, self.guarantee, users=listed, items=universe, progress=progress, **self.arguments

@@ -34,11 +34,7 @@ StrategyOption: TypeAlias = Annotated[
     ),
 ]
 DimOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="Numbers per user, or auto (jlt, sjlt: for 1 % of the budget; others: by epsilon, free).  "
-        "[default: 8, or 4 below epsilon 4; jlt, sjlt: 200]"
-    ),
+    int | None, typer.Option(help="Numbers per user.  [default: 8, or 4 below epsilon 4; jlt, sjlt: 200]")
 ]
 GuideOption: TypeAlias = Annotated[
     Path | None, typer.Option(help="guided: a release folder of the other party, over the same users.")

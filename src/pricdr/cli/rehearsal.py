@@ -51,11 +51,8 @@ def say_rehearsal(
     )
     if need > limit:
         warn(f"that is more than {in_words(limit)}, the limit for one computation on this machine")
-    if rehearsal.certificate is None:
-        say("the certificate: depends on the dimension, which a noisy mean will choose; its cost is counted above")
-    else:
-        _say_certificate(rehearsal.certificate)
-        warn_of(rehearsal.certificate)
+    _say_certificate(rehearsal.certificate)
+    warn_of(rehearsal.certificate)
     say("dry run: nothing was spent or drawn, and no release was written")
 
 
@@ -77,7 +74,7 @@ def rehearsed(
             "spent_after": balance.epsilon,
             "room_after": balance.room,
         },
-        "certificate": None if rehearsal.certificate is None else _foreseen(rehearsal.certificate),
+        "certificate": _foreseen(rehearsal.certificate),
         "for_the_source_alone": {
             "memory_bytes": _memory(rehearsal, on_disk),
             "seconds": rehearsal.work.seconds + reading_seconds,

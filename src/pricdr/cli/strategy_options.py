@@ -31,7 +31,7 @@ class LearnFromName(StrEnum):
     ALL = "all"
 
 
-def parse_strategy(given: str, dim: str | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
+def parse_strategy(given: str, dim: int | None, density: float | None, guarantee: "Guarantee") -> "Strategy":
     """Return the strategy with its number of columns; :class:`StrategyOptions` adds what else it needs to run.
 
     ``given`` is what the user typed: a name, or module:Class.
@@ -40,24 +40,12 @@ def parse_strategy(given: str, dim: str | None, density: float | None, guarantee
     kind = BY_NAME.find(name)
     # What our own strategies need has options; what others need can be given in Python alone.
     require_arguments(kind, () if name in BY_NAME.own else kind.needs)
-    columns = _parse_dim(kind, dim, guarantee)
-    # Nobody asked for a number, and the strategy has none for this promise: it keeps the default of its class.
-    arguments: dict[str, Any] = {} if dim is None and columns is None else {"dim": columns}
+    columns = kind.default_dim(guarantee) if dim is None else dim
+    # Where the strategy has none for this promise, it keeps the default of its class.
+    arguments: dict[str, Any] = {} if columns is None else {"dim": columns}
     if density is not None:
         arguments |= _density(name, density)
     return kind(**arguments)
-
-
-def _parse_dim(kind: type["Strategy"], dim: str | None, guarantee: "Guarantee") -> int | None:
-    """Return a number of columns; None leaves it open."""
-    if dim is None:
-        return kind.default_dim(guarantee)
-    if dim == "auto":
-        return kind.auto_dim(guarantee)
-    try:
-        return int(dim)
-    except ValueError as error:
-        raise ParameterError(f"--dim must be a whole number of at least 1, or auto, got {dim!r}") from error
 
 
 def _density(name: str, density: float) -> dict[str, float]:

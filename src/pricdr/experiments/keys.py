@@ -47,7 +47,7 @@ def resolved(data: DataSpec, arm: Arm) -> dict[str, Any]:
 def _resolved_release(data: DataSpec, release: ReleaseSpec) -> dict[str, Any]:
     kind = BY_NAME.find(release.strategy_name)
     guarantee = Guarantee(epsilon=release.epsilon, delta=release.delta or data.delta)
-    given: dict[str, Any] = {"dim": release.dim or kind.auto_dim(guarantee)}
+    given: dict[str, Any] = {"dim": release.dim or kind.default_dim(guarantee)}
     if release.density is not None:
         given["density"] = release.density
     if kind is Guided:

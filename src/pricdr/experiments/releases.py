@@ -55,15 +55,14 @@ def _cycle(n_users: int, seed: int) -> tuple[IntArray, IntArray]:
 
 def _strategy(source: Ratings, spec: ReleaseSpec, seed: int, target: Ratings | None) -> Strategy:
     kind = BY_NAME.find(spec.strategy_name)
-    dim = kind.auto_dim(_guarantee(spec)) if spec.dim is None else spec.dim
     if kind is not Guided:
-        given: dict[str, Any] = {"dim": dim, "density": spec.density}
+        given: dict[str, Any] = {"dim": spec.dim, "density": spec.density}
         return kind(**{name: value for name, value in given.items() if value is not None})
     assert target is not None, "a guide is a release of the other party"
     # A seed of its own: the two parties share none.
     theirs, guide_seed = target.select(users=source.users), 1_000_000 + seed
     guide = _publish(theirs, Spectral(dim=GUIDE_DIM), spec, guide_seed, noisy=spec.guide is not Guide.CLEAR)
-    return Guided(guide=guide, dim=dim, refine=spec.refine)
+    return Guided(guide=guide, dim=spec.dim, refine=spec.refine)
 
 
 def _guarantee(spec: ReleaseSpec) -> Guarantee:

@@ -159,7 +159,7 @@ class WorstPair:
                 tuple(
                     worst_case(one, subject.strategy, subject.declared)
                     for one in subject.settled
-                    if one.step.payer is payer and one.step.name != "dimension"
+                    if one.step.payer is payer
                 )
             )
             for payer in {one.step.payer for one in subject.settled}

@@ -5,7 +5,7 @@ For a matrix with non-negative entries a_vi and a guide U with rows of norm at m
     Q_i = Σ_v a_vi U_v      direction_i = Q_i / √(‖Q_i‖² + Σ_v a_vi² + prior)      Y_v = Σ_i a_vi direction_i
 
 moves by at most |change| (Frobenius norm, over all rows) when one entry changes: as much as with fixed unit rows. The
-proof is in ``docs/mathematics.md``, section 9. Q and the directions are secrets: with them the release would tell more
+proof is in ``docs/mathematics.md``, section 8. Q and the directions are secrets: with them the release would tell more
 than was paid for.
 """
 

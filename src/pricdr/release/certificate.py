@@ -173,13 +173,6 @@ class LedgerStatement(_Part):
     )
 
 
-class DimStatement(_Part):
-    """How ``--dim auto`` chose: a noisy mean of squared profile norms, paid with this μ."""
-
-    mu: Mu
-    noisy_mean_square: float = Field(ge=0, le=_LARGEST)
-
-
 class StepStatement(_Part):
     """One noisy computation on the ratings and what it cost."""
 
@@ -240,7 +233,6 @@ class Certificate(_Part):
     noise: NoiseStatement
     input: InputStatement
     ledger: LedgerStatement | None
-    dim_chosen_by: DimStatement | None
     not_protected: list[Text] = Field(max_length=32)
     warnings: list[Text] = Field(max_length=32)
     software: Software

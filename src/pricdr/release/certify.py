@@ -18,7 +18,6 @@ from pricdr.privacy.calibration import (
     grid_steps,
     paper_sigma,
 )
-from pricdr.privacy.dimension import BUDGET_SHARE, dim_for
 from pricdr.privacy.guarantee import Unit, delta_warnings, epsilon_warnings, is_private
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
@@ -82,7 +81,6 @@ def issue(terms: Terms) -> Certificate:
         ),
         input=terms.input,
         ledger=terms.ledger,
-        dim_chosen_by=terms.chosen,
         not_protected=_not_protected(terms),
         warnings=_warnings(terms),
         software=terms.software,
@@ -167,9 +165,6 @@ def _check_terms(terms: Terms) -> None:
         raise VerificationError("the guide lacks every listed user")
     # Without noise a release costs more than any budget: no ledger can have paid for it.
     total = total_mu(terms.settled) if terms.noisy else math.inf
-    if terms.chosen is not None and terms.noisy:
-        _agree("dim_chosen_by.mu", terms.chosen.mu, total * BUDGET_SHARE**0.5)
-        _agree("dim", terms.dim, dim_for(terms.chosen.noisy_mean_square, terms.grid.sigma))
     if terms.ledger is not None:
         _check_account(terms.ledger, total)
         _check_line(terms.ledger, total_numbers(terms.settled))
@@ -187,7 +182,7 @@ def _check_account(account: LedgerStatement, mu: float) -> None:
 def _check_line(account: LedgerStatement, numbers: int) -> None:
     if None in (account.recorded, account.nonce, account.opening, account.head):
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
-    if account.numbers < numbers:  # more where a dimension was chosen after the spend
+    if account.numbers != numbers:
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
@@ -200,8 +195,7 @@ def _curve(terms: Terms) -> list[EpsilonAtDelta]:
 def _whole_user(terms: Terms) -> list[GroupFigure]:
     """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
 
-    Rows in independent random directions give about √t·μ; parallel rows attain the worst case. The mean behind an
-    automatic dimension always moves by t.
+    Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
     """
     if terms.unit is Unit.USER or not terms.noisy:
         return []
@@ -211,15 +205,12 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
     def cost(mu: float) -> float | None:
         return _stated(terms.epsilon_at(terms.delta, mu=mu))
 
-    def typical(t: int) -> float:
-        return composed_mu(one.mu * (t if one.step.name == "dimension" else t**0.5) for one in terms.settled)
-
     return [
         GroupFigure(
             ratings=t,
             removed_at_worst=cost(t * whole),
             replaced_at_worst=cost(2 * t * whole),
-            removed_typically=cost(typical(t)) if BY_NAME[terms.strategy.name].rows_cancel else None,
+            removed_typically=cost(t**0.5 * whole) if BY_NAME[terms.strategy.name].rows_cancel else None,
         )
         for t in GROUP_SIZES
     ]

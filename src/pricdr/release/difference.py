@@ -33,7 +33,7 @@ GROUPS: Final = {
         *SENTENCES,
     ),
     "mechanism": (
-        *("strategy", "dim", "dim_chosen_by", "calibration", "bounds", "sigma", "sensitivity", "mu", "grid", "noise"),
+        *("strategy", "dim", "calibration", "bounds", "sigma", "sensitivity", "mu", "grid", "noise"),
         *("steps", "guide"),
     ),
     "users and items": ("users", "items", "input"),

@@ -3,7 +3,7 @@
 Every number carries independent noise of a known σ. Whatever the signal under it, sums of squares then have floors: a
 signal makes ‖signal + noise‖² stochastically larger, so the chi-square quantiles of noise alone bound it from below,
 for rows, for columns and for differences of either. Where something declared bounds the signal, there are ceilings
-too. An honest release fails any of these checks once in 10^10 times (docs/mathematics.md, section 12).
+too. An honest release fails any of these checks once in 10^10 times (docs/mathematics.md, section 11).
 """
 
 import math

@@ -5,14 +5,13 @@ Whatever can be refused is refused here: nothing may fail once a ledger has paid
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.calibration import Calibration, composed_epsilon, paper_sigma
-from pricdr.privacy.dimension import require_room
 from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
@@ -65,39 +64,25 @@ def settled_plan(
         settled = (Settled(steps[-1], _paper_grid(guarantee, strategy, bounds)),)
     else:
         settled = settle(steps, guarantee, bounds)
-    # Refused here, not when the mean is drawn: by then it would be paid for.
-    if any(one.step.name == "dimension" for one in settled):
-        require_room(settled[0].mu)
     cost = total_mu(settled)
     delivered = composed_epsilon([(cost, total_numbers(settled))], guarantee.delta)
     exact = calibration is Calibration.EXACT
     if not math.isfinite(delivered) or (exact and delivered > guarantee.epsilon * (1 + 1e-10)):
         raise ParameterError(f"epsilon {guarantee.epsilon:g} at delta {guarantee.delta:g} cannot be certified")
     if source == "none":
-        if strategy.dim is None:
-            raise ParameterError("the dimension is chosen by a noisy mean: without noise, give --dim a number")
         settled = noiseless(steps, bounds)
     settled[-1].grid.radius(bounds)  # refuses a scale that exact arithmetic cannot hold
     return Plan(guarantee, calibration, source, strategy, settled, cost)
 
 
 def _paper_grid(guarantee: Guarantee, strategy: Strategy, bounds: Bounds) -> Grid:
-    if strategy.dim is None:
-        raise ParameterError("the paper's calibration depends on the dimension: give --dim a number")
+    assert strategy.dim is not None, "settled by now"
     if not strategy.rows_cancel:
         raise ParameterError(f"the paper's calibration is for its own jlt and sjlt, not for {strategy.name}")
     if bounds.largest != 1 or guarantee.unit is not Unit.RATING:
         raise ParameterError("the paper's calibration is for one rating counted as 1: unit rating, no values")
     sigma = paper_sigma(guarantee.epsilon, guarantee.delta, dim=strategy.dim)
     return Grid.for_noise(sigma, bounds=bounds, dim=strategy.dim)
-
-
-def with_dim(plan: Plan, dim: int) -> Plan:
-    """Return the plan with a dimension that was paid for: the noise stays as settled, there are only fewer columns."""
-    strategy = plan.strategy.with_dim(dim)
-    mean, rows = plan.settled
-    step = replace(rows.step, numbers=dim, moved=dim)
-    return replace(plan, strategy=strategy, settled=(mean, Settled(step, rows.grid)))
 
 
 def unlisted_users(ratings: RatingsSource, strategy: Strategy, selected: RatingsSource) -> RatingsSource | None:

@@ -159,11 +159,6 @@ def _made(c: Certificate) -> tuple[str, ...]:
             if learnt
             else f"Every user's projected profile was clipped to norm {c.bounds.clip:g}."
         )
-    if c.dim_chosen_by is not None:
-        lines.append(
-            f"The dimension was chosen by a noisy mean, {c.dim_chosen_by.noisy_mean_square:.4g}, "
-            f"which mu {c.dim_chosen_by.mu:.4g} of the budget paid for."
-        )
     if c.input.filtered_by is not None:
         lines.append(f"The ratings had gone through a filter before{_filter(c)}.")
     return (*lines, f"Made by {c.software}.")

@@ -1,6 +1,6 @@
 """``Terms``: what a certificate is derived from. ``release.certify`` derives the rest."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.bounds import Bounds
@@ -12,7 +12,6 @@ from pricdr.privacy.steps import Declared, Settled, Step, total_mu, total_number
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
     Certificate,
-    DimStatement,
     GuideStatement,
     InputStatement,
     LedgerStatement,
@@ -37,7 +36,6 @@ class Terms:
     input: InputStatement
     guide: GuideStatement | None
     ledger: LedgerStatement | None
-    chosen: DimStatement | None
     software: str
     issuer: str | None = None
     issued: str | None = None
@@ -57,7 +55,7 @@ class Terms:
             users=c.users,
             items=c.items,
         )
-        layout = _layout(described(c), declared, chosen=c.dim_chosen_by is not None)
+        layout = described(c).steps(declared)
         return cls(
             epsilon=c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon,
             delta=c.delta,
@@ -70,7 +68,6 @@ class Terms:
             input=c.input,
             guide=c.guide,
             ledger=c.ledger,
-            chosen=c.dim_chosen_by,
             software=c.software,
             issuer=c.issuer,
             issued=c.issued,
@@ -121,18 +118,6 @@ def described(certificate: Certificate) -> Strategy:
     if strategy.parameters() != stated.parameters:
         raise VerificationError(f"strategy {kind.name} cannot have the parameters {stated.parameters!s:.80}")
     return strategy
-
-
-def _layout(strategy: Strategy, declared: Declared, *, chosen: bool) -> tuple[Step, ...]:
-    """Return the steps of a release; ``chosen``: one that had its dimension chosen by a first step."""
-    if not chosen:
-        return strategy.steps(declared)
-    assert strategy.dim is not None
-    if not strategy.rows_cancel:
-        raise VerificationError(f"strategy {strategy.name} does not choose its dimension by the ratings")
-    # The spend was for the widest release that could be chosen; the noise stays as it was settled then.
-    mean, rows = strategy.with_dim(None).steps(declared)
-    return mean, replace(rows, numbers=strategy.dim, moved=strategy.dim)
 
 
 def _grids(c: Certificate, layout: tuple[Step, ...]) -> list[Grid]:

@@ -12,7 +12,7 @@ from pricdr.engines.local.matrix import LARGE, DiskMatrix
 from pricdr.engines.local.records import RecordFile
 from pricdr.engines.local.sorting import Selection, SortedEntries, Sorter
 from pricdr.errors import InputError
-from pricdr.privacy.dimension import LARGEST
+from pricdr.privacy.strategies.dims import MOST_LEARNT
 from pricdr.progress import Progress, silent
 
 
@@ -77,9 +77,9 @@ class DiskRatings:
     def require_space(self, dim: int | None) -> None:
         """Refuse result rows of ``dim`` numbers that are kept in a file, if the disk has too little room for it.
 
-        None means that ``dim`` is chosen later, and counts as the largest.
+        None means that item features will give ``dim``, and counts as the widest learnt release.
         """
-        need = len(self.users) * (dim or LARGEST) * np.dtype(np.float32).itemsize
+        need = len(self.users) * (dim or MOST_LEARNT) * np.dtype(np.float32).itemsize
         if need > LARGE:  # twice: the release may be on the same disk
             self.sorter.workspace.require_space(2 * need, "computing the rows")
 

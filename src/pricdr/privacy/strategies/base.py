@@ -12,7 +12,7 @@ from pricdr.errors import ParameterError
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.dims import auto_dim, default_dim
+from pricdr.privacy.strategies.dims import default_dim
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 
@@ -66,7 +66,7 @@ class Strategy(ABC):
     """Sentences about what this strategy in particular leaves unprotected. They belong to the schema version too."""
 
     dim: int | None = None
-    """Columns of the published matrix; None leaves the choice open."""
+    """Columns of the published matrix; None takes what suits the promise."""
 
     @property
     def catalogue(self) -> Ids | None:
@@ -85,24 +85,19 @@ class Strategy(ABC):
 
     @classmethod
     def default_dim(cls, guarantee: Guarantee) -> int | None:
-        """Return the columns of a release where nobody asked for a number; None leaves that to :meth:`resolved`."""
+        """Return the columns of a release where nobody asked for a number; None where more decides than ε."""
         return default_dim(guarantee)
 
-    @classmethod
-    def auto_dim(cls, guarantee: Guarantee) -> int | None:
-        """Return the columns that ``--dim auto`` stands for; None leaves the choice open."""
-        return auto_dim(guarantee)
-
     def with_dim(self, dim: int | None) -> Self:
-        """Return the same strategy with ``dim`` columns, or with the choice left open."""
+        """Return the same strategy with ``dim`` columns."""
         return replace(self, dim=dim)
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
-        """Return the same strategy, its dimension chosen by what is promised (itself where that takes the ratings).
+        """Return the same strategy with a number of columns, by what is promised.
 
         Whatever could fail later for these users is refused here: nothing may fail once the budget is spent.
         """
-        return self
+        return self if self.dim is not None else self.with_dim(self.default_dim(guarantee))
 
     def parameters(self) -> dict[str, float]:
         """Return the public parameters for the certificate: with the dimension, all that the steps depend on."""

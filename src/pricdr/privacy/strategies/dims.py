@@ -9,8 +9,6 @@ FEW: Final = 4
 MANY: Final = 8
 ENOUGH_FOR_MANY: Final = 4.0
 """The ε from which on eight numbers per user are the default."""
-_STAIRS: Final = ((1.5, 4), (3.0, 5))
-"""Below each ε, the dimension that served cold users best on two real pairs (by validation)."""
 MOST_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
 MOST: Final = 1 << 20
@@ -34,15 +32,6 @@ def default_dim(guarantee: Guarantee) -> int:
     (4, 8)
     """
     return MANY if guarantee.epsilon >= ENOUGH_FOR_MANY else FEW
-
-
-def auto_dim(guarantee: Guarantee) -> int:
-    """Return what ``--dim auto`` takes: a finer staircase than the default. It reads ε alone, so it costs nothing.
-
-    >>> [auto_dim(Guarantee(epsilon=epsilon, delta=1e-6)) for epsilon in (0.5, 1, 2, 4, 8, 16)]
-    [4, 4, 5, 8, 8, 8]
-    """
-    return next((dim for below, dim in _STAIRS if guarantee.epsilon < below), MANY)
 
 
 def _at_most(most: int, dim: int | None, what: str) -> int | None:

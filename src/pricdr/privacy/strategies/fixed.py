@@ -7,7 +7,6 @@ from typing import ClassVar, Final
 import numpy as np
 
 from pricdr.data.ratings import Ids
-from pricdr.privacy.dimension import BUDGET_SHARE, LARGEST, mean_sensitivity
 from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.mechanism import on_grid, release_rows
 from pricdr.privacy.run import Entries, Run
@@ -38,11 +37,6 @@ class Projection(Strategy):
         """Return None: how many columns there can be depends on what the items are projected by."""
         return None
 
-    @classmethod
-    def auto_dim(cls, guarantee: Guarantee) -> int | None:
-        """Return None: a choice left open is made by :meth:`resolved`, or by a small part of the budget."""
-        return None
-
     @abstractmethod
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return E: one row of norm at most 1 (up to rounding) per item, ``dim`` columns."""
@@ -53,31 +47,18 @@ class Projection(Strategy):
         return np.eye(1, self.dim, dtype=np.float32)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
-        """Return the step of rows; where the dimension is to be chosen, a mean that takes 1 % of μ² comes first."""
-        chosen = self.dim is None
-        widest = LARGEST if self.dim is None else self.dim
+        """Return the one step: rows."""
+        assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rows = Step(
             name="rows",
             purpose=PURPOSE,
             sensitivity=declared.change,
-            share=1 - BUDGET_SHARE if chosen else 1.0,
+            share=1.0,
             rows=declared.users,
-            numbers=widest,
-            moved=widest,
+            numbers=self.dim,
+            moved=self.dim,
         )
-        if not chosen:
-            return (rows,)
-        mean = Step(
-            name="dimension",
-            purpose="finds the mean square of users' ratings, to choose the dimension by",
-            sensitivity=mean_sensitivity(declared.bounds, declared.unit) * declared.bounds.rating_step**2,
-            share=BUDGET_SHARE,
-            rows=1,
-            numbers=1,
-            moved=1,
-            published=False,
-        )
-        return mean, rows
+        return (rows,)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return exact products with item rows on the grid, clipped where declared, plus noise."""
@@ -101,7 +82,7 @@ class RandomProjection(Projection):
     rows_cancel: ClassVar[bool] = True
 
     dim: int | None = DEFAULT_DIM
-    """Columns of the published matrix; None chooses by a small, accounted part of the budget."""
+    """Columns of the published matrix; None takes 200, as in the paper."""
 
     @classmethod
     def default_dim(cls, guarantee: Guarantee) -> int | None:

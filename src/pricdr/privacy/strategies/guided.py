@@ -12,7 +12,7 @@ from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
 from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy
-from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
+from pricdr.privacy.strategies.dims import require_learnt_dim
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
@@ -54,7 +54,7 @@ class Guided(Strategy):
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
         """Return it with the dimension that suits ε; a guide that cannot be used is refused."""
-        strategy = self if self.dim is not None else self.with_dim(default_dim(guarantee))
+        strategy = super().resolved(guarantee, users)
         strategy.guide_for(users)  # refuses a guide that cannot serve them, before anything is paid
         return strategy
 

@@ -28,7 +28,7 @@ BUCKET_CAP: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class ItemModel:
-    """The constants of the rounds; see ``docs/mathematics.md``, section 9."""
+    """The constants of the rounds; see ``docs/mathematics.md``, section 8."""
 
     dim: int
     rounds: int

@@ -6,14 +6,13 @@ from typing import ClassVar, Final, Self
 
 import numpy as np
 
-from pricdr.data.ratings import Ids
 from pricdr.errors import ParameterError, require_count
-from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
 from pricdr.privacy.strategies.base import Float32Array, Strategy
-from pricdr.privacy.strategies.dims import default_dim, require_learnt_dim
+from pricdr.privacy.strategies.dims import require_learnt_dim
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -80,10 +79,6 @@ class Spectral(Strategy):
     def learns_from_unlisted(self) -> bool:
         """Whether users outside the list give the first round its item vectors."""
         return self.learn_from is LearnFrom.ALL
-
-    def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
-        """Return it with the dimension that suits ε."""
-        return self if self.dim is not None else self.with_dim(default_dim(guarantee))
 
     def parameters(self) -> dict[str, float]:
         """Return every constant of the method; shares and widths of the rounds are in the steps."""

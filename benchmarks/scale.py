@@ -33,14 +33,13 @@ import polars as pl
 import psutil
 import scipy.sparse as sp
 
-from pricdr.engines.local.sizes import EXPANSION
 from pricdr.parallel import cores
 
 PART: Final = 1_000_000
 RATINGS_PER_USER: Final = 20
 MOST_EXPONENT: Final = 1.05
 DIM: Final = 8
-ENGINES: Final = ("memory", "local", "spark")
+ENGINES: Final = ("duckdb", "spark")
 
 
 def main() -> None:
@@ -84,19 +83,17 @@ def measure(
     product = bare_product(count, users, items)
     yield {"engine": "product", "seconds": product, "cores": 1, "parquet_mb": size / 1e6}
     for engine in engines:
-        if reason := skip_reason(engine, size):
+        if reason := skip_reason(engine):
             yield {"engine": engine, "skipped": reason}
             continue
         figures = run_engine(folder, engine, strategy)
         yield {"engine": engine, "strategy": strategy, "product": product, "cores": cores(), **figures}
 
 
-def skip_reason(engine: str, size: int) -> str | None:
+def skip_reason(engine: str) -> str | None:
     """Return why an engine is not measured here; None if it is."""
     if engine == "spark" and importlib.util.find_spec("pyspark") is None:
         return "the extra spark is not installed"
-    if engine == "memory" and size * EXPANSION > 0.8 * psutil.virtual_memory().total:
-        return "the ratings do not fit into memory"
     return None
 
 

@@ -146,7 +146,7 @@ def test_recommendations_leave_as_frames():
 def test_truth_values_are_no_ratings_in_any_kind_of_frame(take):
     frame = pl.DataFrame({"user": ["a"], "item": ["x"], "rating": [True]})
     given = {Ratings.from_pandas: frame.to_pandas(), Ratings.from_arrow: frame.to_arrow()}.get(take, frame)
-    with pytest.raises(InputError, match="the rating column holds Boolean; ratings must be numbers"):
+    with pytest.raises(InputError, match="the rating column holds BOOLEAN; ratings must be numbers"):
         take(given)
 
 

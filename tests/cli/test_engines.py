@@ -1,6 +1,5 @@
 """``publish --engine``: the same release from disk, refusals before anything is spent, and what a kill leaves."""
 
-import errno
 import json
 import os
 import subprocess
@@ -10,9 +9,15 @@ import pytest
 
 from pricdr import Ledger, verify
 from pricdr.data.reading import readers
-from pricdr.engines.local import sizes
+from pricdr.engines import disk_reading, outofcore
 
 SEEDED = ("--insecure-seed", 3)
+
+
+@pytest.fixture
+def on_disk(monkeypatch):
+    """Let every file count as too large for the memory."""
+    return lambda: monkeypatch.setattr(outofcore, "EXPANSION", 10**9)
 
 
 @pytest.fixture
@@ -40,9 +45,10 @@ def files_of(folder):
     ],
     ids=lambda options: " ".join(map(str, options)),
 )
-def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, options):
+def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, on_disk, options):
     memory = publish(many, *SEEDED, *options, out="memory")
-    local = publish(many, *SEEDED, *options, "--engine", "local", out="local")
+    on_disk()
+    local = publish(many, *SEEDED, *options, out="local")
     assert (memory.code, local.code) == (0, 0), local.err
     assert files_of(here / "memory") == files_of(here / "local")
     assert sorted(path.name for path in here.iterdir()) == ["local", "many.csv", "memory", "users.txt"]
@@ -53,98 +59,101 @@ def test_the_release_folder_is_the_same_byte_for_byte(here, many, publish, optio
     assert memory.err == local.err
 
 
-def test_the_screen_counts_the_same_repeats_and_dropped_rows(many, publish):
+def test_the_screen_counts_the_same_repeats_and_dropped_rows(many, publish, on_disk):
     memory = publish(many, *SEEDED, "--threshold", 3, out="memory").out.splitlines()
-    local = publish(many, *SEEDED, "--threshold", 3, "--engine", "local", out="local").out.splitlines()
+    on_disk()
+    local = publish(many, *SEEDED, "--threshold", 3, out="local").out.splitlines()
     assert any("rows repeat a (user, item) pair; the largest value counts" in line for line in memory)
     assert any("rated below 3" in line for line in memory)
-    assert memory[:-1] == [line for line in local if not line.startswith("engine local")][:-1]
+    assert memory[:-1] == [line for line in local if not line.startswith("out of core")][:-1]
 
 
-def test_a_stream_of_several_files_is_sorted_as_one(here, many, publish):
+def test_several_files_are_sorted_as_one(here, many, publish, on_disk):
     lines = many.read_text().splitlines()
     (here / "parts").mkdir()
     for at in range(3):
         (here / "parts" / f"{at}.csv").write_text("\n".join([lines[0], *lines[1 + at :: 3]]) + "\n")
     assert publish(many, *SEEDED, "--threshold", 3, out="whole").code == 0
-    outcome = publish("parts", *SEEDED, "--threshold", 3, "--engine", "local", out="parts.release")
+    on_disk()
+    outcome = publish("parts", *SEEDED, "--threshold", 3, out="parts.release")
     assert outcome.code == 0
     assert "\nparts: 3 files, 3,000 rows" in outcome.out
     assert files_of(here / "whole") == files_of(here / "parts.release")
 
 
-def test_large_files_are_sorted_on_disk_unasked_and_it_says_why(many, publish, monkeypatch):
-    monkeypatch.setattr(sizes, "EXPANSION", 10**9)
+def test_large_files_are_sorted_on_disk_and_it_says_why(many, publish, on_disk):
+    assert "out of core" not in publish(many, out="other").out
+    on_disk()
     outcome = publish(many)
     assert outcome.code == 0
-    assert "engine local: 0.0 MB of files may take" in outcome.out
-    assert "--engine memory overrides this" in outcome.out
-    assert "engine local needs about" in outcome.out
+    assert "of files may take" in outcome.out
+    assert "out of core: needs about" in outcome.out
     assert "in plaintext" in outcome.out
-    assert "engine local" not in publish(many, "--engine", "memory", out="other").out
 
 
-def test_memory_is_stated_and_a_limit_below_it_is_refused_before_anything_is_spent(many, publish, ledger, monkeypatch):
+def test_memory_is_stated_and_a_limit_below_it_is_refused_before_anything_is_spent(
+    many, publish, ledger, monkeypatch, on_disk
+):
+    on_disk()
     before = ledger.read_bytes()
-    monkeypatch.setenv("PRICDR_MEMORY", "20MB")
+    monkeypatch.setenv("PRICDR_MEMORY", "70MB")
     for options in ((), ("--dry-run",)):
-        outcome = publish(many, "--engine", "local", "--ledger", ledger, *options)
+        outcome = publish(many, "--ledger", ledger, *options)
         assert outcome.code == 2
-        assert "publishing with --engine local needs about " in outcome.err
-        assert "the limit is 20.0 MB" in outcome.err
+        assert "publishing out of core needs about " in outcome.err
+        assert "the limit is 70.0 MB" in outcome.err
     assert ledger.read_bytes() == before
 
 
 def test_the_parts_of_the_stated_memory_add_up():
-    need = sizes.Need(item_rows=30 * 10**6, user_rows=20 * 10**6, blocks=10 * 10**6, buffer=50 * 10**6, ids=10**6)
-    assert need.total == (150 + 1 + 60) * 10**6
+    need = disk_reading.Need(
+        item_rows=30 * 10**6, user_rows=20 * 10**6, blocks=10 * 10**6, sorting=50 * 10**6, ids=10**6
+    )
+    assert need.total == (200 + 1 + 60) * 10**6
     assert need.sentence() == (
-        "needs about 211.0 MB of memory, however many ratings there are: the program 150.0 MB, ids 1.0 MB, and the "
+        "needs about 261.0 MB of memory, however many ratings there are: the program 200.0 MB, ids 1.0 MB, and the "
         "larger of 50.0 MB to sort and 60.0 MB to compute (item vectors 30.0 MB, users' rows 20.0 MB, blocks of users "
         "10.0 MB)"
     )
 
 
-def test_a_smaller_limit_gives_a_smaller_sort_buffer_down_to_a_floor(monkeypatch):
-    buffers = {}
+def test_a_smaller_limit_gives_a_smaller_sort_down_to_a_floor(monkeypatch):
+    memory = {}
     for limit in ("1MB", "400MB", "800MB", "8TB"):
         monkeypatch.setenv("PRICDR_MEMORY", limit)
-        buffers[limit] = sizes.sort_buffer()
-    assert buffers == {"1MB": 8 * 10**6, "400MB": 50 * 10**6, "800MB": 100 * 10**6, "8TB": 256 * 10**6}
+        memory[limit] = outofcore.sort_memory() // 10**6
+    assert memory == {"1MB": 64, "400MB": 100, "800MB": 200, "8TB": 256}
 
 
-def test_a_full_disk_at_any_step_of_the_sort_is_one_line_and_nothing_is_spent(here, many, publish, ledger, monkeypatch):
-    options = ("--engine", "local", "--ledger", ledger, "--threshold", 3)
-    write, done, limit = os.pwrite, 0, 10**9
+FULL = """
+import resource, runpy, signal, sys
+from pricdr.engines import outofcore
+outofcore.EXPANSION = 10**9
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
+runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
+"""
 
-    def limited(descriptor, data, offset):
-        nonlocal done
-        done += 1
-        if done > limit:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return write(descriptor, data, offset)
 
-    monkeypatch.setattr(os, "pwrite", limited)
+@pytest.mark.parametrize("largest", [1 << 12, 1 << 16])
+def test_a_disk_that_fails_at_any_step_is_one_line_and_nothing_is_spent(here, many, ledger, largest):
+    """No file can grow beyond a limit, as on a full disk."""
     before = ledger.read_bytes()
-    assert publish(many, *options, "--dry-run").code == 0
-    assert done == 0, "a dry run writes no rows"
-    assert publish(many, *options, "--epsilon", 0.1, out="whole").code == 0
-    steps, after = done, ledger.read_bytes()
-    assert after != before
-    assert steps > 6
-    for limit in range(steps):  # noqa: B007 - read by the function above
-        done = 0
-        outcome = publish(many, *options, out="release")
-        assert outcome.code == 2
-        assert outcome.err.splitlines()[-1].startswith(f"error: cannot sort in {here}: No space left on device")
-        assert outcome.err.count("error:") == 1
-        assert ledger.read_bytes() == after
-        assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "many.csv", "users.txt", "whole"]
+    arguments = ["publish", str(many), "--epsilon", "1", "--delta", "1e-6", "--out", "release", "--threshold", "3"]
+    command = [sys.executable, "-c", FULL, str(largest), *arguments, "--ledger", str(ledger)]
+    outcome = subprocess.run(command, cwd=here, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 2, outcome.stderr
+    assert outcome.stderr.splitlines()[-1].startswith(f"error: cannot sort in {here}: "), outcome.stderr
+    assert outcome.stderr.count("error:") == 1
+    assert ledger.read_bytes() == before
+    assert sorted(path.name for path in here.iterdir()) == ["budget.jsonl", "many.csv", "users.txt"]
 
 
 KILLED = """
 import os, runpy, signal, sys
+from pricdr.engines import outofcore
 from pricdr.release.folder import Release
+outofcore.EXPANSION = 10**9
 def killed(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 Release.write_into = killed
@@ -155,7 +164,7 @@ runpy.run_module("pricdr", run_name="__main__", alter_sys=True)
 
 def test_a_command_killed_after_the_spend_has_spent_and_the_next_one_pays_again(here, many, publish, pricdr, ledger):
     """Nothing was handed over, and nobody can know what a killed process had drawn: the spend stays."""
-    options = ["--engine", "local", "--ledger", str(ledger), "--epsilon", "1"]
+    options = ["--ledger", str(ledger), "--epsilon", "1"]
     arguments = ["publish", str(many), "--delta", "1e-6", "--out", "release", *options]
     outcome = subprocess.run([sys.executable, "-c", KILLED, *arguments], cwd=here, capture_output=True, check=False)
     assert outcome.returncode == -9
@@ -180,32 +189,35 @@ def test_a_run_in_memory_removes_what_a_killed_one_on_disk_left_and_a_dry_run_do
     assert not left.exists()
 
 
-def test_a_dry_run_counts_and_does_not_sort(here, many, publish):
-    outcome = publish(many, "--engine", "local", "--dry-run", "--json", "-", out="not/there/yet")
+def test_a_dry_run_counts_and_does_not_sort(here, many, publish, on_disk):
+    on_disk()
+    outcome = publish(many, "--dry-run", "--json", "-", out="not/there/yet")
     assert outcome.code == 0, outcome.err
     assert json.loads(outcome.out)["for_the_source_alone"]["memory_bytes"] > 10**8
-    shown = publish(many, "--engine", "local", "--dry-run")
+    shown = publish(many, "--dry-run")
     assert "many.csv: 3,000 rows, 60 users, 40 items, repeated pairs not merged yet" in shown.out
-    assert "engine local needs about" in shown.out
+    assert "repeated pairs not merged yet" in shown.out
     assert sorted(path.name for path in here.iterdir()) == ["many.csv", "users.txt"]
 
 
-def test_refusals_name_the_option(here, many, publish):
-    assert "--temp-dir is for --engine local" in publish(many, "--temp-dir", here).err
+def test_refusals_name_the_option(here, many, publish, on_disk):
+    on_disk()
+    assert "--temp-dir is for --engine duckdb" in publish(many, "--temp-dir", here, "--engine", "spark").err
     assert "--engine spark reads Parquet or a table" in publish(many, "--engine", "spark").err
-    missing = publish(many, "--engine", "local", "--temp-dir", here / "nowhere")
+    missing = publish(many, "--temp-dir", here / "nowhere")
     assert missing.code == 2
     assert "nowhere: No such file or directory" in missing.err
-    assert publish(many, "--engine", "local", "--temp-dir", here, out="one").code == 0
+    assert publish(many, "--temp-dir", here, out="one").code == 0
 
 
-def test_noise_alone_is_warned_of_with_ratings_on_disk_too(here, many, publish):
+def test_noise_alone_is_warned_of_with_ratings_on_disk_too(here, many, publish, on_disk):
+    on_disk()
     (here / "strangers.txt").write_text("nobody\n")
     for options, warning in (
         (("--users", "strangers.txt"), "none of the 1 listed users occurs in the ratings"),
         (("--threshold", 9), "no rating is at least 9"),
     ):
-        outcome = publish(many, "--engine", "local", *options, out=f"release{len(warning)}")
+        outcome = publish(many, *options, out=f"release{len(warning)}")
         assert outcome.code == 0
         assert warning in outcome.err
 
@@ -232,22 +244,20 @@ import resource, sys, tempfile
 from pathlib import Path
 import numpy as np, polars as pl
 import pricdr
-from pricdr.data.reading.batches import Batch
-from pricdr.engines.local.spilling import spill
-from pricdr.engines.local.workspace import Workspace
+from pricdr.data.reading.options import ReadOptions
+from pricdr.data.workspace import Workspace
+from pricdr.engines.disk_reading import read_on_disk
 
-class Stream:
-    has_values, has_times, filtered_by = True, True, None
-    def batches(self, progress):
-        rng = np.random.default_rng(0)
-        names = pl.Series([f"name{n}" for n in range(50_000)])
-        for _ in range(int(sys.argv[1])):
-            users, items = names.gather(rng.integers(0, 50_000, 100_000)), names.gather(rng.integers(0, 9_000, 100_000))
-            yield Batch(users, items, rng.integers(1, 6, 100_000) * 1.0, rng.random(100_000))
-
-with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
-    ratings = spill(Stream(), workspace, buffer_bytes=32 << 20).ratings
-    pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=8))
+rng = np.random.default_rng(0)
+with tempfile.TemporaryDirectory() as folder:
+    for part in range(int(sys.argv[1])):
+        users, items = (pl.Series(rng.integers(0, most, 500_000)).cast(pl.String) for most in (50_000, 9_000))
+        frame = pl.DataFrame({"user": "user" + users, "item": "item" + items, "rating": rng.integers(1, 6, 500_000)})
+        frame.with_columns(time=rng.random(500_000)).write_parquet(Path(folder) / f"{part}.parquet")
+    del users, items, frame
+    with Workspace.opened(Path(folder)) as workspace:
+        ratings = read_on_disk(Path(folder), ReadOptions(), workspace).ratings
+        pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=8))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
@@ -256,8 +266,16 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 def test_memory_does_not_grow_with_the_number_of_ratings():
     """Four times the ratings of the same users and items: peak resident memory, pages of files included."""
     peaks = [
-        int(subprocess.run([sys.executable, "-c", MEASURED, str(n)], capture_output=True, text=True, check=True).stdout)
-        for n in (16, 64)
+        int(
+            subprocess.run(
+                [sys.executable, "-c", MEASURED, str(n)],
+                capture_output=True,
+                text=True,
+                check=True,
+                env={**os.environ, "PRICDR_MEMORY": "400MB"},
+            ).stdout
+        )
+        for n in (4, 16)
     ]
-    rows = 48 * 100_000 * 24 // 1024  # what the further rows take on disk, in KiB
+    rows = 6_000_000 * 24 // 1024  # what the further rows take, in KiB
     assert peaks[1] - peaks[0] < 0.3 * rows, f"{peaks[0] >> 10} MiB, then {peaks[1] >> 10} MiB"

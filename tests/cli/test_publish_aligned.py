@@ -6,15 +6,19 @@ import pytest
 
 from pricdr import verify
 from tests.alignment.records import SESSION, write_list
+from tests.data.kept import KEPT, keep
 
 USERS = ("alice", "bob", "dave")
 
 
-@pytest.mark.parametrize("engine", ["memory", "local"])
+@pytest.mark.parametrize("where", KEPT)
 @pytest.mark.parametrize("options", [(), ("--threshold", 3), ("--learn-from", "all", "--buckets", 64)], ids=str)
-def test_every_engine_puts_the_session_into_the_certificate(here, ratings, publish, engine, options):
+def test_the_session_is_in_the_certificate_wherever_ratings_are_kept(
+    here, ratings, publish, monkeypatch, where, options
+):
+    keep(monkeypatch, where)
     write_list(here / "users.txt", USERS)
-    outcome = publish(ratings, "--users", "users.txt", "--engine", engine, *options)
+    outcome = publish(ratings, "--users", "users.txt", *options)
     assert outcome.code == 0, outcome.err
     assert f"users.txt came from align (session {SESSION}): the certificate says so" in outcome.out
     certificate = verify(here / "release").certificate

@@ -13,6 +13,7 @@ from pricdr import Ledger, progress
 from pricdr.cli.json_log import failure
 from pricdr.cli.run_lock import only_spender, require_only_writer
 from pricdr.errors import BusyError, EngineError, OutputError
+from tests.data.kept import keep
 
 NOT_FOR_A_LOG = ("alice", "bob", "dune", "emma")
 
@@ -85,11 +86,12 @@ def test_what_a_cluster_says_of_a_row_is_not_quoted_and_its_code_leaves_the_spen
 
 def test_how_many_rows_a_full_disk_was_to_sort_is_not_in_the_log(ratings, publish, monkeypatch):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr("pricdr.engines.local.workspace.shutil.disk_usage", lambda _: usage(1, 1, 60))
-    outcome = publish(ratings, "--engine", "local")
+    keep(monkeypatch, "on disk")
+    monkeypatch.setattr("pricdr.data.workspace.shutil.disk_usage", lambda _: usage(1, 1, 60))
+    outcome = publish(ratings)
     assert outcome.code == 2
     assert "sorting" in outcome.err
-    outcome = publish(ratings, "--engine", "local", "--log-json", "--log", "log.jsonl")
+    outcome = publish(ratings, "--log-json", "--log", "log.jsonl")
     for lines in (outcome.err, Path("log.jsonl").read_text()):
         failed = events(lines)[-1]
         assert (failed["event"], failed["error"], failed["exit_code"]) == ("failed", "DiskSpaceError", 2)

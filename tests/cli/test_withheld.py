@@ -11,6 +11,7 @@ import pytest
 
 from pricdr.cli.json_log import failure
 from pricdr.errors import InputError, InputFileError
+from tests.data.kept import KEPT, keep
 
 IDS = ("alice", "bob", "dune", "emma")
 HEADER = b"user,item,rating\n"
@@ -46,7 +47,7 @@ FILE_FAULTS = {
     "cut-off Parquet": ("r.parquet", lambda: parquet()[:-20], "r.parquet: cannot be read as Parquet: truncated"),
     "empty Parquet": ("r.parquet", lambda: b"", "r.parquet: the file is empty"),
     "Parquet without a column": ("r.parquet", lambda: parquet(item=None, thing=["dune", "emma"]), "no item column"),
-    "ids of another type": ("r.parquet", lambda: parquet(user=[1.5, 2.5]), "the user column 'user' holds Float64"),
+    "ids of another type": ("r.parquet", lambda: parquet(user=[1.5, 2.5]), "the user column 'user' holds DOUBLE"),
     "no column": ("r.csv", lambda: b"user,thing\nalice,dune\n", "no item column in the header; name them with"),
     "no header": ("r.csv", lambda: ROWS, "line 1 looks like data, not like a header; for a file without"),
     "no header, no number": ("r.csv", lambda: b"alice,dune\nbob,emma\n", "no user or item column in the header"),
@@ -55,13 +56,14 @@ FILE_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["memory", "local"])
+@pytest.mark.parametrize("where", KEPT)
 @pytest.mark.parametrize("case", FILE_FAULTS)
-def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, case, engine):
+def test_what_is_wrong_with_a_file_as_a_whole_is_in_the_log(here, publish, monkeypatch, case, where):
+    keep(monkeypatch, where)
     name, content, says = FILE_FAULTS[case]
     if content is not None:
         Path(name).write_bytes(content())
-    outcome = publish(name, "--log-json", "--log", "log.jsonl", "--engine", engine)
+    outcome = publish(name, "--log-json", "--log", "log.jsonl")
     assert outcome.code == 2
     for lines in (outcome.err, Path("log.jsonl").read_text()):
         failed = last_event(lines)
@@ -82,13 +84,14 @@ def test_what_is_wrong_with_a_list_or_a_key_as_a_whole_is_in_the_log(here, ratin
         assert last_event(outcome.err)["message"] == says
 
 
-@pytest.mark.parametrize("engine", ["memory", "local"])
-def test_a_folder_is_named_in_the_log_and_the_files_in_it_are_not(here, publish, engine):
+@pytest.mark.parametrize("where", KEPT)
+def test_a_folder_is_named_in_the_log_and_the_files_in_it_are_not(here, publish, monkeypatch, where):
     """Folders may be named after the values of a column: of users, say."""
+    keep(monkeypatch, where)
     for user in ("alice", "bob"):
         (here / "ratings" / f"user={user}").mkdir(parents=True)
         (here / "ratings" / f"user={user}" / "part.csv").write_text("item\ndune\n" if user == "alice" else "")
-    options = ("--columns", "user=user,item=item", "--engine", engine)
+    options = ("--columns", "user=user,item=item")
     assert "user=bob/part.csv: the file is empty" in publish("ratings", *options).err
     outcome = publish("ratings", *options, "--log-json")
     assert last_event(outcome.err)["message"] == "in ratings: the file is empty"
@@ -123,12 +126,13 @@ ROW_FAULTS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["memory", "local"])
+@pytest.mark.parametrize("where", KEPT)
 @pytest.mark.parametrize("case", ROW_FAULTS)
-def test_what_is_wrong_with_a_row_is_withheld(here, publish, case, engine):
+def test_what_is_wrong_with_a_row_is_withheld(here, publish, monkeypatch, case, where):
+    keep(monkeypatch, where)
     name, content, options = ROW_FAULTS[case]
     Path(name).write_bytes(content)
-    outcome = publish(name, "--log-json", "--log", "log.jsonl", "--engine", engine, *options)
+    outcome = publish(name, "--log-json", "--log", "log.jsonl", *options)
     failed = last_event(outcome.err)
     assert (outcome.code, failed["error"]) == (2, "InputError")
     assert failed["message"].startswith("withheld")
@@ -143,8 +147,9 @@ def test_an_id_that_a_list_repeats_is_withheld(here, ratings, publish):
 
 
 def test_too_little_memory_is_in_the_log_without_sizes(here, ratings, publish, monkeypatch):
+    keep(monkeypatch, "on disk")
     monkeypatch.setenv("PRICDR_MEMORY", "3MB")
-    failed = last_event(publish(ratings, "--log-json", "--engine", "local").err)
+    failed = last_event(publish(ratings, "--log-json").err)
     assert (failed["error"], failed["exit_code"]) == ("MemoryLimitError", 2)
     assert failed["message"].startswith("more memory is needed than the limit allows")
     assert "MB" not in failed["message"]

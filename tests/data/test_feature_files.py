@@ -96,9 +96,13 @@ REFUSED = {
     "no parquet": ("i.parquet", NUMBERS, ["cannot be read as Parquet"]),
     "parquet nan": ("i.parquet", pl.DataFrame({"item": ["a"], "x": [float("nan")]}), ["row 1", "finite"]),
     "parquet null": ("i.parquet", pl.DataFrame({"item": ["a", "b"], "x": [1, None]}), ["row 2", "is empty"]),
-    "parquet lists": ("i.parquet", pl.DataFrame({"item": ["a"], "tags": [["war"]]}), ["separated by bars", "List"]),
-    "parquet bytes": ("i.parquet", pl.DataFrame({"item": [b"a"], "x": [1]}), ["column item", "Binary"]),
-    "parquet fractions": ("i.parquet", pl.DataFrame({"item": [1.5], "x": [1]}), ["column item", "Float64"]),
+    "parquet lists": (
+        "i.parquet",
+        pl.DataFrame({"item": ["a"], "tags": [["war"]]}),
+        ["separated by bars", "VARCHAR[]"],
+    ),
+    "parquet bytes": ("i.parquet", pl.DataFrame({"item": [b"a"], "x": [1]}), ["column item", "BLOB"]),
+    "parquet fractions": ("i.parquet", pl.DataFrame({"item": [1.5], "x": [1]}), ["column item", "DOUBLE"]),
     "parquet flags": ("i.parquet", pl.DataFrame({"item": ["a"], "x": [True]}), ["'x'", "a number in every row"]),
 }
 

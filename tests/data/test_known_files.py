@@ -1,11 +1,8 @@
 """The paper's raw files, from the form they are distributed in to the counts of its Table 3."""
 
-import gzip
-
 import pytest
 
 from pricdr.data.pairs import prepare
-from pricdr.data.reading import text_files
 from pricdr.data.reading.known_files import find_files, read_pair
 from pricdr.data.reading.readers import read_ratings, read_ratings_file
 from pricdr.errors import MissingDataError
@@ -153,23 +150,6 @@ def test_reviews_of_douban_are_read_by_their_header(tmp_path):
     content = read_ratings_file(file, delimiter="tab")
     assert (content.ratings.users, content.ratings.items, content.rating_range) == (("5",), ("17",), (4.0, 4.0))
     assert content.repeats.by_time
-
-
-@pytest.mark.parametrize("block", [1, 2, 7, 1 << 20])
-def test_json_lines_are_read_block_by_block(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(text_files, "_BLOCK", block)
-    lines = [
-        '\ufeff{"user": "Zoë", "item": "日本"}',
-        "",
-        ' {"user": "b", "item": "x\\ny"}\r',
-        "",
-        '{"user": "c", "item": "z"}',
-    ]
-    for name, end in (("r.jsonl", ""), ("r.jsonl.gz", "\n"), ("s.jsonl", "\n\n")):
-        content = ("\n".join(lines) + end).encode()
-        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-        found = list(text_files.read_lines(tmp_path / name))
-        assert found == [lines[0][1:], *lines[1:], *[""] * (len(end) - 1)]
 
 
 def test_blank_json_lines_are_counted(tmp_path, refused):

@@ -7,26 +7,16 @@ import os
 import polars as pl
 import pytest
 
-from pricdr.data.reading import formats
-from pricdr.data.reading.batches import open_stream
+from pricdr.data.reading import read as reading_module
 from pricdr.data.reading.inputs import find_inputs
+from pricdr.data.reading.options import ReadOptions
+from pricdr.data.reading.read import opened_table
 from pricdr.data.reading.readers import read_ids, read_ratings
 from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.workspace import Workspace
 from pricdr.errors import ParameterError
 
 FRAME = pl.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "rating": [1.0, 2.0]})
-
-
-def stream(path, **options):
-    return list(open_stream(path, **options).batches())
-
-
-WAYS = {"at once": read, "in a stream": stream}
-
-
-@pytest.fixture(params=WAYS)
-def way(request):
-    return WAYS[request.param]
 
 
 @pytest.fixture
@@ -60,14 +50,18 @@ def test_a_folder_stands_for_its_files_in_order(folder):
     ]
 
 
-def test_progress_is_that_of_all_files_together(folder):
+def test_progress_is_that_of_all_files_together(folder, tmp_path):
     """Every name of its own would be another bar: a hundred thousand files would fill any terminal."""
     told = []
-    stream = open_stream(folder)
-    assert len(list(stream.batches(lambda *report: told.append(report)))) > 1
+    options = {"progress": lambda *report: told.append(report)}
+    with (
+        Workspace.opened(tmp_path) as workspace,
+        opened_table(find_inputs(folder), ReadOptions(), workspace, **options) as table,
+    ):
+        assert table.size == told[-1][2]
     assert {what for what, *_ in told} == {f"reading {folder}"}
     assert [done for _, done, *_ in told] == sorted(done for _, done, *_ in told)
-    assert told[-1][1] == told[-1][2] == stream.size
+    assert told[-1][1] == told[-1][2]
 
 
 def test_patterns_are_expanded_and_marks_are_skipped(folder):
@@ -96,34 +90,31 @@ def test_the_library_takes_folders_and_patterns_as_text(folder):
 # --- partitions ---------------------------------------------------------------------------------------------------
 
 
-def test_partitions_are_columns_only_where_they_are_asked_for(folder, way):
+def test_partitions_are_columns_only_where_they_are_asked_for(folder):
     read_as_one = read(folder)
     assert read_as_one.ratings.items == ("x", "y")
     assert not read_as_one.repeats.by_time
     path = folder / "country=[df]*"
     ratings = read(path, columns="user=user,item=country,time=when").ratings
     assert ratings.items == ("de", "fr")
-    batches = stream(path, columns="user=user,item=country,time=when")
-    assert [batch.items.to_list() for batch in batches] == [["de", "de"], ["fr", "fr"]]
-    assert batches[0].seconds.tolist() == [1704067200.0] * 2
 
 
-def test_the_partition_of_rows_without_a_value_is_no_id(folder, way, refused):
-    assert "the item id is empty" in refused(lambda: way(folder, columns="user=user,item=country"))
+def test_the_partition_of_rows_without_a_value_is_no_id(folder, refused):
+    assert "the item id is empty" in refused(lambda: read(folder, columns="user=user,item=country"))
 
 
-def test_a_partition_that_is_no_number_is_no_rating(folder, way, refused):
-    message = refused(lambda: way(folder, columns="user=user,item=item,rating=country"))
+def test_a_partition_that_is_no_number_is_no_rating(folder, refused):
+    message = refused(lambda: read(folder, columns="user=user,item=item,rating=country"))
     assert "row 1: the rating is empty" in message
-    message = refused(lambda: way(folder / "country=de", columns="user=user,item=item,rating=when"))
+    message = refused(lambda: read(folder / "country=de", columns="user=user,item=item,rating=when"))
     assert "row 1: the rating '2024-01-01' is not a finite number" in message
 
 
-def test_a_column_that_the_file_and_its_folders_name_is_refused(tmp_path, way, refused):
+def test_a_column_that_the_file_and_its_folders_name_is_refused(tmp_path, refused):
     (tmp_path / "user=u").mkdir()
     FRAME.write_parquet(tmp_path / "user=u" / "r.parquet")
     assert read(tmp_path).ratings.users == ("a", "b")  # not asked for, and so ignored
-    assert "more than once" in refused(lambda: way(tmp_path, columns="user=user,item=item"))
+    assert "more than once" in refused(lambda: read(tmp_path, columns="user=user,item=item"))
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
@@ -134,8 +125,6 @@ def test_partitions_of_text_files(tmp_path, kind):
         {"csv": FRAME.write_csv, "jsonl": FRAME.write_ndjson}[kind](place / f"r.{kind}")
     ratings = read(tmp_path, columns="user=user,item=country,rating=rating").ratings
     assert (ratings.users, ratings.items, len(ratings)) == (("a", "b"), ("de", "fr"), 4)
-    batches = stream(tmp_path, columns="user=user,item=country,rating=rating")
-    assert [batch.items.to_list() for batch in batches] == [["de", "de"], ["fr", "fr"]]
 
 
 # --- one schema ---------------------------------------------------------------------------------------------------
@@ -146,48 +135,47 @@ def test_partitions_of_text_files(tmp_path, kind):
     [
         (lambda frame: frame.drop("rating"), "it has no column 'rating', and {first} has one"),
         (lambda frame: frame.with_columns(note=pl.lit("")), "it has a column 'note', and {first} has none"),
-        (lambda frame: frame.cast({"rating": pl.Int64}), "column 'rating' holds Int64, in {first} Float64"),
+        (lambda frame: frame.cast({"rating": pl.Int64}), "column 'rating' holds BIGINT, in {first} DOUBLE"),
     ],
 )
-def test_another_schema_names_both_files_and_the_column(tmp_path, way, refused, change, fault):
+def test_another_schema_names_both_files_and_the_column(tmp_path, refused, change, fault):
     first, second = tmp_path / "1.parquet", tmp_path / "2.parquet"
     FRAME.write_parquet(first)
     change(FRAME).write_parquet(second)
-    message = refused(lambda: way(tmp_path))
+    message = refused(lambda: read(tmp_path))
     assert message.startswith(f"{second}: {fault.format(first=first)}; files that are read together need one schema")
 
 
-def test_columns_may_come_in_another_order(tmp_path, way):
+def test_columns_may_come_in_another_order(tmp_path):
     FRAME.write_parquet(tmp_path / "1.parquet")
     FRAME.select("rating", "item", "user").write_parquet(tmp_path / "2.parquet")
-    assert way(tmp_path)
+    assert read(tmp_path)
     assert read(tmp_path).duplicates == 2
 
 
-def test_text_files_with_other_headers_and_files_of_other_kinds(tmp_path, way, refused):
+def test_text_files_with_other_headers_and_files_of_other_kinds(tmp_path, refused):
     (tmp_path / "1.csv").write_text("user,item\na,x\n")
     (tmp_path / "2.csv").write_text("user,movieId\na,x\n")
-    assert f"{tmp_path / '2.csv'}: it has no column 'item', and {tmp_path / '1.csv'}" in refused(lambda: way(tmp_path))
+    assert f"{tmp_path / '2.csv'}: it has no column 'item', and {tmp_path / '1.csv'}" in refused(lambda: read(tmp_path))
     (tmp_path / "2.csv").unlink()
     FRAME.write_parquet(tmp_path / "2.parquet")
-    assert f"{tmp_path / '2.parquet'}: it is parquet, and {tmp_path / '1.csv'} is csv" in refused(lambda: way(tmp_path))
+    assert f"{tmp_path / '2.parquet'}: it is parquet, and {tmp_path / '1.csv'} is csv" in refused(
+        lambda: read(tmp_path)
+    )
 
 
-def test_json_lines_whose_ids_are_numbers_in_one_file_and_text_in_another_are_the_same_ids(tmp_path, way):
+def test_json_lines_whose_ids_are_numbers_in_one_file_and_text_in_another_are_the_same_ids(tmp_path):
     (tmp_path / "1.jsonl").write_text('{"user": 1, "item": "x", "rating": 1}\n')
     (tmp_path / "2.jsonl").write_text('{"user": "1", "item": "x", "rating": 1.5}\n')
-    found = way(tmp_path)
-    users = found.ratings.users if way is read else {user for batch in found for user in batch.users}
-    assert set(users) == {"1"}
+    assert read(tmp_path).ratings.users == ("1",)
 
 
-def test_what_files_disclose_about_filters(tmp_path, way, refused):
+def test_what_files_disclose_about_filters(tmp_path, refused):
     FRAME.write_parquet(tmp_path / "1.parquet")
     FRAME.write_parquet(tmp_path / "2.parquet", metadata={"pricdr.filtered": "five steps"})
     assert read(tmp_path).ratings.filtered_by == "five steps"
-    assert open_stream(tmp_path).filtered_by == "five steps"
     FRAME.write_parquet(tmp_path / "3.parquet", metadata={"pricdr.filtered": "six steps"})
-    message = refused(lambda: way(tmp_path))
+    message = refused(lambda: read(tmp_path))
     assert message.startswith(f"{tmp_path / '3.parquet'}: it says that it was filtered by 'six steps', ")
     assert str(tmp_path / "2.parquet") in message
 
@@ -195,13 +183,13 @@ def test_what_files_disclose_about_filters(tmp_path, way, refused):
 # --- files that cannot be used ------------------------------------------------------------------------------------
 
 
-def test_a_parquet_file_without_rows_is_skipped_and_counted(tmp_path, way, refused):
+def test_a_parquet_file_without_rows_is_skipped_and_counted(tmp_path, refused):
     FRAME.clear().write_parquet(tmp_path / "0.parquet")
-    assert "the files have columns and no rows" in refused(lambda: way(tmp_path))
-    assert "the file has columns and no rows" in refused(lambda: way(tmp_path / "0.parquet"))
+    assert "the files have columns and no rows" in refused(lambda: read(tmp_path))
+    assert "the file has columns and no rows" in refused(lambda: read(tmp_path / "0.parquet"))
     FRAME.write_parquet(tmp_path / "1.parquet")
-    assert way(tmp_path)
-    assert read(tmp_path).empty_files == open_stream(tmp_path).empty_files == 1
+    assert read(tmp_path)
+    assert read(tmp_path).empty_files == 1
     assert "files without rows: 1" in read(tmp_path).summary()
 
 
@@ -218,34 +206,34 @@ def test_a_parquet_file_without_rows_is_skipped_and_counted(tmp_path, way, refus
         ("README.md", "hello", "unknown kind of file"),
     ],
 )
-def test_one_file_of_many_that_cannot_be_used_is_named(tmp_path, way, refused, name, content, fault):
+def test_one_file_of_many_that_cannot_be_used_is_named(tmp_path, refused, name, content, fault):
     kind = name.partition(".")[2] if name != "README.md" else "csv"
     write = {"csv": FRAME.write_csv, "jsonl": FRAME.write_ndjson, "parquet": FRAME.write_parquet}[kind]
     write(tmp_path / f"1.{kind}")
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    message = refused(lambda: way(tmp_path))
+    message = refused(lambda: read(tmp_path))
     assert message.startswith(f"{tmp_path / name}: {fault}")
 
 
-def test_an_unreadable_folder_names_itself(tmp_path, way, refused, monkeypatch):
+def test_an_unreadable_folder_names_itself(tmp_path, refused, monkeypatch):
     FRAME.write_csv(tmp_path / "1.csv")
 
     def denied(*args):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "scandir", denied)
-    assert refused(lambda: way(tmp_path)) == f"{tmp_path}: the folder cannot be read: Permission denied"
+    assert refused(lambda: read(tmp_path)) == f"{tmp_path}: the folder cannot be read: Permission denied"
 
 
-def test_a_table_that_only_its_log_understands_is_refused(folder, way, refused):
+def test_a_table_that_only_its_log_understands_is_refused(folder, refused):
     (folder / "_delta_log").mkdir()
-    assert f"{folder}: this is a Delta table" in refused(lambda: way(folder))
+    assert f"{folder}: this is a Delta table" in refused(lambda: read(folder))
 
 
-def test_nothing_to_read(tmp_path, way, refused):
-    assert refused(lambda: way(tmp_path)) == f"{tmp_path}: the folder holds no file of ratings"
+def test_nothing_to_read(tmp_path, refused):
+    assert refused(lambda: read(tmp_path)) == f"{tmp_path}: the folder holds no file of ratings"
     assert (
-        refused(lambda: way(tmp_path / "*.csv")) == f"{tmp_path}/*.csv: no such file, and as a pattern it matches none"
+        refused(lambda: read(tmp_path / "*.csv")) == f"{tmp_path}/*.csv: no such file, and as a pattern it matches none"
     )
 
 
@@ -255,32 +243,26 @@ def test_a_file_that_changes_while_it_is_read_is_named(tmp_path, refused, monkey
     for number in (1, 2):
         write(tmp_path / f"{number}.{kind}")
     changing = tmp_path / f"2.{kind}"
-    batches = open_stream(tmp_path).batches()
-    next(batches)
-    os.utime(changing, ns=(1, 1))
-    assert refused(lambda: list(batches)).startswith(f"{changing}: the file changed while it was read")
+    honest = reading_module.RatingsTable.add
 
-    reader = {"csv": "read_delimited", "parquet": "read_parquet"}[kind]
-    honest = getattr(formats, reader)
-
-    def slow(file, *args, **kwargs):
-        rows = honest(file, *args, **kwargs)
-        if file == changing:
+    def slow(table, source, **options):
+        rows = honest(table, source, **options)
+        if source.name == changing:
             other = tmp_path / "other"
             write(other)
             other.replace(changing)
         return rows
 
-    monkeypatch.setattr(formats, reader, slow)
+    monkeypatch.setattr(reading_module.RatingsTable, "add", slow)
     assert refused(lambda: read(tmp_path)).startswith(f"{changing}: the file changed while it was read")
 
 
-def test_more_files_than_are_read_together(tmp_path, way, refused, monkeypatch):
+def test_more_files_than_are_read_together(tmp_path, refused, monkeypatch):
     monkeypatch.setattr("pricdr.data.reading.inputs._MOST_FILES", 1)
     for number in (1, 2):
         FRAME.write_csv(tmp_path / f"{number}.csv")
-    assert "it names more than 1 files" in refused(lambda: way(tmp_path))
-    assert "it names more than 1 files" in refused(lambda: way(tmp_path / "*.csv"))
+    assert "it names more than 1 files" in refused(lambda: read(tmp_path))
+    assert "it names more than 1 files" in refused(lambda: read(tmp_path / "*.csv"))
 
 
 # --- standard input -----------------------------------------------------------------------------------------------
@@ -306,23 +288,21 @@ def piped(refused):
     return call
 
 
-def users_of(way, **options):
-    found = way("-", **options)
-    return found.ratings.users if way is read else tuple(user for batch in found for user in batch.users)
+def users_of(**options):
+    return read("-", **options).ratings.users
 
 
-def test_standard_input_is_csv_or_what_the_caller_says(way, piped, refused):
+def test_standard_input_is_csv_or_what_the_caller_says(piped, refused):
     parquet = io.BytesIO()
     FRAME.write_parquet(parquet)
-    assert piped(b"user,item\na,x\nb,y\n", lambda: users_of(way)) == ("a", "b")
+    assert piped(b"user,item\na,x\nb,y\n", lambda: users_of()) == ("a", "b")
     packed = gzip.compress(b"user\titem\na\tx\n")
-    assert piped(packed, lambda: users_of(way, format="tsv")) == ("a",)
-    assert piped(b'{"user": 1, "item": 2, "rating": 3}\n', lambda: users_of(way, format="jsonl")) == ("1",)
-    assert piped(parquet.getvalue(), lambda: users_of(way, format="parquet")) == ("a", "b")
-    assert piped(b"", lambda: refused(lambda: way("-"))) == "standard input: the file is empty"
-    message = piped(parquet.getvalue(), lambda: refused(lambda: way("-")))
+    assert piped(packed, lambda: users_of(format="tsv")) == ("a",)
+    assert piped(b'{"user": 1, "item": 2, "rating": 3}\n', lambda: users_of(format="jsonl")) == ("1",)
+    assert piped(parquet.getvalue(), lambda: users_of(format="parquet")) == ("a", "b")
+    assert piped(b"", lambda: refused(lambda: read("-"))) == "standard input: the file is empty"
+    message = piped(parquet.getvalue(), lambda: refused(lambda: read("-")))
     assert message.startswith("standard input: line 1 is not text: it is Parquet")
-    assert piped(b"user,item\na,x\n", lambda: open_stream("-").size) is None
 
 
 def test_a_list_of_ids_does_not_come_from_standard_input(refused):

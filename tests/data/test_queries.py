@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from pricdr import Query, cli
-from pricdr.data.reading.batches import open_stream
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 from tests.data import postgres
@@ -55,21 +54,12 @@ def test_a_query_gives_what_a_file_of_its_rows_gives(address, expected):
     assert content.ratings.fingerprint() == expected.ratings.fingerprint()
     assert (content.rows, content.repeats, content.rating_range) == (4, expected.repeats, (1.0, 4.5))
     assert content.summary().startswith("the postgresql query: 4 rows, 3 users, 3 items, 3 ratings")
-    stream = open_stream(Query.of(address, f"{SELECT} ORDER BY rated_at NULLS FIRST; "))
-    (batch,) = stream.batches()
-    assert (stream.has_values, stream.has_times, stream.size) == (True, True, None)
-    assert batch.users.to_list() == ["ü", "007", "a", "a"]
-    assert batch.items.to_list() == ["8", "9", "7", "7"]
-    assert batch.values.tolist() == [3.0, 1.0, 4.5, 2.0]
-    assert batch.seconds[0] == -float("inf")
-    assert (batch.seconds[1:] == sorted(batch.seconds[1:])).all()
 
 
 def test_many_rows_come_in_batches(address):
     sql = "SELECT 'u' || g AS user, 'i' || g % 10 AS item FROM generate_series(1, 1500000) g -- as they come"
-    sizes = [len(batch.users) for batch in open_stream(Query.of(address, sql)).batches()]
-    assert sum(sizes) == 1_500_000
-    assert max(sizes) < 1_000_000
+    content = read(Query.of(address, sql))
+    assert (content.rows, len(content.ratings.users)) == (1_500_000, 1_500_000)
 
 
 def test_columns_thresholds_and_bad_rows_hold_for_queries_too(address, refused):
@@ -83,13 +73,12 @@ def test_columns_thresholds_and_bad_rows_hold_for_queries_too(address, refused):
     assert read(nulls, skip_bad_rows=True, most_bad_rows=0.25).bad_rows.count == 1
     assert "1 of 4 rows is bad" in refused(lambda: read(nulls, skip_bad_rows=True))
     for sql, fault in {
-        "SELECT id AS user, item FROM ratings": "the user column holds Binary; ids must be text or whole numbers (cast",
+        "SELECT id AS user, item FROM ratings": "holds BLOB; ids must be text or whole numbers (cast",
         'SELECT "user", item, rated_at AS rating FROM ratings': "ratings must be numbers",
         'SELECT "user", item FROM ratings WHERE false': "it returns no rows",
         'SELECT "user" FROM ratings': "it selects 1 column; a user and an item column are needed",
     }.items():
-        for call in (read, lambda query: list(open_stream(query).batches())):
-            assert fault in refused(lambda call=call, sql=sql: call(Query.of(address, sql)))
+        assert fault in refused(lambda sql=sql: read(Query.of(address, sql)))
     assert "--delimiter is for files" in refused(lambda: read(named, delimiter=";"), ParameterError)
 
 

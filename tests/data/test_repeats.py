@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr import Bounds, Ratings, Unit
-from pricdr.data.reading import raw_ratings
+from pricdr.data.reading import read as reading_module
 from pricdr.data.reading.readers import AMAZON_2014, Columns
 from pricdr.data.reading.readers import read_ratings_file as read
-from pricdr.data.reading.repeats import merge
-from pricdr.data.reading.times import to_seconds
+from pricdr.data.reading.repeats import deduplicate
+from pricdr.data.reading.times import seconds_of
 
 NAMES = ("user", "item", "rating", "timestamp")
 TIMES = st.sampled_from(
@@ -61,7 +61,7 @@ def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
         assert cells(Ratings.of(taken)) == naive(rows)
     # The times that come with the ratings are those of the rows that count.
     assert reading.times is not None
-    of_row = dict(zip([row[3] for row in rows], to_seconds(pl.Series([row[3] for row in rows])).to_list(), strict=True))
+    of_row = dict(zip([row[3] for row in rows], (seconds_of(row[3]) for row in rows), strict=True))
     for (user, item, value), time in zip(reading.ratings.to_polars().rows(), reading.times, strict=True):
         known = [of_row[row[3]] for row in rows if row[:3] == (user, item, value)]
         assert (None if np.isnan(time) else time) in known
@@ -95,13 +95,13 @@ def test_one_row_more_changes_one_entry_by_at_most_the_bound(rows, more):
 def test_the_check_notices_a_rule_that_one_row_decides_for_everybody(monkeypatch):
     """If one unreadable time made the largest value count everywhere, one row would change several entries."""
 
-    def flawed(rows, columns, values, times, n_items):
-        usable = times is not None and not to_seconds(times).is_null().any()
-        return merge(rows, columns, values, times if usable else None, n_items)
+    def flawed(keys, values, seconds):
+        usable = seconds is not None and not np.isneginf(seconds).any()
+        return deduplicate(keys, values, seconds if usable else None)
 
     rows = [(user, "x", value, str(time)) for user in "ab" for value, time in ((5, 1), (1, 2))]
     bounds = Bounds(rating_bound=5, rating_step=1)
-    monkeypatch.setattr(raw_ratings, "merge", flawed)
+    monkeypatch.setattr(reading_module, "deduplicate", flawed)
     before, after = (Ratings.of(frame_of(part)) for part in (rows, [*rows, ("c", "x", 3, "soon")]))
     assert len(changed_cells(before, after, bounds)) == 3
     monkeypatch.undo()

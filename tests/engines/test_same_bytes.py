@@ -1,9 +1,8 @@
 """Ratings on disk give the same release as ratings in memory, byte for byte."""
 
 import tempfile
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -24,40 +23,9 @@ from pricdr import (
     Unit,
     publish,
 )
-from pricdr.engines.local.spilling import spill
-from pricdr.engines.local.workspace import Workspace
-
-
-class Batch(NamedTuple):
-    users: pl.Series
-    items: pl.Series
-    values: np.ndarray | None
-    seconds: np.ndarray | None
-
-
-@dataclass
-class Stream:
-    frame: pl.DataFrame
-    rows: int = 7
-    filtered_by: str | None = None
-    size: int | None = None
-
-    @property
-    def has_values(self):
-        return "rating" in self.frame.columns
-
-    @property
-    def has_times(self):
-        return "time" in self.frame.columns
-
-    def batches(self, progress=None):
-        for part in self.frame.iter_slices(self.rows):
-            yield Batch(
-                part["user"],
-                part["item"],
-                part["rating"].to_numpy() if self.has_values else None,
-                part["time"].fill_null(-np.inf).to_numpy() if self.has_times else None,
-            )
+from pricdr.data.reading.options import ReadOptions
+from pricdr.data.workspace import Workspace
+from pricdr.engines.disk_reading import read_on_disk
 
 
 def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.DataFrame:
@@ -109,7 +77,15 @@ def strategy_named(name, users, items):
 STRATEGIES = ("jlt", "sjlt", "features", "spectral", "spectral all", "guided")
 
 
-def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7, buffer_bytes=20_000, keep=None):
+@contextmanager
+def on_disk(frame, **options):
+    """Yield the ratings in a frame, read from a file and kept on disk."""
+    with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
+        frame.write_parquet(workspace.folder / "r.parquet")
+        yield read_on_disk(workspace.folder / "r.parquet", ReadOptions(), workspace, **options)
+
+
+def both(frame, strategy, guarantee, bounds, *, threshold, users, items):
     """Return the bytes of the rows and of the certificate, from memory and from disk."""
     arguments = {
         "strategy": strategy,
@@ -120,17 +96,8 @@ def both(frame, strategy, guarantee, bounds, *, threshold, users, items, rows=7,
         "allow_not_private_guide": True,
     }
     expected = publish(in_memory(frame, threshold), guarantee, **arguments)
-    with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
-        spilled = spill(
-            Stream(frame, rows),
-            workspace,
-            buffer_bytes=buffer_bytes,
-            listed=users,
-            keep_others=strategy.learns_from_unlisted,
-            keep_values=bounds.rating_bound is not None,
-            threshold=threshold,
-        )
-        actual = publish(spilled.ratings, guarantee, **arguments)
+    with on_disk(frame, keep_values=bounds.rating_bound is not None, threshold=threshold) as reading:
+        actual = publish(reading.ratings, guarantee, **arguments)
         return (bytes_of(expected), expected.certificate.to_bytes()), (bytes_of(actual), actual.certificate.to_bytes())
 
 
@@ -164,7 +131,7 @@ def test_every_strategy_gives_the_same_bytes(name, unit, kind, lists, rng):
 
 def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):
     backed = []
-    monkeypatch.setattr("pricdr.engines.local.matrix.LARGE", 0)
+    monkeypatch.setattr("pricdr.engines.outofcore.LARGE", 0)
     monkeypatch.setattr(
         Workspace, "array", lambda *arguments, make=Workspace.array: backed.append(1) or make(*arguments)
     )
@@ -175,9 +142,9 @@ def test_rows_that_a_file_backs_are_the_same_too(rng, monkeypatch):
 
 
 @given(st.data())
-@settings(max_examples=40)
-def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
-    """Batches of one row, buffers of one row, one user with most of the rows, missing columns."""
+@settings(max_examples=40, deadline=None)
+def test_the_same_ratings_however_sorted_rows_are_cut(data):
+    """Parts of one row, one user with most of the rows, missing columns."""
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     frame = table(
         rng,
@@ -195,22 +162,13 @@ def test_the_same_ratings_however_rows_are_cut_into_batches_and_ranges(data):
     expected = in_memory(frame, threshold)
     users = data.draw(st.none() | st.just(named(expected.users, rng)))
     items = data.draw(st.none() | st.just(named(expected.items, rng)))
-    keep_others = data.draw(st.booleans())
-    with tempfile.TemporaryDirectory() as folder, Workspace.opened(Path(folder)) as workspace:
-        spilled = spill(
-            Stream(frame, data.draw(st.integers(1, 70))),
-            workspace,
-            buffer_bytes=data.draw(st.sampled_from([1, 2_000, 100_000])),
-            listed=users,
-            keep_others=keep_others,
-            threshold=threshold,
-        )
-        matrix = spilled.ratings.select(users, items)
-        assert_same(matrix, expected.select(users, items))
-        assert spilled.rows == len(frame)
-        assert spilled.users == len(expected.users)
-        if users is not None and keep_others:
-            assert_same(spilled.ratings.outside(users, expected.items), expected.outside(users, expected.items))
+    chunk = data.draw(st.integers(1, 70))
+    with pytest.MonkeyPatch.context() as patch, on_disk(frame, threshold=threshold) as reading:
+        patch.setattr("pricdr.engines.outofcore._ROWS_AT_A_TIME", chunk)
+        assert_same(reading.ratings.select(users, items), expected.select(users, items))
+        assert (reading.table.rows, reading.raters) == (len(frame), expected.users)
+        if users is not None:
+            assert_same(reading.ratings.outside(users, expected.items), expected.outside(users, expected.items))
 
 
 def assert_same(actual, expected):

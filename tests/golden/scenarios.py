@@ -20,8 +20,6 @@ from pricdr import cli
 
 Figures = dict[str, Any]
 
-ENGINES = {"memory": ["--engine", "memory"], "out of core": ["--engine", "local"]}
-"""The ways to keep ratings that give one matrix; Spark's tests compare it with these."""
 USERS = [f"u{n:03d}" for n in range(70)]
 ITEMS = [f"i{n:03d}" for n in range(45)]
 _BASIS = ["--epsilon", "4", "--delta", "1e-6", "--users", "users.txt", "--insecure-seed", "7"]
@@ -97,14 +95,14 @@ def matrix_of(folder: str) -> str:
     return digest.hexdigest()[:32]
 
 
-def releases(engine: list[str]) -> Figures:
+def releases() -> Figures:
     """Publish with every strategy, unit and kind of value: a hash of the rows, and the certificate's figures."""
     figures = {}
     for strategy, own in _STRATEGIES.items():
         for unit, unit_options in _UNITS.items():
             for values, value_options in _INPUTS.items():
                 command = ["publish", "source.csv", *_BASIS, "--strategy", strategy.split()[0].strip(","), *own]
-                code, _, error = run(*command, *unit_options, *value_options, *engine, "--out", "release")
+                code, _, error = run(*command, *unit_options, *value_options, "--out", "release")
                 key = f"{strategy} / {unit} / {values}"
                 if code:
                     figures[key] = {"exit": code}
@@ -293,7 +291,7 @@ def everything(folder: Path) -> Figures:
     with inside(folder):
         lay_out(folder)
         return {
-            "releases": releases(ENGINES["memory"]),
+            "releases": releases(),
             "ledger": ledgers(),
             "commands": commands(),
             "ratings files": corpus(),

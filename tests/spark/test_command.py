@@ -35,7 +35,7 @@ def test_the_folder_is_the_one_that_memory_gives(rows, table, users, tmp_path):
     rows.write_parquet(tmp_path / "all.parquet")
     options = (*PROMISE, "--users", "users.txt", "--insecure-seed", "3", "--strategy", "jlt", "--dim", "8")
     options += ("--values", "--rating-bound", "4", "--rating-step", "1")
-    memory = run(tmp_path, "all.parquet", *options, "--out", "memory", "--engine", "memory")
+    memory = run(tmp_path, "all.parquet", *options, "--out", "memory")
     assert memory.returncode == 0, memory.stderr
     done = run(tmp_path, table, *options, "--out", "spark", *SPARK, *QUICK)
     assert done.returncode == 0, done.stderr
@@ -63,7 +63,7 @@ def test_a_path_that_does_not_exist_is_one_line_and_free(tmp_path):
     ("arguments", "says"),
     [
         (
-            ("r.csv", "--engine", "memory", "--spark-conf", "spark.master=local[2]"),
+            ("r.csv", "--spark-conf", "spark.master=local[2]"),
             "--spark-conf is for --engine spark",
         ),
         (("s3://bucket/r.parquet",), "s3:// is not supported"),

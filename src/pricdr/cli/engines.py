@@ -1,8 +1,8 @@
-"""Choose where ratings are kept while they are published: in memory, on disk, or on a cluster."""
+"""Choose where ratings are kept while they are published: on this machine, or on a cluster."""
 
 import tempfile
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeGuard
@@ -18,32 +18,30 @@ from pricdr.errors import InputFileError, ParameterError
 if TYPE_CHECKING:
     from pricdr.data.ids import Ids
     from pricdr.data.reading.readers import RatingsFile
-    from pricdr.engines.local.reading import DiskReading
-    from pricdr.engines.local.sizes import Need
+    from pricdr.engines.disk_reading import DiskReading
     from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.estimate import Estimate
-    from pricdr.privacy.strategies import Strategy
 
 
 class EngineName(StrEnum):
     """Where ratings are kept while they are published."""
 
-    MEMORY = "memory"
-    LOCAL = "local"
+    DUCKDB = "duckdb"
     SPARK = "spark"
 
 
 EngineOption: TypeAlias = Annotated[
-    EngineName | None,
+    EngineName,
     typer.Option(
-        help="Where ratings are kept meanwhile: in memory, sorted on disk (local), or on a Spark cluster (extra "
-        "spark). The release is the same.  [default: memory, or local if the files are large]"
+        help="Where ratings are kept meanwhile: on this machine, in memory or sorted on disk if the files are large "
+        "(duckdb), or on a Spark cluster (extra spark). The release is the same."
     ),
 ]
 TempDirOption: TypeAlias = Annotated[
     Path | None,
     typer.Option(
-        help="engine local: sort in this folder, which holds ratings in plaintext meanwhile.  [default: beside --out]"
+        help="engine duckdb: sort large files in this folder, which holds ratings in plaintext meanwhile.  [default: "
+        "beside --out]"
     ),
 ]
 SparkConfOption: TypeAlias = Annotated[
@@ -58,7 +56,7 @@ class EngineInput:
 
     given: RatingsInput
     reading: ReadingOptions
-    engine: EngineName | None
+    engine: EngineName
     temp_dir: Path | None
     spark_conf: list[str] | None
     out: Path
@@ -70,7 +68,6 @@ class EngineInput:
         self,
         listed: "Ids | None",
         universe: "Ids | None",
-        strategy: "Strategy",
         lifetime: ExitStack,
         *,
         count_only: bool = False,
@@ -80,50 +77,45 @@ class EngineInput:
         Args:
             listed: the users who get a row, if there is a list.
             universe: the items that count, if there is a list.
-            strategy: decides whether rows of other users are needed too.
             lifetime: closes files and sessions when it ends.
             count_only: whether rows are only counted.
         """
-        from pricdr.engines.local.workspace import sweep
+        from pricdr.data.workspace import sweep
 
-        engine = self._chosen()
-        if self.spark_conf and engine is not EngineName.SPARK:
-            raise ParameterError(f"--spark-conf is for --engine spark, and the engine is {engine.value}")
-        if self.temp_dir is not None and engine is not EngineName.LOCAL:
-            raise ParameterError(f"--temp-dir is for --engine local, and the engine is {engine.value}")
+        if self.spark_conf and self.engine is not EngineName.SPARK:
+            raise ParameterError(f"--spark-conf is for --engine spark, and the engine is {self.engine.value}")
+        if self.temp_dir is not None and self.engine is not EngineName.DUCKDB:
+            raise ParameterError(f"--temp-dir is for --engine duckdb, and the engine is {self.engine.value}")
         reading: RatingsFile | DiskReading | SparkReading
-        if engine is EngineName.MEMORY:
-            if not count_only:
-                sweep(self.out.absolute().parent)  # a killed run of --engine local leaves ratings in plaintext
-            reading = self.reading.read(self.given, self.threshold)
-        elif engine is EngineName.SPARK:
+        if self.engine is EngineName.SPARK:
             reading = self._on_spark(listed, universe, lifetime)
+        elif self._are_large():
+            reading = self._on_disk(listed, universe, lifetime, count_only=count_only)
         else:
-            keep_others = strategy.learns_from_unlisted
-            reading = self._on_disk(listed, universe, lifetime, keep_others=keep_others, count_only=count_only)
+            if not count_only:
+                sweep(self.out.absolute().parent)  # a killed run that sorted on disk leaves ratings in plaintext
+            reading = self.reading.read(self.given, self.threshold)
         if self.values and not reading.has_values:
             raise InputFileError(shown(self.given), "--values needs a rating column, and there is none")
         if not self.values:
             warn_of_stars(reading)
         return reading
 
-    def _chosen(self) -> EngineName:
-        """Return the engine that was asked for, or the one that suits the size of the files, and explain the choice."""
+    def _are_large(self) -> bool:
+        """Return whether the files are too large for the memory limit, and say so."""
         from pricdr.data.reading.inputs import find_inputs
-        from pricdr.engines.local.sizes import EXPANSION
+        from pricdr.engines.outofcore import EXPANSION
         from pricdr.memory import VARIABLE, in_words, memory_limit
 
-        if self.engine is not None:
-            return self.engine
         size = find_inputs(self.given).size if isinstance(self.given, Path) else None
         limit = memory_limit()
         if size is None or size * EXPANSION <= limit:
-            return EngineName.MEMORY
+            return False
         say(
-            f"engine local: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit "
-            f"is {in_words(limit)} ({VARIABLE} changes it); --engine memory overrides this"
+            f"out of core: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit "
+            f"is {in_words(limit)} ({VARIABLE} changes it)"
         )
-        return EngineName.LOCAL
+        return True
 
     def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "SparkReading":
         from pricdr.engines.spark.reading import open_ratings
@@ -146,48 +138,35 @@ class EngineInput:
             return lifetime.enter_context(opened)
 
     def _on_disk(
-        self,
-        listed: "Ids | None",
-        universe: "Ids | None",
-        lifetime: ExitStack,
-        *,
-        keep_others: bool,
-        count_only: bool,
+        self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack, *, count_only: bool
     ) -> "DiskReading":
-        from pricdr.engines.local.reading import DiskReading
-        from pricdr.engines.local.sizes import sort_buffer
-        from pricdr.engines.local.spilling import spill
-        from pricdr.engines.local.workspace import Workspace
+        from pricdr.data.workspace import Workspace
+        from pricdr.engines.disk_reading import read_on_disk
+        from pricdr.engines.outofcore import sort_memory
         from pricdr.memory import in_words
 
-        stream = self.reading.stream(self.given, need_rating=self.threshold is not None)
         beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # a dry run makes no folder
-        folder = beside if self.temp_dir is None else self.temp_dir
-        workspace = lifetime.enter_context(Workspace.opened(folder))
-        if not count_only:
-            workspace.require_space(stream.size or 0, "sorting")  # checked more exactly once the rows are counted
-            say(
-                f"engine local: ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at "
-                f"the end) and sorted with {in_words(sort_buffer())} of memory"
-            )
+        workspace = lifetime.enter_context(Workspace.opened(beside if self.temp_dir is None else self.temp_dir))
+        say(
+            f"out of core: ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at "
+            f"the end) and sorted with {in_words(sort_memory())} of memory"
+        )
         with progress_bar(f"reading {shown(self.given)}") as progress:
-            spilled = spill(
-                stream,
+            return read_on_disk(
+                self.given,
+                self.reading.options(need_rating=self.threshold is not None),
                 workspace,
-                buffer_bytes=sort_buffer(),
-                listed=listed,
-                keep_others=keep_others,
+                users=listed,
+                items=universe,
                 keep_values=self.values,
-                count_only=count_only,
                 threshold=self.threshold,
                 progress=progress,
             )
-        return DiskReading(stream, spilled, spilled.ratings.select(listed, universe), None)
 
 
 def is_on_disk(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["DiskReading"]:
     """Return whether the ratings are kept on disk."""
-    from pricdr.engines.local.reading import DiskReading
+    from pricdr.engines.disk_reading import DiskReading
 
     return isinstance(reading, DiskReading)
 
@@ -199,23 +178,14 @@ def is_on_spark(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuar
     return isinstance(reading, SparkReading)
 
 
-def needed_memory(reading: "DiskReading", work: "Estimate") -> "Need":
-    """Return the memory that publishing takes, part by part."""
-    from pricdr.engines.local.sizes import Need
-
-    codes = reading.ratings.user_codes, reading.ratings.item_codes
-    return Need.of(work, ids=sum(map(len, codes)), letters=sum(part.letters() for part in codes))
-
-
 def require_memory(reading: "DiskReading", work: "Estimate") -> None:
     """Show the memory that publishing takes, and refuse it above the limit."""
-    need = needed_memory(reading, work)
-    say(f"engine local {need.sentence()}")
+    need = reading.need(work)
+    say(f"out of core: {need.sentence()}")
     need.require()
 
 
 def sort(reading: "DiskReading") -> "DiskReading":
     """Return the same ratings, sorted: a disk that fails does so here, before anything is spent."""
     with progress_bar("sorting") as progress:
-        entries = reading.selected.sorted(progress)
-    return replace(reading, counts=entries.counts)
+        return reading.sorted(progress)

@@ -14,12 +14,12 @@ import typer
 from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
 from pricdr.cli.engines import (
     EngineInput,
+    EngineName,
     EngineOption,
     SparkConfOption,
     TempDirOption,
     is_on_disk,
     is_on_spark,
-    needed_memory,
     require_memory,
     sort,
 )
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from pricdr.alignment.record import AlignmentRecord
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
-    from pricdr.engines.local.reading import DiskReading
+    from pricdr.engines.disk_reading import DiskReading
     from pricdr.engines.spark.reading import SparkReading
     from pricdr.privacy.guarantee import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
@@ -118,7 +118,7 @@ def publish(
     users: UsersOption = None,
     items: ItemsOption = None,
     reading: ReadingOptions = DEFAULT_READING,
-    engine: EngineOption = None,
+    engine: EngineOption = EngineName.DUCKDB,
     temp_dir: TempDirOption = None,
     spark_conf: SparkConfOption = None,
     calibration: CalibrationOption = CalibrationName.EXACT,
@@ -190,7 +190,7 @@ class _Task:
     json_output: JsonOutput | None
 
     def rehearse(self, given: EngineInput, users: Path | None, items: Path | None) -> None:
-        """Show what the release would be. With ``--engine local``, rows are counted and not written."""
+        """Show what the release would be. Rows of large files are counted, and not sorted."""
         require_absent(self.out)
         started = monotonic()
         with ExitStack() as lifetime:
@@ -198,7 +198,7 @@ class _Task:
             seconds = monotonic() - started
             self._say_input(reading, listed, universe)
             rehearsal = self._rehearsed(reading, listed, universe)
-            need = needed_memory(reading, rehearsal.work) if is_on_disk(reading) else None
+            need = reading.need(rehearsal.work) if is_on_disk(reading) else None
             if need is not None:
                 need.require()
         ledger = self.arguments["ledger"]
@@ -273,7 +273,7 @@ class _Task:
         self._require_aligned(users, listed)
         strategy = self.arguments["strategy"]
         counted_items = strategy.catalogue if universe is None else universe
-        return given.read(listed, counted_items, strategy, lifetime, count_only=count_only), listed, universe
+        return given.read(listed, counted_items, lifetime, count_only=count_only), listed, universe
 
     def _require_aligned(self, users: Path | None, listed: "Ids | None") -> None:
         """Refuse a list that differs from the record beside it, before hours of reading."""

@@ -15,7 +15,7 @@ from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
-    from pricdr.data.reading.batches import RatingsStream
+    from pricdr.data.reading.options import ReadOptions
     from pricdr.data.reading.readers import RatingsFile
 
 Result = TypeVar("Result")
@@ -85,11 +85,11 @@ class ReadingOptions:
         with working(f"reading {shown(path)}"):
             return readers.read_ratings_file(path, threshold=threshold, with_times=with_times, **self._arguments())
 
-    def stream(self, path: RatingsInput, *, need_rating: bool) -> "RatingsStream":
-        """Open ratings to be read in bounded memory."""
-        from pricdr.data.reading.batches import open_stream
+    def options(self, *, need_rating: bool) -> "ReadOptions":
+        """Return the options as the readers take them."""
+        from pricdr.data.reading.options import ReadOptions
 
-        return open_stream(path, need_rating=need_rating, **self._arguments())
+        return ReadOptions.of(need_rating=need_rating, **self._arguments())
 
     def read_some(self, path: RatingsInput, threshold: float | None, *, with_times: bool = False) -> "RatingsFile":
         """Read ratings that will count as likes, show a summary, and refuse the file if no rating is left.

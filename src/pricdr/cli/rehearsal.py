@@ -13,7 +13,7 @@ from pricdr.memory import in_words, memory_limit
 
 if TYPE_CHECKING:
     from pricdr._publish import Rehearsal
-    from pricdr.engines.local.sizes import Need
+    from pricdr.engines.disk_reading import Need
     from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Balance
     from pricdr.release.certificate import Certificate
@@ -43,7 +43,7 @@ def say_rehearsal(
         _say_balance(rehearsal.balance, ledger)
     need, limit = _memory(rehearsal, on_disk), memory_limit()
     if on_disk is not None:
-        say(f"engine local {on_disk.sentence()}")
+        say(f"out of core: {on_disk.sentence()}")
     seconds = rehearsal.work.seconds + reading_seconds
     say(
         f"memory: about {in_words(need)}; time: about {_time(seconds)}, reading included "

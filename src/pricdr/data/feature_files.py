@@ -1,21 +1,25 @@
-"""RatingsFile public item features: one row per item, numeric columns or a column of tags."""
+"""Read public item features: one row per item, numeric columns or a column of tags."""
 
 import os
 from pathlib import Path
-from typing import Final
+from tempfile import gettempdir
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from pricdr.data.features import MOST_COLUMNS, ItemFeatures
-from pricdr.data.ratings import Ids
-from pricdr.data.reading.parquet import opened, to_series
-from pricdr.data.reading.text_files import read_text, refusal, shorten
+from pricdr.data.ids import Ids
+from pricdr.data.reading.fields import Dialect, literal, width_fault
+from pricdr.data.reading.formats import INTEGERS, broken_parquet
+from pricdr.data.reading.table import connected, escaped
+from pricdr.data.reading.text_files import explaining_os_errors, read_text, refusal, shorten
+from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
-from pricdr.untrusted.parquet import As, Column
+from pricdr.memory import memory_limit
 
 _SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
+_NUMBERS: Final = (*INTEGERS, "FLOAT", "DOUBLE")
 TAGS: Final = "tags"
 """The name of a column of tags, which are separated by bars: ``war|history``."""
 
@@ -26,114 +30,122 @@ def read_features(path: str | os.PathLike[str]) -> ItemFeatures:
     The others are numbers, or there is one called ``tags``: text, tags separated by ``|``.
     """
     file = Path(path)
-    frame = _frame(file)
-    if "item" not in frame.columns:
-        names = shorten(", ".join(frame.columns), 100)
+    columns = _columns(file)
+    if "item" not in columns:
+        names = shorten(", ".join(columns), 100)
         raise refusal(file, f"item features need a column called item, found {names}")
-    items = _items(file, frame["item"])
-    others = [name for name in frame.columns if name != "item"]
-    if not others:
+    items = _items(file, columns.pop("item"))
+    if not columns:
         raise refusal(file, f"item features need numeric columns beside item, or one called {TAGS}")
-    tags = _tags(file, frame[TAGS]) if others == [TAGS] else None
-    if tags is None and len(others) > MOST_COLUMNS:
-        raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(others):,}")
-    numbers = [] if tags is not None else [_numbers(file, frame[name]) for name in others]
+    if len(columns) > MOST_COLUMNS:
+        raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(columns):,}")
     try:
-        return ItemFeatures.of_tags(items, tags) if tags is not None else ItemFeatures(items, np.column_stack(numbers))
+        if list(columns) == [TAGS]:
+            tags = [[tag.strip() for tag in (text or "").split("|") if tag.strip()] for text in columns[TAGS]]
+            return ItemFeatures.of_tags(items, list(map(tuple, tags)))
+        numbers = [_numbers(file, name, values) for name, values in columns.items()]
+        return ItemFeatures(items, np.column_stack(numbers))
     except InputError as error:
+        if str(error).startswith(str(file)):
+            raise
         raise refusal(file, str(error)) from error
 
 
-def _items(file: Path, column: pl.Series) -> Ids:
-    if not len(column):
+def _items(file: Path, names: list[Any]) -> Ids:
+    if not names:
         raise refusal(file, "item features need a row at least, and there is only a header")
-    if not (column.dtype == pl.String or column.dtype.is_integer()):
-        raise refusal(file, f"column item must hold ids, text or whole numbers, not {column.dtype}")
-    missing = column.is_null() | (column.cast(pl.String) == "")
-    if missing.any():
-        raise refusal(file, f"row {_first(missing)}: every row of item features names its item")
-    # Two rows of one item could contradict each other, and none would be the right one.
-    repeated = ~column.is_first_distinct()
-    if repeated.any():
-        at = _first(repeated)
-        raise refusal(file, f"row {at}: item {shorten(column[at - 1])} has a row already")
-    return tuple(column.cast(pl.String).to_list())
+    rows: dict[str, int] = {}
+    for row, name in enumerate(names, start=1):
+        if name is None or name == "":
+            raise refusal(file, f"row {row}: every row of item features names its item")
+        # Two rows of one item could contradict each other, and none would be the right one.
+        if rows.setdefault(name, row) != row:
+            raise refusal(file, f"row {row}: item {shorten(name)} has a row already")
+    return tuple(rows)
 
 
-def _tags(file: Path, column: pl.Series) -> list[tuple[str, ...]]:
-    """Return the tags of every item, none where the field is empty."""
-    if column.dtype not in (pl.String, pl.Null):
-        raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {column.dtype}")
-    texts = column.cast(pl.String).fill_null("").to_list()
-    return [tuple(tag.strip() for tag in text.split("|") if tag.strip()) for text in texts]
-
-
-def _numbers(file: Path, column: pl.Series) -> npt.NDArray[np.float64]:
-    name = shorten(column.name)
-    if not column.dtype.is_numeric():
-        raise refusal(file, f"column {name} must hold a number in every row (or be the only one, {TAGS})")
-    if column.null_count():
-        raise refusal(file, f"row {_first(column.is_null())}: column {name} is empty, a number is needed in every row")
-    numbers = column.cast(pl.Float64).to_numpy()
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        at = int(bad.argmax())
-        raise refusal(file, f"row {at + 1}: column {name} holds {numbers[at]}, a finite number is needed")
+def _numbers(file: Path, column: str, values: list[Any]) -> npt.NDArray[np.float64]:
+    name, numbers = shorten(column), np.empty(len(values))
+    for row, value in enumerate(values):
+        if value is None or value == "":
+            raise refusal(file, f"row {row + 1}: column {name} is empty, a number is needed in every row")
+        try:
+            numbers[row] = float(value)
+        except ValueError as error:
+            rule = f"a number in every row (or be the only one, {TAGS})"
+            raise refusal(file, f"row {row + 1}: column {name} must hold {rule}, not {shorten(value)}") from error
+        if not np.isfinite(numbers[row]):
+            raise refusal(file, f"row {row + 1}: column {name} holds {numbers[row]}, a finite number is needed")
     return numbers
 
 
-def _decoded(file: Path) -> pl.DataFrame:
-    """Return the columns of a Parquet file: text or numbers, and ids always as text."""
-    with opened(file) as parquet:
-        about = parquet.read().columns
-        for column in about:
-            _require_kind(file, column)
-        if len(about) > MOST_COLUMNS + 1:
-            raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(about) - 1:,}")
-        wanted = [
-            (at, As.TEXT if column.kind == "text" or column.name == "item" else As.NUMBERS)
-            for at, column in enumerate(about)
-        ]
-        decoded = parquet.read(*wanted).decoded
-    return pl.DataFrame({column.name: to_series(values) for column, values in zip(about, decoded, strict=True)})
-
-
-def _require_kind(file: Path, column: Column) -> None:
-    if column.name == "item":
-        if column.kind not in ("text", "integers"):
-            raise refusal(file, f"column item must hold ids, text or whole numbers, not {column.dtype}")
-    elif column.name == TAGS:
-        if column.kind != "text" and column.dtype != "Null":
-            raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {column.dtype}")
-    elif column.kind not in ("integers", "numbers"):
-        name = shorten(column.name)
-        raise refusal(file, f"column {name} must hold a number in every row (or be the only one, {TAGS})")
-
-
-def _first(mask: pl.Series) -> int:
-    """Return the first row where ``mask`` is true, counted from 1."""
-    row = mask.arg_max()
-    assert row is not None
-    return row + 1
-
-
-def _frame(file: Path) -> pl.DataFrame:
+def _columns(file: Path) -> dict[str, list[Any]]:
+    """Return the columns of a file by their names: text, or numbers where the file has types."""
     suffixes = [suffix for suffix in file.suffixes if suffix != ".gz"]
     kind = suffixes[-1].lower() if suffixes else ""
-    try:
-        if kind == ".parquet":
-            return _decoded(file)
-        if kind in _SEPARATORS:
-            text = read_text(file)
-            header = pl.read_csv(text, separator=_SEPARATORS[kind], has_header=False, n_rows=1, infer_schema=False).row(
-                0
-            )
+    if kind == ".parquet":
+        return _parquet_columns(file)
+    if kind in _SEPARATORS:
+        return _text_columns(file, Dialect(_SEPARATORS[kind]))
+    raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")
+
+
+def _text_columns(file: Path, dialect: Dialect) -> dict[str, list[Any]]:
+    header: list[str] | None = None
+    columns: list[list[str]] = []
+    for number, line in enumerate(read_text(file).decode().split("\n"), start=1):
+        if not line.strip("\r"):
+            continue
+        fields = dialect.split(line.removesuffix("\r"))
+        if isinstance(fields, str):
+            raise refusal(file, f"item features cannot be read: line {number} {fields}")
+        if header is None:
+            header, columns = fields, [[] for _ in fields]
             repeated = next((name for name in header if header.count(name) > 1), None)
             if repeated is not None:
                 raise refusal(file, f"the header names {shorten(repeated)} more than once")
-            kinds = {name: pl.String for name in ("item", TAGS) if name in header}
-            # All rows say what a column holds: whole numbers may come first and others later.
-            return pl.read_csv(text, separator=_SEPARATORS[kind], schema_overrides=kinds, infer_schema_length=None)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise refusal(file, f"item features cannot be read: {shorten(error, 100)}") from error
-    raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")
+        elif fault := width_fault(len(fields), len(header), header=True):
+            raise refusal(file, f"item features cannot be read: line {number} {fault}")
+        else:
+            for column, field in zip(columns, fields, strict=True):
+                column.append(field)
+    return dict(zip(header or [], columns, strict=True))
+
+
+def _parquet_columns(file: Path) -> dict[str, list[Any]]:
+    import duckdb
+
+    with explaining_os_errors(file), file.open("rb"):
+        pass
+    relation = f"read_parquet([{literal(escaped(file))}], hive_partitioning = false)"
+    with Workspace.opened(Path(gettempdir())) as workspace, connected(workspace, [file], memory_limit()) as connection:
+        try:
+            described = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
+        except duckdb.Error:
+            raise broken_parquet(file) from None
+        if len(described) > MOST_COLUMNS + 1:
+            raise refusal(file, f"item features can have at most {MOST_COLUMNS:,} columns, got {len(described) - 1:,}")
+        for name, kind, *_ in described:
+            _require_kind(file, name, kind)
+        wanted = ", ".join(
+            f"c{at}" if kind in _NUMBERS and name != "item" else f"c{at}::VARCHAR AS c{at}"
+            for at, (name, kind, *_) in enumerate(described)
+        )
+        names = ", ".join(f"c{at}" for at in range(len(described)))
+        try:
+            rows = connection.execute(f"SELECT {wanted} FROM {relation} AS given({names})").fetchall()
+        except duckdb.Error:
+            raise broken_parquet(file) from None
+    return {name: [row[at] for row in rows] for at, (name, *_) in enumerate(described)}
+
+
+def _require_kind(file: Path, name: str, kind: str) -> None:
+    text = kind == "VARCHAR" or kind.startswith("ENUM")
+    if name == "item":
+        if not text and kind not in INTEGERS:
+            raise refusal(file, f"column item must hold ids, text or whole numbers, not {kind}")
+    elif name == TAGS:
+        if not text and kind != '"NULL"':
+            raise refusal(file, f"column {TAGS} must be text, tags separated by bars, not {kind}")
+    elif kind not in _NUMBERS:
+        raise refusal(file, f"column {shorten(name)} must hold a number in every row (or be the only one, {TAGS})")

@@ -1,30 +1,42 @@
-"""Ratings from data frames and back: polars, pandas, and whatever speaks Arrow.
+"""Ratings from data frames and back: polars, pandas, and whatever speaks Arrow. None of these libraries is needed here.
 
 A frame is held to the rules of a file: the same column names, the same refusals, the same merging of repeated pairs.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
+from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-import polars as pl
+import numpy as np
+import numpy.typing as npt
 
 from pricdr.data.csr import entry_rows
 from pricdr.data.hold_out_rules import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
-from pricdr.data.reading.kinds import may_be_times, require_kind
-from pricdr.data.reading.raw_ratings import RawRatings, encode, in_memory, to_ratings
+from pricdr.data.reading.formats import typed_source
+from pricdr.data.reading.options import ReadOptions
+from pricdr.data.reading.queries import add_values
+from pricdr.data.reading.read import encode
+from pricdr.data.reading.table import RatingsTable, connected, explained
 from pricdr.data.reading.text_files import refusal, shorten
+from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
+from pricdr.memory import memory_limit
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
 _FRAME: Final = "the data frame"
 """What errors name where they would name a file."""
+_GIVEN: Final = "given"
+Columns = dict[str, npt.NDArray[Any]]
 
 
 class Named(NamedTuple):
@@ -38,7 +50,8 @@ class Named(NamedTuple):
 
 def ratings_from_any(frame: object, named: Named) -> Ratings:
     """Return the ratings in a data frame of any kind: polars (lazy too), pandas, or a table that speaks Arrow."""
-    return _ratings(_columns(frame, named), time_asked=named.time is not None)
+    with _table_of(frame, named) as table:
+        return encode(table).ratings
 
 
 def ratings_and_times(frame: object, time: str) -> tuple[Ratings, Float64Array]:
@@ -46,28 +59,15 @@ def ratings_and_times(frame: object, time: str) -> tuple[Ratings, Float64Array]:
 
     The times are in the order of the ratings, which is not that of the frame's rows.
     """
-    raw = _raw(_columns(frame, Named(time=time)), time_asked=True)
-    encoded = encode(raw, need_times=True)
-    ratings, times = to_ratings(encoded, _FRAME), encoded.times_in_order()
-    assert times is not None  # a column that is named is there, and so is every time in it, or it is refused
-    return ratings, times
+    with _table_of(frame, Named(time=time)) as table:
+        encoded = encode(table, need_times=True)
+    assert encoded.times is not None  # a column that is named is there, and so is every time in it, or it is refused
+    return encoded.ratings, encoded.times
 
 
-def _columns(frame: object, named: Named) -> dict[str, pl.Series]:
-    """Return the columns of a data frame of any kind by their roles."""
-    if isinstance(frame, pl.DataFrame | pl.LazyFrame):
-        return _polars_columns(frame, named)
-    if _is_pandas(frame):
-        return _pandas_columns(cast("pd.DataFrame", frame), named)
-    if _speaks_arrow(frame):
-        return _polars_columns(_from_arrow(frame), named)
-    hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
-    raise InputError(f"ratings must be Ratings or a data frame (polars, pandas, Arrow), got {_kind_of(frame)}{hint}")
-
-
-def ratings_from_polars(frame: pl.DataFrame | pl.LazyFrame, named: Named) -> Ratings:
+def ratings_from_polars(frame: "pl.DataFrame | pl.LazyFrame", named: Named) -> Ratings:
     """Return the ratings in a polars data frame; of a lazy one only the columns that are read are computed."""
-    if not isinstance(frame, pl.DataFrame | pl.LazyFrame):
+    if not _is_polars(frame):
         raise InputError(f"from_polars takes a polars DataFrame or LazyFrame, got {_kind_of(frame)}")
     return ratings_from_any(frame, named)
 
@@ -83,39 +83,145 @@ def ratings_from_arrow(table: object, named: Named) -> Ratings:
     """Return the ratings in a table that offers the Arrow PyCapsule interface."""
     if not _speaks_arrow(table):
         raise InputError(f"from_arrow takes a table with the Arrow PyCapsule interface, got {_kind_of(table)}")
-    return ratings_from_polars(_from_arrow(table), named)
+    return ratings_from_any(table, named)
 
 
-def ratings_to_polars(ratings: Ratings) -> pl.DataFrame:
+@contextmanager
+def _table_of(frame: object, named: Named) -> Iterator[RatingsTable]:
+    """Yield the checked rows of a data frame."""
+    options = ReadOptions(time_asked=named.time is not None)
+    memory = memory_limit()
+    with (
+        Workspace.opened(Path(gettempdir())) as workspace,
+        explained(_FRAME, workspace, memory),
+        connected(workspace, [], memory) as connection,
+    ):
+        table = RatingsTable(connection, _FRAME, time_asked=options.time_asked)
+        if _is_polars(frame):
+            _add_arrow(table, *_polars_columns(cast("pl.DataFrame | pl.LazyFrame", frame), named), options)
+        elif _is_pandas(frame):
+            columns = _pandas_columns(cast("pd.DataFrame", frame), named)
+            if len(columns["user"]):
+                add_values(table, _FRAME, columns, options)
+        elif _speaks_arrow(frame):
+            _add_arrow(table, frame, None, options, named)
+        else:
+            hint = ": read a file with read_ratings" if isinstance(frame, str | os.PathLike) else ""
+            kinds = "Ratings or a data frame (polars, pandas, Arrow)"
+            raise InputError(f"ratings must be {kinds}, got {_kind_of(frame)}{hint}")
+        if not table.rows:
+            raise refusal(_FRAME, "it has columns and no rows")
+        yield table
+
+
+class _Stream:
+    """Offers the Arrow PyCapsule interface of a table and nothing else: DuckDB then needs no other library."""
+
+    def __init__(self, table: object) -> None:
+        self._table = cast(Any, table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def _add_arrow(
+    table: RatingsTable, frame: object, places: dict[str, int] | None, options: ReadOptions, named: Named | None = None
+) -> None:
+    """Add the rows of a table; its columns are found by their names, unless their places are given."""
+    import duckdb
+
+    connection = table.connection
+    if hasattr(frame, "read_all"):  # a stream, which can be read only once
+        frame = frame.read_all()
+    try:
+        connection.register(_GIVEN, _Stream(frame))
+        described = connection.execute(f"DESCRIBE {_GIVEN}").fetchall()
+    except (duckdb.Error, AttributeError, ValueError, TypeError) as error:
+        raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
+    header, kinds = [row[0] for row in described], [row[1] for row in described]
+    if places is None:
+        found = find_in_frame(_FRAME, header, (named or Named())._asdict())
+        places = {role: at for role, at in found._asdict().items() if at is not None}
+    columns = ", ".join(f"c{at}" for at in range(len(header)))
+    typed = {role: (f"c{at}", kinds[at]) for role, at in places.items()}
+    table.add(typed_source(_FRAME, f"(SELECT * FROM {_GIVEN} AS {_GIVEN}({columns}))", typed, {}, options))
+
+
+def _polars_columns(frame: "pl.DataFrame | pl.LazyFrame", named: Named) -> tuple["pl.DataFrame", dict[str, int]]:
+    """Return the columns that are read, and the place of each role among them."""
+    import polars as pl
+
+    try:
+        header = frame.collect_schema().names()
+        found = find_in_frame(_FRAME, header, named._asdict())
+        places = [at for at in found if at is not None]
+        # By position, not by name: polars would take ^user$ for a pattern.
+        wanted = frame.lazy().select(pl.nth(at).alias(f"c{order}") for order, at in enumerate(places)).collect()
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise refusal(_FRAME, f"cannot be computed: {shorten(str(error), 100)}") from error
+    roles = [role for role, at in found._asdict().items() if at is not None]
+    return wanted, {role: order for order, role in enumerate(roles)}
+
+
+def _pandas_columns(frame: "pd.DataFrame", named: Named) -> dict[str, Any]:
+    """Return numbers as arrays and everything else as Python values, which pandas has many ways to store."""
+    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], named._asdict())
+    columns: dict[str, Any] = {}
+    for role, at in places._asdict().items():
+        if at is None:
+            continue
+        column = frame.iloc[:, at]
+        if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
+            columns[role] = column.to_numpy()
+            continue
+        values = zip(column.tolist(), column.isna().to_numpy(), strict=True)
+        columns[role] = [None if absent else _plain(role, value) for value, absent in values]
+    return columns
+
+
+def _plain(role: str, value: object) -> object:
+    return value.isoformat() if role == "time" and isinstance(value, datetime | date) else value
+
+
+def ratings_to_polars(ratings: Ratings) -> "pl.DataFrame":
     """Return one row per rated pair: ``user``, ``item`` and, where values mean something, ``rating``."""
+    import polars as pl
+
+    return pl.DataFrame(columns_of(ratings))
+
+
+def columns_of(ratings: Ratings) -> Columns:
+    """Return one row per rated pair: ``user`` and ``item`` as text and, where values mean something, ``rating``."""
     matrix = ratings.matrix
-    columns = {
-        "user": pl.Series(ratings.users, dtype=pl.String).gather(entry_rows(matrix)),
-        "item": pl.Series(ratings.items, dtype=pl.String).gather(matrix.indices),
+    columns: Columns = {
+        "user": np.array(ratings.users, dtype=object)[entry_rows(matrix)],
+        "item": np.array(ratings.items, dtype=object)[matrix.indices],
     }
-    if ratings.has_values:
-        columns["rating"] = pl.Series(matrix.data)
-    return pl.DataFrame(columns)
+    return {**columns, "rating": matrix.data} if ratings.has_values else columns
 
 
-def recommendations_to_polars(rows: Iterable[tuple[str, str, float, int, str]]) -> pl.DataFrame:
+def recommendations_to_polars(rows: Iterable[tuple[str, str, float, int, str]]) -> "pl.DataFrame":
     """Return one row per recommended item: ``user``, ``item``, ``score``, ``rank`` and ``basis``."""
+    import polars as pl
+
     schema = {"user": pl.String, "item": pl.String, "score": pl.Float64, "rank": pl.Int64, "basis": pl.String}
     return pl.DataFrame(list(rows), schema=schema, orient="row")
 
 
-def to_pandas(frame: pl.DataFrame) -> "pd.DataFrame":
+def to_pandas(frame: "pl.DataFrame") -> "pd.DataFrame":
     """Return the same rows as a pandas data frame."""
     try:
         import pandas as pd
     except ImportError as error:
         raise ImportError("to_pandas needs pandas, which is not installed (pip install pandas)") from error
+    import polars as pl
+
     # Column by column: polars' own to_pandas needs pyarrow as well.
     columns = {column.name: column.to_list() if column.dtype == pl.String else column.to_numpy() for column in frame}
     return pd.DataFrame(columns)
 
 
-def to_arrow(frame: pl.DataFrame) -> "pa.Table":
+def to_arrow(frame: "pl.DataFrame") -> "pa.Table":
     """Return the same rows as a pyarrow table."""
     try:
         import pyarrow  # noqa: F401
@@ -124,95 +230,16 @@ def to_arrow(frame: pl.DataFrame) -> "pa.Table":
     return frame.to_arrow()
 
 
+def _is_polars(frame: object) -> bool:
+    return hasattr(frame, "collect_schema") and hasattr(frame, "lazy")
+
+
 def _is_pandas(frame: object) -> bool:
     return hasattr(frame, "columns") and hasattr(frame, "iloc")
 
 
 def _speaks_arrow(table: object) -> bool:
     return hasattr(table, "__arrow_c_stream__") or hasattr(table, "__arrow_c_array__")
-
-
-def _polars_columns(frame: pl.DataFrame | pl.LazyFrame, named: Named) -> dict[str, pl.Series]:
-    if isinstance(frame, pl.LazyFrame):
-        frame = _collected(frame, named)
-    places = find_in_frame(_FRAME, frame.columns, named._asdict())
-    return {role: frame.to_series(at) for role, at in places._asdict().items() if at is not None}
-
-
-def _pandas_columns(frame: "pd.DataFrame", named: Named) -> dict[str, pl.Series]:
-    places = find_in_frame(_FRAME, [str(name) for name in frame.columns], named._asdict())
-    columns = {role: frame.iloc[:, at] for role, at in places._asdict().items() if at is not None}
-    return {role: _pandas_column(role, column) for role, column in columns.items()}
-
-
-def _from_arrow(table: object) -> pl.DataFrame:
-    try:
-        return pl.DataFrame(cast(Any, table))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError, TypeError) as error:
-        raise refusal(_FRAME, f"cannot be read: {shorten(str(error), 100)}") from error
-
-
-def _collected(frame: pl.LazyFrame, named: Named) -> pl.DataFrame:
-    try:
-        header = frame.collect_schema().names()
-        places = [at for at in find_in_frame(_FRAME, header, named._asdict()) if at is not None]
-        # By position, not by name: polars would take ^user$ for a pattern.
-        return frame.select(pl.nth(sorted(places))).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        raise refusal(_FRAME, f"cannot be computed: {shorten(str(error), 100)}") from error
-
-
-def _ratings(columns: dict[str, pl.Series], *, time_asked: bool) -> Ratings:
-    raw = _raw(columns, time_asked=time_asked)
-    return to_ratings(encode(raw), _FRAME)
-
-
-def _raw(columns: dict[str, pl.Series], *, time_asked: bool) -> RawRatings:
-    if "time" in columns and not time_asked and not may_be_times(columns["time"].dtype):
-        del columns["time"]
-    for role, column in columns.items():
-        require_kind(_FRAME, role, column.dtype)
-    rows = len(columns["user"])
-    if not rows:
-        raise refusal(_FRAME, "it has columns and no rows")
-    for role in ("user", "item"):
-        columns[role] = columns[role].cast(pl.String)  # codes of categories must not become ids
-    # By another name: polars would take ^user$ for a pattern.
-    loaders = {role: in_memory(column.alias(role)) for role, column in columns.items()}
-    return RawRatings(_FRAME, rows, loaders, time_asked=time_asked)
-
-
-def _pandas_column(role: str, column: "pd.Series[Any]") -> pl.Series:
-    """Return a pandas column as polars would have it; pandas has many ways to store the same values."""
-    # Through Python values: there is no other way that all of its types share and that needs no pyarrow.
-    missing = column.isna().to_numpy()
-    values: Sequence[Any] = [None if absent else value for value, absent in zip(column.tolist(), missing, strict=True)]
-    try:
-        if role == "time":
-            return _pandas_times(values)
-        # Not where there are truth values: polars refuses them as ratings, and so do files.
-        numbers = all(isinstance(value, int | float | None) and not isinstance(value, bool) for value in values)
-        if role == "rating" and numbers:
-            return pl.Series([None if value is None else float(value) for value in values], dtype=pl.Float64)
-        return pl.Series(values) if len(values) else pl.Series(values, dtype=pl.String)
-    except TypeError as error:
-        kinds = sorted({type(value).__name__ for value in values if value is not None})
-        raise refusal(_FRAME, f"the {role} column mixes {' and '.join(kinds[:3])}; use one kind throughout") from error
-    except (UnicodeEncodeError, OverflowError) as error:
-        fault = f"the {role} column holds a value that cannot be used"
-        raise refusal(_FRAME, f"{fault}: {shorten(str(error), 80)}") from error
-
-
-def _pandas_times(values: Sequence[Any]) -> pl.Series:
-    """Return times as numbers or text, whatever pandas stores them as; null where a value is neither."""
-    return pl.Series(list(map(_time_text, values)), dtype=pl.String)
-
-
-def _time_text(value: object) -> str | None:
-    """Return one time as text, whatever the type of the others; a Timestamp is a datetime."""
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return str(value) if isinstance(value, int | float | str) else None
 
 
 def _kind_of(value: object) -> str:

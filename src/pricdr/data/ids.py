@@ -17,6 +17,8 @@ LONGEST_ID: Final = 1000
 """The most characters in an id."""
 CONTROLS: Final = "[\x00-\x1f\x7f-\x9f\u2028\u2029]"
 """Characters that no id may contain, as a regular expression: control characters and all kinds of line breaks."""
+CONTROLS_IN_RE2: Final = r"[\x00-\x1f\x7f-\x{9f}\x{2028}\x{2029}]"
+"""The same in the dialect of DuckDB and Arrow."""
 _BYTES_PER_ID: Final = 160
 """What an id takes beside its own bytes: an object, a place in a tuple, and one in a set while it is checked."""
 _CONTROL: Final = re.compile(CONTROLS)

@@ -10,13 +10,12 @@ import polars as pl
 from pricdr.data.hold_out_rules import OFFICIAL, ONE_AT_RANDOM
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.data.reading.parquet import read_text_columns, write_frame, write_ratings
+from pricdr.data.reading.parquet import Text, read_text_columns, write_frame, write_ratings
 from pricdr.data.reading.readers import read_ratings
 from pricdr.data.splits import HeldOut, Split, cold_users, official
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
 from pricdr.untrusted.opening import Folder
-from pricdr.untrusted.parquet import Text
 
 _PARTS = ("validation", "test")
 _LONGEST_PROTOCOL = 200

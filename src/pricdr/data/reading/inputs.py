@@ -3,14 +3,13 @@
 import glob
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-from pricdr.data.reading.raw_ratings import NOTHING_BESIDE, Beside
 from pricdr.data.reading.text_files import STANDARD_INPUT, explaining_os_errors, file_refusal, named
 from pricdr.errors import InputError, InputFileError
 from pricdr.files import require_local
@@ -42,7 +41,7 @@ class InputFile:
     """One file of ratings, and its state when it was found."""
 
     path: Path
-    partitions: Beside
+    partitions: Mapping[str, str | None]
     """The columns that its folders name (``country=de``), and their values."""
     state: _State | None
     """None for anything but a regular file, such as standard input: changes to it cannot be noticed."""
@@ -53,12 +52,15 @@ class InputFile:
         return None if self.state is None else self.state.size
 
     @classmethod
-    def of(cls, path: Path, partitions: Beside = NOTHING_BESIDE) -> "InputFile":
+    def of(cls, path: Path, partitions: Mapping[str, str | None] | None = None) -> "InputFile":
         """Return the file at ``path`` as it is now."""
+        partitions = partitions or {}
         if path == STANDARD_INPUT:
             return cls(path, partitions, None)
         with explaining_os_errors(path):
             status = path.stat()
+            if stat.S_ISREG(status.st_mode):  # opening a pipe would take it from its reader
+                path.open("rb").close()
         return cls(path, partitions, _State.of(status) if stat.S_ISREG(status.st_mode) else None)
 
     @contextmanager
@@ -202,7 +204,7 @@ def _require_countable(path: Path, count: int) -> None:
         raise file_refusal(path, f"it names more than {_MOST_FILES:,} files, the most that are read together")
 
 
-def _partitions(file: Path, root: Path) -> Beside:
+def _partitions(file: Path, root: Path) -> dict[str, str | None]:
     """Return the columns that folders between ``root`` and a file name: ``key=value``, as Hive and Spark write them.
 
     >>> dict(_partitions(Path("r/country=de/day=2024%2F1/p.parquet"), Path("r")))

@@ -6,22 +6,24 @@ others. So SQLite is read through Python's own driver, value by value.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import polars as pl
+import numpy as np
+import numpy.typing as npt
 
-from pricdr.data.reading.bad_rows import BadRows
-from pricdr.data.reading.columns import ColumnPositions, Columns, find_named
-from pricdr.data.reading.kinds import may_be_times, require_kind
+from pricdr.data.reading.columns import ColumnPositions, find_named
+from pricdr.data.reading.fields import identifier
+from pricdr.data.reading.formats import typed_source
+from pricdr.data.reading.options import ReadOptions
 from pricdr.data.reading.query import Query
-from pricdr.data.reading.raw_ratings import ColumnLoader, RawRatings, in_memory, place
+from pricdr.data.reading.table import RatingsTable
 from pricdr.data.reading.text_files import explaining_os_errors, file_refusal, refusal
 from pricdr.data.reading.values import judged
 from pricdr.errors import InputError, ParameterError
@@ -29,127 +31,118 @@ from pricdr.errors import InputError, ParameterError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_GIVEN = "given"
 _SQLITE_ROWS = 1 << 16
 
 
-def stream_query(
-    query: Query, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None = None
-) -> Iterator[RawRatings]:
-    """Yield the rows of a query as they arrive, some at a time."""
-    if query.database == "sqlite":
-        yield from _stream_sqlite(query, columns, need_rating=need_rating, bad_rows=bad_rows)
-        return
-    rows, any_batch = 0, False
-    with _results(query) as results:
-        positions = _positions(query, results.schema.names, columns, need_rating=need_rating)
-        time_asked = columns is not None and columns.time is not None
-        for batch in results:
-            if not batch.num_rows:
-                continue
-            loaders = _loaders(query, batch, positions, time_asked=time_asked)
-            number = partial(add, rows)
-            rows += batch.num_rows
-            any_batch = True
-            yield RawRatings(
-                str(query), batch.num_rows, loaders, number=number, time_asked=time_asked, bad_rows=bad_rows
-            )
-    if not any_batch:
+def add_query(table: RatingsTable, query: Query, options: ReadOptions) -> None:
+    """Add the rows of a query to a table, some at a time."""
+    (_add_sqlite if query.database == "sqlite" else _add_postgresql)(table, query, options)
+    if not table.rows:
         raise file_refusal(str(query), "it returns no rows")
 
 
-def _positions(query: Query, header: list[str], columns: Columns | None, *, need_rating: bool) -> ColumnPositions:
+def _positions(query: Query, header: list[str], options: ReadOptions) -> dict[str, int]:
     if len(header) < 2:
         raise file_refusal(str(query), f"it selects {len(header)} column; a user and an item column are needed")
-    return find_named(str(query), header, columns, need_rating=need_rating)
+    positions: ColumnPositions = find_named(str(query), header, options.columns, need_rating=options.need_rating)
+    return {role: at for role, at in positions._asdict().items() if at is not None}
 
 
-def _stream_sqlite(
-    query: Query, columns: Columns | None, *, need_rating: bool, bad_rows: BadRows | None
-) -> Iterator[RawRatings]:
-    """Yield the rows of a query to a SQLite file, which is opened for reading alone and not created."""
+def _add_postgresql(table: RatingsTable, query: Query, options: ReadOptions) -> None:
+    import pyarrow as pa
+
+    connection, before = table.connection, 0
+    with _results(query) as results:
+        at = _positions(query, results.schema.names, options)
+        for batch in results:
+            if not batch.num_rows:
+                continue
+            columns = {role: _plain_column(batch.column(position)) for role, position in at.items()}
+            connection.register(_GIVEN, pa.table(columns))
+            kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {_GIVEN}").fetchall()}
+            typed = {role: (identifier(role), kinds[role]) for role in columns}
+            table.add(typed_source(str(query), _GIVEN, typed, {f'"{role}"': role for role in columns}, options, before))
+            connection.unregister(_GIVEN)
+            before += batch.num_rows
+
+
+def _plain_column(column: "pa.Array") -> "pa.Array":
+    """Return a column in a type of Arrow; PostgreSQL's ``numeric`` arrives as text in a type of its own."""
+    import pyarrow as pa
+
+    if not isinstance(column.type, pa.BaseExtensionType):
+        return column
+    if getattr(column.type, "type_name", "") == "numeric":
+        texts = column.storage.to_pylist()
+        return pa.array([None if text is None else float(text) for text in texts], pa.float64())
+    return column.storage
+
+
+def _add_sqlite(table: RatingsTable, query: Query, options: ReadOptions) -> None:
+    """Add the rows of a query to a SQLite file, which is opened for reading alone and not created."""
     with explaining_os_errors(Path(query.file)), Path(query.file).open("rb"):  # the driver gives no reason
         address = f"file:{quote(query.file)}?mode=ro"
-    row = 0
+    before = 0
     try:
         with closing(sqlite3.connect(address, uri=True)) as connection:
             # Half of a surrogate pair stands for a byte that is not UTF-8: its row alone is then bad.
             connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
             results = connection.execute(query.sql)
             header = [str(column[0]) for column in results.description or ()]
-            positions = _positions(query, header, columns, need_rating=need_rating)
-            roles = {role: at for role, at in positions._asdict().items() if at is not None}
+            at = _positions(query, header, options)
             while batch := results.fetchmany(_SQLITE_ROWS):
-                kept, numbers = _judged_rows(query, batch, roles, row, bad_rows)
-                row += len(batch)
-                loaders = {
-                    role: in_memory(pl.Series(values, dtype=pl.Float64 if role == "rating" else pl.String))
-                    for role, values in kept.items()
-                }
-                part = RawRatings(str(query), len(numbers), loaders, number=numbers.__getitem__, bad_rows=bad_rows)
-                part.time_asked = columns is not None and columns.time is not None
-                yield part
+                columns = {role: [row[place] for row in batch] for role, place in at.items()}
+                add_values(table, str(query), columns, options, before)
+                before += len(batch)
     except (sqlite3.Error, sqlite3.Warning) as error:
         raise refusal(str(query), query.cleaned(str(error))) from None
-    if not row:
-        raise file_refusal(str(query), "it returns no rows")
 
 
-def _judged_rows(
-    query: Query, batch: list[tuple[Any, ...]], roles: dict[str, int], before: int, bad_rows: BadRows | None
-) -> tuple[dict[str, list[Any]], list[int]]:
-    """Return the values of the good rows by their roles, and the numbers of these rows."""
-    kept: dict[str, list[Any]] = {role: [] for role in roles}
-    numbers = []
-    for number, row in enumerate(batch, start=before):
-        try:
-            values = [judged(role, row[at]) for role, at in roles.items()]
-        except ValueError as error:
-            fault = f"{place(number, None)}: {error}"
-            if bad_rows is None:
-                raise refusal(str(query), fault) from error
-            bad_rows.add(number, fault)
+def add_values(
+    table: RatingsTable,
+    name: str,
+    columns: Mapping[str, list[Any] | npt.NDArray[Any]],
+    options: ReadOptions,
+    before: int = 0,
+) -> None:
+    """Add rows of Python values: arrays of numbers as they are, other values each by its own type."""
+    faults: dict[int, str] = {}
+    given: dict[str, npt.NDArray[Any]] = {}
+    for role, values in columns.items():
+        if not isinstance(values, list):
+            given[role] = values
             continue
-        numbers.append(number)
-        for column, value in zip(kept.values(), values, strict=True):
-            column.append(value)
-    return kept, numbers
+        kept: list[Any] = []
+        for row, value in enumerate(values):
+            try:
+                kept.append(None if value is None else judged(role, value))
+            except ValueError as error:
+                faults.setdefault(row, f": {error}")
+                kept.append(None)
+        missing = [np.nan if value is None else value for value in kept] if role == "rating" else kept
+        given[role] = np.array(missing, dtype=np.float64 if role == "rating" else object)
+    given["row"] = np.arange(len(given["user"]))
+    connection = table.connection
+    connection.register(_GIVEN, given)
+    kinds = {column: kind for column, kind, *_ in connection.execute(f"DESCRIBE {_GIVEN}").fetchall()}
+    typed = {role: (identifier(role), kinds[role]) for role in columns}
+    source = typed_source(name, _GIVEN, typed, {}, options, before)
+    explain = source.fault
 
+    def fault(row: int, *values: Any) -> str:  # noqa: ANN401
+        return faults.get(row) or explain(*values)
 
-def _loaders(
-    query: Query, batch: "pa.RecordBatch", positions: ColumnPositions, *, time_asked: bool
-) -> dict[str, ColumnLoader]:
-    """Return the columns of some rows by their roles."""
-    loaders: dict[str, ColumnLoader] = {}
-    for role, at in positions._asdict().items():
-        if at is None:
-            continue
-        column = _series(batch.column(at))
-        if role == "time" and not time_asked and not may_be_times(column.dtype):
-            continue
-        require_kind(str(query), role, column.dtype)
-        loaders[role] = in_memory(column.cast(pl.String) if role in ("user", "item") else column)
-    return loaders
-
-
-def _series(column: "pa.Array") -> pl.Series:
-    """Return a column; PostgreSQL's ``numeric`` arrives as text in an extension type, and is read as numbers."""
-    import pyarrow as pa
-
-    if not isinstance(column.type, pa.BaseExtensionType):
-        series = pl.from_arrow(column)
-    elif getattr(column.type, "type_name", "") == "numeric":
-        series = pl.from_arrow(column.storage).cast(pl.Float64, strict=False)
-    else:
-        series = pl.from_arrow(column.storage)
-    assert isinstance(series, pl.Series)
-    return series.alias("")
+    table.add(replace(source, record=('"row"', *source.record), fault=fault))
+    connection.unregister(_GIVEN)
 
 
 @contextmanager
 def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
-    """Yield the result of a query that can change nothing in the database."""
+    """Yield the result of a query that can change nothing in a PostgreSQL database."""
     try:
         dbapi = import_module("adbc_driver_postgresql.dbapi")
+        import_module("pyarrow")
     except ImportError:
         missing = "--from needs adbc-driver-postgresql and pyarrow, which are not installed"
         raise ParameterError(f"{missing}: install them with pip install 'pricdr[sql]'") from None

@@ -3,22 +3,21 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 
 from pricdr.data.csr import entry_rows
 from pricdr.data.ids import Ids, id_fault
 from pricdr.data.ratings import Ratings
-from pricdr.data.reading.all_rows import read_all, read_query
-from pricdr.data.reading.bad_rows import MOST_BAD_ROWS, BadRows
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
-from pricdr.data.reading.formats import Form
 from pricdr.data.reading.inputs import AnyPath, find_inputs
+from pricdr.data.reading.options import ReadOptions
 from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.query import Query
-from pricdr.data.reading.raw_ratings import Floats, encode_rows, to_ratings
-from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.summaries import Summary
+from pricdr.data.reading.read import encode, opened_table
+from pricdr.data.reading.repeats import Floats, Repeats
+from pricdr.data.reading.report import MOST_BAD_ROWS, BadRows, Summary
 from pricdr.data.reading.text_files import (
     STANDARD_INPUT,
     explaining_os_errors,
@@ -29,6 +28,7 @@ from pricdr.data.reading.text_files import (
     shorten,
 )
 from pricdr.data.stars import stars_of
+from pricdr.data.workspace import Workspace
 from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown
 
@@ -187,17 +187,20 @@ def read_ratings_file(
     >>> content.ratings.users, content.duplicates, content.dropped, content.rating_range
     (('al', 'bob'), 1, (('rated below 3', 1),), (1.0, 5.0))
     """
-    form = Form.of(columns, delimiter, encoding, format, skip_bad_rows=skip_bad_rows, need_rating=threshold is not None)
-    bad_rows = BadRows(most_bad_rows) if skip_bad_rows else None
-    file: Path | str
-    if isinstance(path, Query):
-        file, content = str(path), read_query(path, form, bad_rows)
-    else:
-        file = Path(path)
-        content = read_all(find_inputs(file), form, bad_rows)
-    dropped = [("blank lines", content.blank_lines)] if content.blank_lines else []
-    encoded = encode_rows(content.checked, file, need_times=with_times)
-    ratings, times = to_ratings(encoded, file, content.filtered_by), encoded.times_in_order()
+    options = ReadOptions.of(
+        columns=columns,
+        delimiter=delimiter,
+        encoding=encoding,
+        format=format,
+        skip_bad_rows=skip_bad_rows,
+        most_bad_rows=most_bad_rows,
+        need_rating=threshold is not None,
+    )
+    given = path if isinstance(path, Query) else find_inputs(Path(path))
+    with Workspace.opened(Path(gettempdir())) as workspace, opened_table(given, options, workspace) as table:
+        encoded = encode(table, need_times=with_times)
+    ratings, times = encoded.ratings, encoded.times
+    dropped = [("blank lines", table.blank_lines)] if table.blank_lines else []
     # After merging, so that the same row of a pair decides, whatever the threshold is.
     if threshold is not None:
         everything = ratings
@@ -207,16 +210,16 @@ def read_ratings_file(
         dropped += [(f"rated below {threshold:g}", below)] if below else []
     return RatingsFile(
         ratings=ratings,
-        file=file,
-        rows=content.rows,
+        file=table.name,
+        rows=table.rows,
         repeats=encoded.repeats,
         dropped=tuple(dropped),
-        rating_range=encoded.range,
-        bad_rows=bad_rows,
-        half_steps=encoded.half_steps,
+        rating_range=encoded.figures.range,
+        bad_rows=table.bad_rows,
+        half_steps=encoded.figures.half_steps,
         times=times,
-        files=content.files,
-        empty_files=content.empty_files,
+        files=table.files,
+        empty_files=table.empty_files,
     )
 
 

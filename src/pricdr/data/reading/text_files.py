@@ -1,9 +1,10 @@
-"""Read the bytes of a text file: unpacked, bounded, decoded, and checked to be UTF-8 without NUL before parsing."""
+"""Text files: what messages call them, and their content as UTF-8 without NUL, unpacked and bounded."""
 
 import codecs
 import gzip
 import io
 import re
+import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +14,18 @@ from typing import BinaryIO, Final
 
 from pricdr.errors import InputError, InputFileError, ParameterError, PriCDRError, printable
 from pricdr.files import require_local
-from pricdr.untrusted.opening import EXPANSION_FROM, LARGEST_EXPANSION
 
 LARGEST = 16 << 30
 """The most bytes that a compressed file may unpack to."""
+LARGEST_EXPANSION: Final = 200
+EXPANSION_FROM: Final = 64 << 20
+"""Below this size a compressed file may unpack to any multiple of its own."""
 UNREADABLE: Final = "\x1a"
 """Replaces a byte that is not text, where bad rows are skipped: SUB, a control character that no id may contain."""
 
 STANDARD_INPUT: Final = Path("-")
+LONGEST_LINE: Final = 2_000_000
+"""The most bytes of a line of a ratings file; a row without review text has about a hundred."""
 
 _BLOCK = 1 << 20
 _GZIP = b"\x1f\x8b"
@@ -119,39 +124,58 @@ def read_text(file: Path, *, blanks_count: bool = False, encoding: str = "utf-8"
     return content
 
 
-def read_lines(file: Path, *, encoding: str = "utf-8", substitute: bool = False) -> Iterator[str]:
-    """Yield the lines of what :func:`read_text` returns, without their line feeds, reading some blocks at a time.
+def first_line(file: Path, name: Path, *, substitute: bool = False) -> tuple[str, int] | None:
+    """Return the first line of a UTF-8 file that is not blank, and its number from 1; None where there is none.
 
-    Reviews come with their text, so such a file may be larger than the memory. A file that holds only white space
-    yields blank lines: the caller has to refuse it.
+    Args:
+        file: The file to read.
+        name: What messages call it.
+        substitute: See :func:`read_text`.
     """
-    unfinished = [b""]
-    for content in _utf8(file, encoding, substitute):
-        head, *rest = content.split(b"\n")
-        unfinished.append(head)  # joined only at its end: a line may run over many blocks
-        if rest:
-            yield b"".join(unfinished).decode()
-            yield from (line.decode() for line in rest[:-1])
-            unfinished = [rest[-1]]
-    if last := b"".join(unfinished):
-        yield last.decode()
+    content, number = b"", 0
+    for block in chain(_utf8(file, "utf-8", substitute), [None]):
+        content += b"\n" if block is None else block
+        *lines, content = content.split(b"\n")
+        for line in lines:
+            number += 1
+            if line.strip():
+                text = line.removesuffix(b"\r").decode()
+                if "\r" in text:
+                    raise _bare_return(name, number)
+                return text, number
+        if len(content) > LONGEST_LINE:
+            raise refusal(name, f"line {number + 1} is longer than {LONGEST_LINE:,} bytes, the most that are read")
+    return None
 
 
-def read_blocks(file: Path, size: int, *, encoding: str = "utf-8", substitute: bool = False) -> Iterator[bytes]:
-    """Yield what :func:`read_text` returns, about ``size`` bytes at a time."""
-    pieces, length, blank = [b""], 0, True
-    for content in _utf8(file, encoding, substitute):
-        pieces.append(content)
-        length += len(content)
-        if length >= size:
-            block = b"".join(pieces)
-            blank = blank and not block.strip()
-            pieces, length = [], 0
-            yield block
-    last = b"".join(pieces)
-    if blank and not last.strip():
-        raise file_refusal(file, "the file is empty")
-    yield last
+def copy_text(file: Path, copy: BinaryIO, *, encoding: str = "utf-8", substitute: bool = False) -> None:
+    """Write a file as UTF-8 whose lines end with line feeds; see :func:`read_text`.
+
+    A carriage return elsewhere is refused, or replaced like what is not text.
+    """
+    held, lines = b"", 0
+    for block in chain(_utf8(file, encoding, substitute), [None]):
+        content = (held + (block or b"")).replace(b"\r\n", b"\n")
+        held = b"\r" if block is not None and content.endswith(b"\r") else b""  # a line feed may follow
+        content = content.removesuffix(b"\r") if held else content
+        if b"\r" in content:
+            if not substitute:
+                raise _bare_return(file, lines + content.count(b"\n", 0, content.index(b"\r")) + 1)
+            content = content.replace(b"\r", UNREADABLE.encode())
+        lines += content.count(b"\n")
+        copy.write(content)
+
+
+def _bare_return(name: Path, line: int) -> InputError:
+    return refusal(name, f"line {line} holds a bare carriage return (lines must end with \\n or \\r\\n)")
+
+
+def copy_bytes(file: Path, copy: Path) -> None:
+    """Write a file, or standard input, to another as it is."""
+    with explaining_os_errors(file):
+        opened: BinaryIO = io.FileIO(0, closefd=False) if file == STANDARD_INPUT else file.open("rb")
+        with opened as content, copy.open("wb") as written:
+            shutil.copyfileobj(content, written)
 
 
 def _utf8(file: Path, encoding: str, substitute: bool) -> Iterator[bytes]:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
 from pricdr.data.csr import CSR, csr_of_cells, sp
 from pricdr.data.ids import Ids
-from pricdr.data.reading.repeats import merge
+from pricdr.data.reading.repeats import deduplicate
 from pricdr.engines.spark.failures import explained
 from pricdr.engines.spark.session import CACHED_BATCH, n_cores, setting
 from pricdr.engines.spark.source import Source
@@ -156,12 +155,13 @@ class _Packer:
         real = whole["user_at"] >= 0
         rows, columns = (whole["user_at"][real] - first).astype(np.int32), whole["item_at"][real].astype(np.int32)
         values = whole["value"][real] if self.has_values else None
-        seconds = pl.Series(whole["seconds"][real]) if self.has_times else None
-        merged = merge(rows, columns, values, seconds, self.shape[1])
-        kept, raters = merged, len(np.unique(merged.rows))
-        at = slice(None) if self.threshold is None or kept.values is None else kept.values >= self.threshold
-        entries = np.ones(len(kept.rows)) if kept.values is None else kept.values
-        cells = kept.rows[at], kept.columns[at], entries[at]
+        seconds = whole["seconds"][real] if self.has_times else None
+        keep, untimed = deduplicate(rows.astype(np.int64) * self.shape[1] + columns, values, seconds)
+        pairs, raters = int(keep.sum()), len(np.unique(rows))
+        if self.threshold is not None and values is not None:
+            keep &= values >= self.threshold
+        entries = np.ones(int(keep.sum())) if values is None else values[keep]
+        cells = rows[keep], columns[keep], entries
         matrix = csr_of_cells(*cells, (n_users, self.shape[1]))
         starts, indices = matrix.indptr.astype(np.int32).tobytes(), matrix.indices.astype(np.int32).tobytes()
         stored = matrix.data.tobytes() if self.has_values else None
@@ -176,10 +176,10 @@ class _Packer:
             "values": stored,
             "digest": int.from_bytes(digest.digest(), "big", signed=True),
             "rows": len(rows),
-            "pairs": len(merged.rows),
+            "pairs": pairs,
             "kept": matrix.nnz,
             "raters": raters,
-            "untimed": merged.repeats.untimed,
+            "untimed": untimed,
         }
         kinds = {"first": pa.int64(), "users": pa.int32(), "starts": pa.binary(), "columns": pa.binary()}
         kinds |= {"values": pa.binary(), **dict.fromkeys(("digest", *_COUNTS), pa.int64())}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pricdr.data.ids import Ids
 from pricdr.data.reading.columns import Columns
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.summaries import Summary
+from pricdr.data.reading.report import Summary
 from pricdr.data.stars import stars_of
 from pricdr.engines.spark.ratings import SparkRatings
 from pricdr.engines.spark.session import opened_session

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
-import polars as pl
 
 from pricdr import __version__
-from pricdr.data.ids import CONTROLS, LONGEST_ID, id_fault
+from pricdr.data.ids import CONTROLS_IN_RE2, LONGEST_ID, id_fault
 from pricdr.data.reading.columns import Columns, find_named
-from pricdr.data.reading.parquet import FILTERED
+from pricdr.data.reading.formats import FILTERED
 from pricdr.data.reading.text_files import file_refusal, refusal, shorten
 from pricdr.data.reading.times import to_seconds
 from pricdr.engines.spark.failures import explained
@@ -186,25 +185,36 @@ def checked_batch(batch: "pa.RecordBatch", *, time_asked: bool) -> "pa.RecordBat
     texts = {role: _text(role, batch.column(names.index(role)), faults) for role in ("user", "item")}
     values = np.ones(rows)
     if "rating" in names:
-        numbers = pl.Series(batch.column(names.index("rating")))
-        values = numbers.fill_null(np.nan).to_numpy()
-        _note(faults, ~np.isfinite(values), lambda at: f"the rating {_shown_rating(numbers[at])}")
+        numbers = batch.column(names.index("rating"))
+        values = numbers.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
+        _note(faults, ~np.isfinite(values), lambda at: f"the rating {_shown_rating(numbers[at].as_py())}")
         # -0 equals 0, so rows of a pair may be in either order; as bytes the blocks would differ.
         values = values + 0.0
     seconds = np.zeros(rows)
     if "time" in names:
-        times = pl.Series(batch.column(names.index("time")))
-        parsed = to_seconds(times)
+        times = batch.column(names.index("time"))
+        seconds = _seconds(times)
         if time_asked:
             rule = "is not a time (a number, or a date such as 2024-05-31 or 2024-05-31T12:00:00Z)"
-            _note(faults, parsed.is_null().to_numpy(), lambda at: f"the time {shorten(times[at])} {rule}")
-        seconds = parsed.fill_null(-np.inf).to_numpy()
+            _note(faults, np.isneginf(seconds), lambda at: f"the time {shorten(times[at].as_py())} {rule}")
     fault_of: list[str | None] = [None] * rows
     if faults:
         at, fault = min(faults)
         fault_of[at] = fault
     columns = [texts["user"], texts["item"], values, seconds, pa.array(fault_of, pa.string())]
     return pa.RecordBatch.from_arrays(list(map(pa.array, columns)), ["user", "item", "value", "seconds", "fault"])
+
+
+def _seconds(times: "pa.Array") -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Return times as numbers, minus infinity where one cannot be read."""
+    import pyarrow as pa
+
+    if pa.types.is_string(times.type) or pa.types.is_large_string(times.type):
+        return to_seconds(times.to_pylist())
+    plain = times.cast(pa.int32()) if pa.types.is_date32(times.type) else times
+    plain = plain.cast(pa.int64()) if pa.types.is_timestamp(times.type) else plain
+    seconds = plain.cast(pa.float64()).fill_null(-np.inf).to_numpy(zero_copy_only=False)
+    return np.where(np.isfinite(seconds), seconds, -np.inf)
 
 
 def _shown_rating(value: float | None) -> str:
@@ -219,10 +229,17 @@ def _text(role: str, column: "pa.Array", faults: list[tuple[int, str]]) -> "pa.A
     except pa.ArrowInvalid:  # Spark does not check that text is UTF-8
         _note(faults, np.arange(len(column)) == 0, lambda _: f"the {role} id is not text in UTF-8")
         return pa.array([""] * len(column), pa.string())
-    ids = pl.Series(column)
-    is_bad = (ids == "") | ids.str.contains(CONTROLS) | (ids.str.len_chars() > LONGEST_ID)
-    bad = is_bad.fill_null(True).to_numpy()
-    _note(faults, bad, lambda at: f"the {role} id {'is empty (null)' if ids[at] is None else id_fault(ids[at])}")
+    import pyarrow.compute as pc
+
+    controls = pc.match_substring_regex(column, CONTROLS_IN_RE2)
+    is_bad = pc.or_(pc.or_(pc.equal(column, ""), controls), pc.greater(pc.utf8_length(column), LONGEST_ID))
+    bad = is_bad.fill_null(True).to_numpy(zero_copy_only=False)
+
+    def fault(at: int) -> str:
+        name = column[at].as_py()
+        return f"the {role} id {'is empty (null)' if name is None else id_fault(name)}"
+
+    _note(faults, bad, fault)
     return column
 
 

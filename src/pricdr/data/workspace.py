@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.errors import DiskSpaceError, OutputError
-from pricdr.files import PRIVATE, require_local
+from pricdr.files import require_local
 from pricdr.memory import in_words
 
 _NAME: Final = ".pricdr-sort-"
@@ -51,11 +51,6 @@ class Workspace:
             shutil.rmtree(folder, ignore_errors=True)
             os.close(lock)
 
-    def column(self, name: str, dtype: npt.DTypeLike) -> "ColumnFile":
-        """Return a new, empty file of numbers."""
-        with self.explained():
-            return ColumnFile(self, self.folder / name, np.dtype(dtype))
-
     def array(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """Return an array that is mapped to a file in this folder, so that it takes no anonymous memory.
 
@@ -90,52 +85,6 @@ class Workspace:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             hint = ": choose another disk with --temp-dir" if full else ""
             raise OutputError(f"cannot sort in {self.folder.parent}: {error.strerror or error}{hint}") from error
-
-
-class ColumnFile:
-    """Numbers of one type in a file: appended or written at a position, and read by position.
-
-    Read and written by system calls, not through a mapping, whose pages would count as memory of the process.
-    """
-
-    def __init__(self, workspace: Workspace, path: Path, dtype: "np.dtype[Any]") -> None:
-        self._workspace, self._path, self._dtype = workspace, path, dtype
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-        self._length = 0
-
-    def __len__(self) -> int:
-        return self._length
-
-    def append(self, numbers: npt.NDArray[Any]) -> None:
-        """Append numbers."""
-        self.write(self._length, numbers)
-        self._length += len(numbers)
-
-    def write(self, position: int, numbers: npt.NDArray[Any]) -> None:
-        """Write numbers from ``position`` on."""
-        rest = np.ascontiguousarray(numbers, dtype=self._dtype).view(np.uint8).data
-        offset = position * self._dtype.itemsize
-        with self._workspace.explained():
-            while rest:
-                written = os.pwrite(self._descriptor, rest, offset)
-                rest, offset = rest[written:], offset + written
-
-    def read(self, start: int, stop: int) -> npt.NDArray[Any]:
-        """Return the numbers from ``start`` up to ``stop``."""
-        numbers = np.empty(stop - start, dtype=self._dtype)
-        rest, offset = numbers.view(np.uint8).data, start * self._dtype.itemsize
-        with self._workspace.explained():
-            while rest:
-                n_read = os.preadv(self._descriptor, [rest], offset)
-                if not n_read:
-                    raise OSError(errno.EIO, f"{self._path.name} is shorter than what was written to it")
-                rest, offset = rest[n_read:], offset + n_read
-        return numbers
-
-    def delete(self) -> None:
-        """Delete the file."""
-        os.close(self._descriptor)
-        self._path.unlink(missing_ok=True)
 
 
 def _create_locked(parent: Path) -> tuple[Path, int]:

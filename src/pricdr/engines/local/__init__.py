@@ -1,1 +1,0 @@
-"""``--engine local``: ratings are kept on disk. Memory grows with users and items, not with ratings."""

@@ -1,0 +1,287 @@
+"""Ratings that do not fit into memory: sorted by DuckDB, kept in files, and read block by block while published.
+
+Memory grows with users and items, not with ratings. The result has the same bytes as in memory.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.blocks import Convert, Numbers, RowWork, SumWork, Total, Whole
+from pricdr.data.csr import CSR, sp
+from pricdr.data.ids import Ids
+from pricdr.data.reading.read import sorted_pairs
+from pricdr.data.reading.repeats import deduplicate
+from pricdr.data.reading.table import connected, explained
+from pricdr.data.workspace import Workspace
+from pricdr.errors import InputError
+from pricdr.memory import memory_limit
+from pricdr.parallel import each_slice
+from pricdr.privacy.strategies.dims import MOST_LEARNT
+from pricdr.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+EXPANSION: Final = 25
+"""Bytes of memory that publishing takes for every byte of the files. For Parquet, the densest format, 18 were measured
+(``benchmarks/scale.py``, 10 M ratings); a user list in another order takes more, since ratings are then held twice."""
+BLOCK_ENTRIES: Final = 1 << 20
+"""The most entries of a block with more than one user."""
+BYTES_PER_ENTRY: Final = 64
+"""Memory for each entry of a block while a work runs on it: index, value, units, and copies of them."""
+LARGE: Final = 256 * 10**6
+"""An array of rows with more bytes than this is kept in a file."""
+_ROWS_AT_A_TIME: Final = 1 << 19
+_SORTED_BYTES: Final = 32
+"""Disk space for each row while it is sorted: its key, value and time, and its entry."""
+
+
+def sort_memory() -> int:
+    """Return the bytes that DuckDB may take: a quarter of the memory limit, from 64 MB to 256 MB."""
+    return max(64 * 10**6, min(256 * 10**6, memory_limit() // 4))
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """The rows of all files, each checked, in a database in the workspace."""
+
+    name: Path | str
+    workspace: Workspace
+    has_values: bool
+    has_times: bool
+
+    @contextmanager
+    def opened(self) -> "Iterator[DuckDBPyConnection]":
+        """Yield a connection; its memory is free again when it is closed."""
+        memory = sort_memory()
+        opened = connected(self.workspace, [], memory, on_disk=True)
+        with explained(self.name, self.workspace, memory), opened as connection:
+            yield connection
+
+
+class Counts(NamedTuple):
+    """How rows were merged and left out."""
+
+    rows: int
+    """The rows of selected users and items."""
+    pairs: int
+    """The distinct pairs among them."""
+    untimed: int
+    """The rows of repeated pairs whose time cannot be read."""
+    below: int
+    """The pairs below the threshold."""
+
+
+@dataclass(frozen=True)
+class SortedEntries:
+    """A sparse matrix in files, row by row; the start of every row is in memory."""
+
+    shape: tuple[int, int]
+    starts: npt.NDArray[np.int64]
+    columns: Path
+    values: Path | None
+    """None where every entry counts as 1."""
+    counts: Counts
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    def block(self, part: slice) -> CSR:
+        """Return the rows of some users."""
+        starts = self.starts[part.start : part.stop + 1]
+        first, count = int(starts[0]), int(starts[-1] - starts[0])
+        columns = np.fromfile(self.columns, np.int32, count, offset=4 * first)
+        values = (
+            np.ones(count) if self.values is None else np.fromfile(self.values, np.float64, count, offset=8 * first)
+        )
+        shape = len(starts) - 1, self.shape[1]
+        return sp.csr_array((values, columns, (starts - first).astype(np.int32)), shape=shape)
+
+
+@dataclass(frozen=True, eq=False)
+class DiskRatings:
+    """Rows on disk, and which of them count. They are sorted when entries are needed for the first time."""
+
+    store: Store
+    all_users: Ids
+    """All users who occur in the rows."""
+    users: Ids
+    items: Ids
+    rows: int
+    filtered_by: str | None
+    has_values: bool
+    keep_values: bool
+    """Whether values are needed after repeated pairs are merged and the threshold is applied."""
+    threshold: float | None
+    _sorted: dict[tuple[Ids, Ids], SortedEntries] = field(default_factory=dict)
+    """The sorted entries so far, by users and items; all selections share them."""
+
+    def __len__(self) -> int:
+        """Return the number of pairs; before they are sorted, the number of rows, which is never smaller."""
+        entries = self._sorted.get((self.users, self.items))
+        return self.rows if entries is None else len(entries)
+
+    def __repr__(self) -> str:
+        """Show sizes only: ratings are private."""
+        return f"DiskRatings({len(self.users)} users x {len(self.items)} items, {len(self)} rows or fewer)"
+
+    def select(self, users: Ids | None = None, items: Ids | None = None) -> Self:
+        """Return the ratings over exactly these users and items, in this order."""
+        users = self.users if users is None else users
+        items = self.items if items is None else items
+        for ids in (users, items):
+            if len(set(ids)) != len(ids):
+                repeated = next(name for at, name in enumerate(ids) if name in ids[:at])
+                raise InputError(f"the list names {repeated!r} more than once")
+        return self if users == self.users and items == self.items else replace(self, users=users, items=items)
+
+    def outside(self, users: Ids, items: Ids) -> Self:
+        """Return the ratings of all other users than these, over these items."""
+        listed = set(users)
+        return self.select(tuple(user for user in self.all_users if user not in listed), items)
+
+    def units(self, convert: Convert) -> "DiskMatrix":
+        """Return the values as whole units, as ``convert`` computes them block by block."""
+        return DiskMatrix(self.sorted(), self.store.workspace, convert, columns=len(self.items))
+
+    def require_space(self, dim: int | None) -> None:
+        """Refuse result rows of ``dim`` numbers that are kept in a file, if the disk has too little room for it.
+
+        None means that item features will give ``dim``, and counts as the widest learnt release.
+        """
+        need = len(self.users) * (dim or MOST_LEARNT) * np.dtype(np.float32).itemsize
+        if need > LARGE:  # twice: the release may be on the same disk
+            self.store.workspace.require_space(2 * need, "computing the rows")
+
+    def sorted(self, progress: Progress = silent) -> SortedEntries:
+        """Return the entries on disk, by user and item; they are sorted once."""
+        key = self.users, self.items
+        if key not in self._sorted:
+            self._sorted[key] = self._sort(progress)
+        return self._sorted[key]
+
+    def _sort(self, progress: Progress) -> SortedEntries:
+        """Sort the rows by pair, merge repeated pairs and write the matrix, some rows at a time."""
+        store, shape = self.store, (len(self.users), len(self.items))
+        store.workspace.require_space(self.rows * _SORTED_BYTES, f"sorting {self.rows:,} rows")
+        number = len(self._sorted)
+        paths = [store.workspace.folder / f"{name}-{number}" for name in ("columns", "values")]
+        # If values do not matter, times do not either: all rows of a pair are the same.
+        used = self.has_values and (self.keep_values or self.threshold is not None)
+        kept = self.has_values and self.keep_values
+        per_row, pairs, untimed, below = np.zeros(shape[0], dtype=np.int64), 0, 0, 0
+        with store.opened() as connection:
+            for table, ids in (("chosen_users", self.users), ("chosen_items", self.items)):
+                given = {"id": np.array([*ids, None], dtype=object)[:-1], "code": np.arange(len(ids), dtype=np.int32)}
+                connection.register("given", given)
+                connection.execute(f"CREATE TEMP TABLE {table} AS SELECT id::VARCHAR AS id, code FROM given")
+                connection.unregister("given")
+            columns = ["value"] * used + ["seconds"] * (used and store.has_times)
+            progress("sorting", 0, max(self.rows, 1))
+            pairs_sql = sorted_pairs("chosen_users", "chosen_items", shape[1], columns)
+            connection.execute(f"CREATE TEMP TABLE sorted AS {pairs_sql}")
+            (rows,) = connection.execute("SELECT count(*) FROM sorted").fetchone() or (0,)
+            with store.workspace.explained(), paths[0].open("wb") as at, paths[1].open("wb") as values_at:
+                for keys, values, seconds in _merge_chunks(connection, rows):
+                    progress("sorting", min(rows, pairs), max(rows, 1))
+                    keep, without_time = deduplicate(keys, values, seconds)
+                    pairs, untimed = pairs + int(keep.sum()), untimed + without_time
+                    if self.threshold is not None and values is not None:
+                        below += int((keep & (values < self.threshold)).sum())
+                        keep &= values >= self.threshold
+                    users, items = np.divmod(keys[keep], max(shape[1], 1))
+                    per_row += np.bincount(users, minlength=shape[0])
+                    items.astype(np.int32).tofile(at)
+                    if kept and values is not None:
+                        values[keep].tofile(values_at)
+            connection.execute("DROP TABLE sorted")
+        starts = np.concatenate(([0], np.cumsum(per_row)))
+        counts = Counts(rows, pairs, untimed, below)
+        return SortedEntries(shape, starts, paths[0], paths[1] if kept else None, counts)
+
+
+def _merge_chunks(connection: "DuckDBPyConnection", rows: int) -> Iterator[tuple[Any, ...]]:
+    """Yield sorted rows, some at a time: keys, values and times; rows of one pair come together."""
+    held: dict[str, npt.NDArray[Any]] = {}
+    for start in range(0, rows, _ROWS_AT_A_TIME):
+        part = connection.execute(
+            f"SELECT * FROM sorted WHERE rowid >= {start} AND rowid < {start + _ROWS_AT_A_TIME} ORDER BY rowid"
+        ).fetchnumpy()
+        whole = {
+            name: np.concatenate((held[name], column)) if held else np.asarray(column) for name, column in part.items()
+        }
+        keys = whole["key"]
+        # The rows of the last pair may go on in the next part.
+        end = len(keys) if start + _ROWS_AT_A_TIME >= rows else int(np.searchsorted(keys, keys[-1]))
+        held = {name: column[end:] for name, column in whole.items()}
+        if end:
+            yield keys[:end], *(whole[name][:end] if name in whole else None for name in ("value", "seconds"))
+
+
+class DiskMatrix:
+    """Entries on disk, read block by block; every block is converted before a work gets it."""
+
+    def __init__(self, entries: SortedEntries, workspace: Workspace, *converts: Convert, columns: int) -> None:
+        self._entries, self._workspace, self._converts = entries, workspace, converts
+        self.shape = entries.shape[0], columns
+
+    def rows(
+        self, work: RowWork, out: Numbers, *, block_rows: int, what: str = "", progress: Progress = silent
+    ) -> None:
+        """Fill ``out`` with the results of ``work`` for every user."""
+
+        def fill(part: slice) -> None:
+            out[part] = work(self._block(part), part.start)
+
+        each_slice(self._cut(BLOCK_ENTRIES, block_rows), fill, what=what, progress=progress)
+
+    def total(self, work: SumWork, *, what: str = "", progress: Progress = silent) -> Whole:
+        """Return the sum of the results of ``work`` over all blocks."""
+        total = Total()
+
+        def add(part: slice) -> None:
+            total.add(work(self._block(part), part.start))
+
+        # Every block makes a whole sum, one row per item: with fewer entries than items most of it would be zeros.
+        slices = self._cut(max(BLOCK_ENTRIES, self.shape[1]), self.shape[0]) or [slice(0, 0)]
+        each_slice(slices, add, what=what, progress=progress)
+        return total.sum
+
+    def converted(self, convert: Convert, n_columns: int) -> "DiskMatrix":
+        """Return the matrix of the converted blocks; each block is converted whenever it is read."""
+        return DiskMatrix(self._entries, self._workspace, *self._converts, convert, columns=n_columns)
+
+    def array(self, columns: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return an empty array with one row per user: in memory, or in a file if it is large."""
+        shape = self.shape[0], columns
+        if shape[0] * columns * np.dtype(dtype).itemsize <= LARGE:
+            return np.empty(shape, dtype=dtype)
+        return self._workspace.array(shape, dtype)
+
+    def _cut(self, most_entries: int, most_rows: int) -> list[slice]:
+        """Return slices with at most ``most_rows`` users and ``most_entries`` entries, or with a single user."""
+        starts, users = self._entries.starts, self.shape[0]
+        slices, at = [], 0
+        while at < users:
+            fits = int(np.searchsorted(starts, starts[at] + most_entries, side="right")) - 1
+            stop = min(max(fits, at + 1), at + most_rows, users)
+            slices.append(slice(at, stop))
+            at = stop
+        return slices
+
+    def _block(self, part: slice) -> CSR:
+        with self._workspace.explained():
+            block = self._entries.block(part)
+        for convert in self._converts:
+            block = convert(block)
+        return block
+
+    def __repr__(self) -> str:
+        """Show sizes only: ratings are private."""
+        return f"DiskMatrix({self.shape[0]} users x {self.shape[1]} items)"

@@ -1,0 +1,287 @@
+"""What DuckDB would do by itself, and that it does not do it here: each case was seen with DuckDB 2.0."""
+
+import csv
+import gzip
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pricdr import Ratings, read_ratings
+from pricdr.data.reading.fields import Dialect, literal
+from pricdr.data.reading.readers import read_ratings_file as read
+from pricdr.data.reading.table import connected
+from pricdr.data.reading.times import finite_number, number_sql, seconds_of, seconds_sql
+from pricdr.data.workspace import Workspace
+from pricdr.errors import InputError
+
+ROWS = "".join(f"u{n},i{n % 7},{n % 5 + 1}\n" for n in range(2000))
+
+
+# --- lines and quotes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["user", "item", "note"])
+def test_an_open_quote_swallows_no_row(write, refused, place):
+    fields = {"user": "a", "item": "b", "rating": "1", "note": "n"} | {place: '"Weird Al'}
+    bad, closing = ",".join(fields.values()), 'u9,i9,1,LP 12"'
+    rows = "".join(f"{row},n\n" for row in ROWS.splitlines())
+    path = write("r.csv", f"user,item,rating,note\n{bad}\n{rows}{closing}\n")
+    assert "row 1 (line 2) is not valid: a quoted field does not end on its line" in refused(lambda: read(path))
+    reading = read(path, skip_bad_rows=True)
+    assert (reading.rows, reading.bad_rows.count) == (2002, 1)
+    assert len(reading.ratings.users) == 2000
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_line_breaks_in_quotes_are_refused_in_unused_columns_too(write, refused, end):
+    path = write("r.csv", f'user,item,note{end}a,b,"two{end}lines"{end}')
+    assert "a field with line breaks needs Parquet" in refused(lambda: read(path))
+
+
+ENDS = st.lists(st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\n\r\n"]), min_size=4, max_size=4)
+
+
+@given(ends=ENDS, skip=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_line_ends_may_differ_and_lose_no_row(tmp_path_factory, ends, skip):
+    """DuckDB refuses mixed line ends, except in lines that are skipped: then it loses what follows."""
+    path = tmp_path_factory.mktemp("ends") / "r.csv"
+    path.write_bytes(
+        "".join(f"{line}{end}" for line, end in zip(("user,item", "a,x", "b,x", "c,x"), ends, strict=True)).encode()
+    )
+    options = {"skip_bad_rows": True, "most_bad_rows": 1.0} if skip else {}
+    try:
+        users = read(path, **options).ratings.users
+    except InputError:
+        assert "\r" in ends
+        return
+    lines = path.read_bytes().decode().replace("\r\n", "\n").split("\n")[1:]
+    assert users == tuple(line.partition(",")[0] for line in lines if line and "\r" not in line)
+
+
+def test_a_large_file_of_mixed_line_ends_is_read_to_its_end(write):
+    """Longer than the buffers that DuckDB reads in parallel, and its lines keep their numbers."""
+    lines = [f"user{n:07d},item{n % 1000:04d},5" for n in range(1_700_000)]
+    path = write("r.csv", "user,item,rating\n" + "\n".join(lines) + "\nlast,x,five\r\n")
+    assert path.stat().st_size > 32 << 20
+    reading = read(path, skip_bad_rows=True)
+    assert (reading.rows, len(reading.ratings)) == (1_700_001, 1_700_000)
+    assert reading.bad_rows.first[0].startswith("row 1700001 (line 1700002): the rating 'five'")
+
+
+@given(st.lists(st.sampled_from(["a", '"', '""', ",", "::", " ", "é", ":"]), max_size=9), st.sampled_from([",", "::"]))
+@settings(max_examples=200, deadline=None)
+def test_sql_splits_a_line_as_python_does(parts, mark):
+    line, dialect = "".join(parts), Dialect(mark)
+    found = SQL.execute(f"SELECT {dialect.sql()} FROM (SELECT {literal(line)} AS line)").fetchone()[0]
+    expected = dialect.split(line)
+    assert found == (None if isinstance(expected, str) else expected)
+    if mark == "," and line:
+        try:
+            assert next(csv.reader([line], strict=True)) == expected
+        except csv.Error:
+            assert isinstance(expected, str)
+
+
+NUMBERS = st.one_of(
+    st.floats().map(str),
+    st.text("0123456789+-.eE_: TZ\t\x0b٣", max_size=8),
+    st.datetimes().map(lambda moment: moment.isoformat(random.Random(moment.day).choice("T "))),
+    st.datetimes(timezones=st.timezones()).map(lambda moment: moment.isoformat()),
+)
+
+
+@given(NUMBERS)
+@settings(max_examples=300, deadline=None)
+def test_sql_reads_numbers_and_times_as_python_does(text):
+    found = SQL.execute(f"SELECT {number_sql('t')}, {seconds_sql('t')} FROM (SELECT {literal(text)} AS t)").fetchone()
+    finite = tuple(number if number is not None and np.isfinite(number) else None for number in found)
+    assert finite == (finite_number(text), seconds_of(text))
+
+
+SQL = duckdb.connect()
+SQL.execute("SET TimeZone = 'UTC'")
+
+
+# --- headers and types --------------------------------------------------------------------------------------------
+
+
+def test_columns_are_mapped_by_the_header_of_each_file(tmp_path):
+    (tmp_path / "1.csv").write_text("user,item\na,x\n")
+    (tmp_path / "2.csv").write_text("item,user\ny,b\n")
+    ratings = read_ratings(tmp_path)
+    assert (ratings.users, ratings.items) == (("a", "b"), ("x", "y"))
+
+
+def test_without_a_header_the_first_row_counts_and_after_blank_lines_the_header_is_none(write):
+    assert read_ratings(write("h.csv", "\na,x\nb,y\n"), columns="user=1,item=2").users == ("a", "b")
+    assert read_ratings(write("r.csv", "\n\nuser,item\na,x\n")).users == ("a",)
+
+
+def test_each_parquet_file_has_its_own_types(tmp_path, refused):
+    pl.DataFrame({"user": [7], "item": ["x"]}).write_parquet(tmp_path / "1.parquet")
+    pl.DataFrame({"user": ["007"], "item": ["x"]}).write_parquet(tmp_path / "2.parquet")
+    assert "column 'user' holds VARCHAR, in" in refused(lambda: read(tmp_path))
+    (tmp_path / "1.parquet").unlink()
+    assert read_ratings(tmp_path).users == ("007",)
+
+
+def test_columns_that_differ_only_in_case_are_not_confused(tmp_path):
+    frame = pl.DataFrame({"USER": ["no"], "user": ["a"], "item": ["x"], "nested": [[{"user": "deep"}]]})
+    frame.write_parquet(tmp_path / "r.parquet")
+    assert read_ratings(tmp_path / "r.parquet", columns="user=user,item=item").users == ("a",)
+
+
+def test_names_are_no_patterns_and_only_the_named_file_is_read(tmp_path):
+    (tmp_path / "a1.csv").write_text("user,item\nwrong,x\n")
+    for name in ("a[1].csv", "b*.csv", "c?'.csv", "d{x,y}~.csv"):
+        (tmp_path / name).write_text("user,item\nright,x\n")
+        assert read_ratings(tmp_path / name).users == ("right",)
+    (tmp_path / "bb.csv").write_text("user,item\nwrong,x\n")
+    assert read_ratings(tmp_path / "b*.csv").users == ("right",)
+
+
+def test_a_name_that_is_not_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff.csv"
+    Path(os.fsdecode(path)).write_bytes(b"user,item\na,x\n")
+    assert read_ratings(os.fsdecode(path)).users == ("a",)
+
+
+# --- ties ---------------------------------------------------------------------------------------------------------
+
+
+def test_among_equal_times_the_largest_value_counts_every_time(write):
+    rng = np.random.default_rng(0)
+    rows = [f"u{n % 50},i,{value},7" for n, value in enumerate(rng.integers(1, 6, 5000))]
+    found = set()
+    for at in range(4):
+        random.Random(at).shuffle(rows)
+        found.add(tuple(read_ratings(write("r.csv", "user,item,rating,time\n" + "\n".join(rows))).matrix.data))
+    assert found == {(5.0,) * 50}
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+OBJECTS = {
+    '{"user": "a\\u0000", "item": "x", "rating": 1}': "the user id 'a\\x00' holds",
+    '{"user": "a", "item": "x", "rating": NaN}': "the rating nan is not a finite number",
+    '{"user": "a", "item": "x", "rating": Infinity}': "the rating inf is not a finite number",
+    '{"user": {"id": 1}, "item": "x", "rating": 1}': "must be text or a whole number",
+    '{"user": 1e3, "item": "x", "rating": 1}': "the user id 1000.0 must be text or a whole number",
+    '{"user": true, "item": "x", "rating": 1}': "must be text or a whole number",
+    '{"user": "a", "user": "b", "item": "x", "rating": 1}': "cannot be used",
+    '{"user": "a", "item": "x", "rating": 1} {}': "is not a JSON object",
+    '["user"]': "is not a JSON object",
+}
+
+
+@pytest.mark.parametrize("line", OBJECTS)
+def test_objects_that_are_no_ratings(write, refused, line):
+    good = '{"user": 12345678901234567890123, "item": "x", "rating": 1}'
+    path = write(
+        "r.jsonl",
+        f"{good}\n\n{line}\n" + '{"user": "1", "item": 1, "rating": 2}\n{"user": 1, "item": "1", "rating": 3}',
+    )
+    message = refused(lambda: read(path))
+    assert "row 2 (line 3)" in message
+    assert OBJECTS[line] in message
+    ratings = read(path, skip_bad_rows=True, most_bad_rows=0.5).ratings
+    assert (ratings.users, ratings.items) == (("1", "12345678901234567890123"), ("1", "x"))
+    assert ratings.matrix.data.tolist() == [3.0, 1.0]
+
+
+def test_a_byte_order_mark_before_json(write):
+    line = json.dumps({"user": "a", "item": "x", "rating": 1})
+    assert read_ratings(write("r.jsonl", "\ufeff" + line)).users == ("a",)
+
+
+# --- what is no text ----------------------------------------------------------------------------------------------
+
+
+def test_nul_bytes_blank_lines_and_trailing_commas(write, refused):
+    assert "line 3 is not text: it holds a NUL byte" in refused(
+        lambda: read(write("n.csv", "user,item,n\na,x,n\nb,y,\0\n"))
+    )
+    reading = read(write("b.csv", "user,item\n\na,x\n\n"))
+    assert (reading.rows, reading.dropped) == (1, (("blank lines", 2),))
+    assert "row 1 (line 2) is too long" in refused(lambda: read(write("t.csv", "user,item\na,x,\n")))
+
+
+def test_compressed_files_are_whole_or_refused(tmp_path, refused):
+    packed = gzip.compress(("user,item,rating\n" + ROWS).encode())
+    for name, content in {"cut": packed[:-20], "tail": packed + b"junk"}.items():
+        (tmp_path / f"{name}.csv.gz").write_bytes(content)
+        assert "gzip" in refused(lambda name=name: read(tmp_path / f"{name}.csv.gz"))
+    (tmp_path / "two.csv.gz").write_bytes(packed + gzip.compress(b"z,i,1\n"))
+    assert read(tmp_path / "two.csv.gz").rows == 2001
+
+
+# --- the connection -----------------------------------------------------------------------------------------------
+
+
+def test_a_connection_reads_what_it_is_given_and_nothing_else(tmp_path):
+    given, other = tmp_path / "given.csv", tmp_path / "other.csv"
+    for path in (given, other):
+        path.write_text("a\n")
+    secret = "python variables are not tables"  # noqa: F841
+    with Workspace.opened(tmp_path) as workspace, connected(workspace, [given], 10**8) as connection:
+        assert connection.execute(f"SELECT * FROM read_csv({literal(str(given))}, header = false)").fetchall()
+        for statement in (
+            f"SELECT * FROM read_csv({literal(str(other))})",
+            f"COPY (SELECT 1) TO {literal(str(tmp_path / 'out'))}",
+            "SELECT * FROM secret",
+            "SELECT * FROM 'https://example.com/r.parquet'",
+            "SET enable_external_access = true",
+            "SET memory_limit = '1TB'",
+            "INSTALL httpfs",
+        ):
+            with pytest.raises(duckdb.Error):
+                connection.execute(statement)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.csv", "other.csv"]
+
+
+def test_what_duckdb_says_is_never_shown(tmp_path, refused):
+    (tmp_path / "long.csv").write_text("user,item\n" + "private" * 400_000 + ",x\n")
+    message = refused(lambda: read(tmp_path / "long.csv"))
+    assert "private" not in message
+    assert "fixes" not in message
+
+
+def test_frames_need_neither_pyarrow_nor_pandas_and_nothing_is_left_or_printed(tmp_path):
+    code = """
+import sys
+sys.modules["pandas"] = sys.modules["pyarrow"] = None
+import polars
+from pricdr import Ratings, read_ratings
+frame = polars.DataFrame({"user": ["a"], "item": ["x"], "note": [None]})
+assert Ratings.of(frame).users == ("a",)
+class Stream:
+    def __arrow_c_stream__(self, requested_schema=None):
+        return frame.__arrow_c_stream__(requested_schema)
+assert Ratings.from_arrow(Stream()).users == ("a",)
+open("r.csv", "w").write("user,item\\na,x\\n")
+read_ratings("r.csv")
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
+
+
+def test_the_commands_start_without_duckdb():
+    code = "import sys, pricdr, pricdr.cli; assert 'duckdb' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_frame_of_one_type_is_read_by_that_type():
+    frame = pl.DataFrame({"user": [7, 8], "item": ["x", "y"]})
+    assert Ratings.of(frame).users == ("7", "8")

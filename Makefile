@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 EXTRAS := $(VENV)/.extras
 POSTGRESQL ?= /usr/lib/postgresql
+NGINX ?= /usr/sbin/nginx
 # Two test processes on two cores: more threads inside each would only get in each other's way.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 POLARS_MAX_THREADS=1
 FUZZ_CASES ?= 10000
@@ -17,17 +18,18 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 # builds all the same: those tests say why they skip.
 system: system-packages extras
 
-# A browser for pages, Java for Spark, PostgreSQL to read from, wrk to load a server with: Debian's packages, of what
-# is not there.
+# A browser for pages, Java for Spark, PostgreSQL to read from, wrk to load a server with and nginx to put in front of
+# it: Debian's packages, of what is not there.
 system-packages:
 	@wanted=; \
 	command -v "$${PRICDR_CHROMIUM:-chromium}" >/dev/null || wanted="$$wanted chromium"; \
 	command -v wrk >/dev/null || wanted="$$wanted wrk"; \
+	command -v nginx >/dev/null || [ -x $(NGINX) ] || wanted="$$wanted nginx-light"; \
 	command -v java >/dev/null || wanted="$$wanted default-jre-headless"; \
 	set -- $(POSTGRESQL)/*/bin/postgres; \
 	command -v postgres >/dev/null || [ -x "$$1" ] || wanted="$$wanted postgresql"; \
 	if [ -z "$$wanted" ]; then \
-		echo "system: nothing to do, a browser, Java, PostgreSQL and wrk are there"; \
+		echo "system: nothing to do, a browser, Java, PostgreSQL, wrk and nginx are there"; \
 	elif ! command -v apt-get >/dev/null; then \
 		echo "system: no apt-get here; install$$wanted yourself, or tests that need them are skipped"; \
 	elif [ "$$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then \

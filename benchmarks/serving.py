@@ -31,9 +31,8 @@ import scipy.sparse as sp
 from benchmarks.recommend import random_model
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.interaction import Interaction
-from pricdr.serving.approximate import ApproximateSearch
-from pricdr.serving.search import ExactSearch, with_fast_layout
-from pricdr.serving.snapshot import Snapshot, UserQuery
+from pricdr.serving.search import ApproximateSearch, ExactSearch, build_search
+from pricdr.serving.snapshot import Query, Snapshot
 
 ROOT = Path(__file__).parents[1]
 USERS = 20_000
@@ -215,7 +214,7 @@ def show_recall(items: int) -> None:
     print(f"Top 10 of {items:,} items, 64 numbers each, one user at a time")
     print(f"{'vectors':22}{'cells searched':>15}{'recall':>8}{'ms':>8}{'exact ms':>10}")
     for name, model in (("around 1,000 tastes", clustered_model(500, items)), ("random", random_model(500, items))):
-        exact = ExactSearch(with_fast_layout(model))
+        exact = build_search(model, exact=True)[1]
         users = [np.array([user]) for user in range(0, 500, 5)]
         started = time.perf_counter()
         expected = [exact.best(user, 10)[0].items for user in users]
@@ -268,12 +267,12 @@ def show_methods(items: int) -> None:
     for name, model in models.items():
         snapshot = Snapshot.of(model)
         one, many = (timed(snapshot, count) for count in (1, 32))
-        print(f"{name:30}{snapshot.n_items:9,}{one:13.2f}{many:16.2f}", flush=True)
+        print(f"{name:30}{len(snapshot.model.items):9,}{one:13.2f}{many:16.2f}", flush=True)
 
 
 def timed(snapshot: Snapshot, count: int) -> float:
     """Return the milliseconds per user when ``count`` users are answered together, the best of several runs."""
-    queries = [UserQuery(user, 10) for user in snapshot.model.users[:count]]
+    queries = [Query(user, 10) for user in snapshot.model.users[:count]]
     best = float("inf")
     for _ in range(8):
         started = time.perf_counter()

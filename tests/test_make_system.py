@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MAKE = shutil.which("make")
-NEEDED = ["chromium", "wrk", "default-jre-headless", "postgresql"]
+NEEDED = ["chromium", "wrk", "nginx-light", "default-jre-headless", "postgresql"]
 
 pytestmark = pytest.mark.skipif(MAKE is None, reason="make is not installed")
 
@@ -19,14 +19,14 @@ def system(programs: Path, **found: str) -> list[str]:
         program = programs / name.replace("_", "-")
         program.write_text(f"#!/bin/sh\n{body}\n")
         program.chmod(0o755)
-    command = [MAKE, "--silent", "system-packages", f"POSTGRESQL={programs / 'postgresql'}"]
+    command = [MAKE, "--silent", "system-packages", f"POSTGRESQL={programs / 'postgresql'}", "NGINX=/none"]
     done = subprocess.run(command, cwd=ROOT, env={"PATH": str(programs)}, capture_output=True, text=True, check=True)
     assert not done.stderr
     return done.stdout.splitlines()
 
 
 def test_where_everything_is_there_nothing_is_done(tmp_path):
-    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", postgres="exit 1", wrk="exit 1", apt_get="exit 1")
+    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", postgres="exit 1", wrk="exit 1", nginx="exit 1")
     assert "nothing to do" in line
 
 
@@ -34,13 +34,13 @@ def test_debians_place_of_postgresql_counts_too(tmp_path):
     server = tmp_path / "postgresql" / "15" / "bin" / "postgres"
     server.parent.mkdir(parents=True)
     server.touch(mode=0o755)
-    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", wrk="exit 1")
+    (line,) = system(tmp_path, chromium="exit 1", java="exit 1", wrk="exit 1", nginx="exit 1")
     assert "nothing to do" in line
 
 
 def test_without_apt_get_the_build_goes_on(tmp_path):
     (line,) = system(tmp_path, java="exit 1")
-    assert "no apt-get here; install chromium wrk postgresql yourself" in line
+    assert "no apt-get here; install chromium wrk nginx-light postgresql yourself" in line
 
 
 def test_without_root_it_says_who_may(tmp_path):

@@ -16,7 +16,6 @@ import pytest
 import scipy.sparse as sp
 
 from pricdr.models.fitted import FittedModel, Origin
-from tests.serving.tls import create_certificate
 
 
 @pytest.fixture
@@ -31,26 +30,22 @@ def model(here):
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
-def test_it_does_not_listen_beyond_this_machine_without_keys_and_tls(pricdr, model, host):
+def test_it_does_not_listen_beyond_this_machine_unless_told_so(pricdr, model, host):
     outcome = pricdr("serve", model, "--host", host)
     assert outcome.code == 2
     assert outcome.err == (
-        f"error: --host {host} can be reached from other machines: give --keys and --tls-cert and --tls-key, or "
-        "--insecure-listen to run without\n"
+        f"error: --host {host} can be reached from other machines: put a proxy with TLS and limits in front "
+        "(deploy/nginx.conf), or give --insecure-listen\n"
     )
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--tls-cert", "c.pem"], "--tls-cert and --tls-key belong together"),
-        (["--tls-cert", "c.pem", "--tls-key", "k.pem"], "cannot be used: No such file"),
         (["--keys", "nowhere.json"], "nowhere.json cannot be read: No such file"),
         (["--port", "70000"], "--port must lie between 0 and 65535, got 70000"),
-        (["--rate", "0"], "rate must be a finite number above 0"),
-        (["--connections", "0"], "connections must be a whole number of at least 1"),
         (["--compare", "nowhere", "--port", "0"], "nowhere is not a model: no such folder"),
-        (["--host", "0.0.0.0", "--keys", "k.json"], "give --tls-cert and --tls-key, or"),
+        (["--host", "0.0.0.0", "--keys", "k.json"], "or give --insecure-listen"),
     ],
 )
 def test_it_does_not_start_with_what_cannot_be_used(pricdr, model, options, message):
@@ -78,21 +73,6 @@ def test_a_port_in_use_and_a_folder_that_is_not_a_model(pricdr, model):
     assert (outcome.code, outcome.err) == (2, "error: nowhere is not a model: no such folder\n")
 
 
-def test_an_encrypted_key_is_refused_without_a_prompt(pricdr, model, here):
-    from cryptography.hazmat.primitives import serialization
-
-    certificate, key = (path.read_bytes() for path in create_certificate(here))
-    encryption = serialization.BestAvailableEncryption(b"password")
-    encrypted = serialization.load_pem_private_key(key, None).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
-    )
-    (here / "c.pem").write_bytes(certificate)
-    (here / "k.pem").write_bytes(encrypted)
-    outcome = pricdr("serve", model, "--tls-cert", "c.pem", "--tls-key", "k.pem")
-    assert outcome.code == 2
-    assert "cannot be used: the key is encrypted" in outcome.err
-
-
 def test_keys_are_created_shown_once_and_removed(pricdr, here):
     created = pricdr(
         "serving-key", "shop", "--keys", "keys.json", "--scope", "recommend", "--scope", "page", "--days", 30
@@ -107,7 +87,7 @@ def test_keys_are_created_shown_once_and_removed(pricdr, here):
     assert pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").code == 0
     assert [key["name"] for key in json.loads((here / "keys.json").read_text())["keys"]] == ["other"]
     assert "no key named 'shop'" in pricdr("serving-key", "shop", "--keys", "keys.json", "--remove").err
-    for wrong in (["--days", 0], ["--days", 10**9], ["--rate", -1], ["--remove", "--rate", 1]):
+    for wrong in (["--days", 0], ["--days", 10**9], ["--remove", "--days", 1]):
         assert pricdr("serving-key", "third", "--keys", "keys.json", *wrong).code == 2
 
 

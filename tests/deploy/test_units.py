@@ -16,6 +16,7 @@ from pricdr.errors import BusyError
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SERVICE, TIMER = DEPLOY / "pricdr-publish.service", DEPLOY / "pricdr-publish.timer"
+SERVE = DEPLOY / "pricdr-serve.service"
 PROGRAM = "/opt/pricdr/bin/pricdr"
 
 needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -42,9 +43,9 @@ def command(**environment: str) -> list[str]:
 @pytest.fixture
 def units(tmp_path):
     """The units, with a program that exists instead of the one that is installed later."""
-    for unit in (SERVICE, TIMER):
+    for unit in (SERVICE, TIMER, SERVE):
         (tmp_path / unit.name).write_text(unit.read_text().replace(PROGRAM, sys.executable))
-    return [tmp_path / SERVICE.name, tmp_path / TIMER.name]
+    return [tmp_path / SERVICE.name, tmp_path / TIMER.name, tmp_path / SERVE.name]
 
 
 def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -54,7 +55,7 @@ def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
 
 
 @needs_systemd
-def test_systemd_accepts_both_units(units):
+def test_systemd_accepts_the_units(units):
     done = analyze("verify", *units)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
@@ -69,7 +70,15 @@ def test_systemd_would_say_so_if_one_were_wrong(units):
 def test_the_service_is_shut_in(units):
     """systemd's own measure of exposure, from 0 to 100; 96 for a service without any of these settings."""
     assert analyze("security", "--offline=true", "--threshold=10", units[0]).returncode == 0
+    assert analyze("security", "--offline=true", "--threshold=20", units[2]).returncode == 0  # it has a network
     assert analyze("security", "--offline=true", "--threshold=1", units[0]).returncode != 0
+
+
+def test_the_command_of_the_server_is_one(tmp_path, capsys):
+    words = shlex.split(settings(SERVE)["Service"]["ExecStart"])
+    assert words[0] == PROGRAM
+    assert cli.run([*words[1:], "--port", "0"]) == 2  # all options are known, the file of keys is not there
+    assert "/etc/pricdr/keys.json cannot be read" in capsys.readouterr().err
 
 
 def test_the_command_of_the_service_publishes(tmp_path, capsys):

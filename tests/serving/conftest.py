@@ -15,7 +15,7 @@ from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing
 from pricdr.serving.log import ServerLog
 from pricdr.serving.models import Models
-from pricdr.serving.settings import Limits, Settings
+from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import Snapshot
 from tests.serving.running import run_in_thread
 
@@ -92,12 +92,12 @@ class Client:
 def client_of():
     """Return a function that creates a client of a model, with settings and keys."""
 
-    def make(model=None, *, keys=None, log=None, limits=None, **settings):
+    def make(model=None, *, keys=None, log=None, **settings):
         snapshot = Snapshot.of(model or small_model(), fingerprint="0123456789ab")
         models = Models(Path("model"), load=lambda folder: snapshot)
         ring = None if keys is None else KeyRing(keys, lambda event, **facts: None)
-        configured = Settings(keys=keys, limits=limits or Limits(), **settings)
-        return Client(create_app(models, configured, keys=ring, log=log or ServerLog.silent()), models)
+        configured = Settings(keys=keys, **settings)
+        return Client(create_app(models, configured, keys=ring, log=log or ServerLog()), models)
 
     return make
 

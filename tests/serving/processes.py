@@ -10,10 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
 from pathlib import Path
-
-from pricdr.serving.settings import Limits
 
 _SERVE = """
 import json, sys
@@ -21,11 +18,11 @@ from pathlib import Path
 from pricdr.cli.json_log import event_line
 from pricdr.serving.log import ServerLog
 from pricdr.serving.server import serve
-from pricdr.serving.settings import Limits, Settings
+from pricdr.serving.settings import Settings
 
-model, limits, settings = json.loads(sys.argv[1])
-paths = {name: Path(value) for name, value in settings.items() if name in ("keys", "tls_cert", "tls_key")}
-configured = Settings(port=0, limits=Limits(**limits), **{**settings, **paths})
+model, settings = json.loads(sys.argv[1])
+paths = {name: Path(value) for name, value in settings.items() if name == "keys"}
+configured = Settings(port=0, **{**settings, **paths})
 log = ServerLog(sys.stderr, event_line)
 def ready(address, snapshot):
     sys.stdout.write(address + "\\n")
@@ -84,9 +81,9 @@ class Server:
 
 
 @contextmanager
-def serving(folder, limits=None, **settings):
+def serving(folder, **settings):
     """Run a server on a free port until the block ends."""
-    arguments = json.dumps([str(folder), asdict(limits or Limits()), {k: str(v) for k, v in settings.items()}])
+    arguments = json.dumps([str(folder), {name: str(value) for name, value in settings.items()}])
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
         [sys.executable, "-c", _SERVE, arguments],

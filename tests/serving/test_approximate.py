@@ -9,9 +9,8 @@ import scipy.sparse as sp
 
 from pricdr.errors import MissingExtraError
 from pricdr.models.fitted import FittedModel
-from pricdr.serving import approximate
-from pricdr.serving.approximate import ApproximateSearch, build_search
-from pricdr.serving.search import ExactSearch, seen_items
+from pricdr.serving import search as searches
+from pricdr.serving.search import ApproximateSearch, ExactSearch, build_search, seen_items
 
 
 @pytest.fixture(scope="module")
@@ -64,13 +63,13 @@ def test_a_user_who_rated_nearly_everything_gets_the_rest(model):
 def test_it_is_used_only_for_many_items(model, monkeypatch):
     pytest.importorskip("faiss")
     assert isinstance(build_search(model)[1], ExactSearch)
-    monkeypatch.setattr(approximate, "EXACT_UP_TO", 1000)
+    monkeypatch.setattr(searches, "EXACT_UP_TO", 1000)
     assert isinstance(build_search(model)[1], ApproximateSearch)
     assert isinstance(build_search(model, exact=True)[1], ExactSearch)
 
 
 def test_without_faiss_it_says_what_to_install(model, monkeypatch):
-    monkeypatch.setattr(approximate, "EXACT_UP_TO", 1000)
+    monkeypatch.setattr(searches, "EXACT_UP_TO", 1000)
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingExtraError, match=r"approximate searches need faiss: pip install 'pricdr\[faiss\]'"):
         build_search(model)

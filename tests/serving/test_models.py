@@ -24,8 +24,7 @@ def replaced(folder, by):
 
 
 def current(models):
-    with models.current() as snapshot:
-        return snapshot.fingerprint
+    return models.current.fingerprint
 
 
 def test_a_replaced_folder_is_loaded_once_it_has_settled(saved, folder):
@@ -78,23 +77,21 @@ def test_a_link_that_is_moved_is_followed(saved, tmp_path):
 def test_requests_in_flight_keep_the_model_they_began_with(saved, folder):
     events = EventRecorder()
     models = Models(folder, report=events)
-    with models.current() as snapshot:
-        expected = snapshot.recommend("u0", 3)
-        replaced(folder, saved / "two")
-        models.reload_if_changed()
-        models.reload_if_changed()
-        assert events.names() == ["model taken"]
-        assert snapshot.recommend("u0", 3) == expected
-        with models.current() as newer:
-            assert newer.recommend("u0", 3) != expected
+    snapshot = models.current
+    expected = snapshot.recommend("u0", 3)
+    replaced(folder, saved / "two")
+    models.reload_if_changed()
+    models.reload_if_changed()
+    assert events.names() == ["model taken"]
+    assert snapshot.recommend("u0", 3) == expected
+    assert models.current.recommend("u0", 3) != expected
+    del snapshot
     assert events.names() == ["model taken", "model freed"]
 
 
 def test_a_replaced_model_leaves_memory(saved, folder):
     models = Models(folder)
-    with models.current() as snapshot:
-        old = weakref.ref(snapshot)
-    del snapshot
+    old = weakref.ref(models.current)
     replaced(folder, saved / "two")
     models.reload_if_changed()
     models.reload_if_changed()
@@ -160,11 +157,11 @@ def test_a_model_that_needs_too_much_memory_is_refused(folder, monkeypatch):
 
 
 def test_a_second_model_is_there_to_compare_with(saved, folder):
-    assert Models(folder).compared() is None
+    assert Models(folder).compared is None
     models = Models(saved / "two", folder)
-    assert models.compared().fingerprint == Snapshot.load(saved / "one").fingerprint
+    assert models.compared.fingerprint == Snapshot.load(saved / "one").fingerprint
     (folder / "model.safetensors").write_bytes(b"broken")
     models.reload_if_changed()
     models.reload_if_changed()
     assert "model.safetensors" in models.problem
-    assert models.compared().recommend("u0", 1).items
+    assert models.compared.recommend("u0", 1).items

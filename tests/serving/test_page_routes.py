@@ -17,10 +17,10 @@ from pricdr.errors import InputError, printable
 from pricdr.models.card import ModelCard
 from pricdr.serving.app import create_app
 from pricdr.serving.keys import KeyRing, Scope, add_key
-from pricdr.serving.models import Models, ignore_event
+from pricdr.serving.models import Models
 from pricdr.serving.pages import error_page
 from pricdr.serving.pages.answers import describe_difference, rank_change
-from pricdr.serving.pages.frontier import Frontier
+from pricdr.serving.pages.frontier import read_frontier
 from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import Recommended, Snapshot
 from tests.pages.parsed import Parsed
@@ -229,7 +229,9 @@ def test_an_unknown_address_gets_a_page_below_page_and_json_elsewhere(plain):
 def test_a_page_asks_for_a_key_where_there_are_keys(companies, tmp_path):
     good, other = (add_key(tmp_path / "keys.json", scope.value, [scope]) for scope in (Scope.PAGE, Scope.RECOMMEND))
     settings = Settings(keys=tmp_path / "keys.json")
-    app = create_app(Models(companies.model("final")), settings, keys=KeyRing(tmp_path / "keys.json", ignore_event))
+    app = create_app(
+        Models(companies.model("final")), settings, keys=KeyRing(tmp_path / "keys.json", lambda event, **facts: None)
+    )
     client = Client(app, None)
     refused = client.get("/page")
     assert refused.status_code == 401
@@ -304,9 +306,7 @@ def test_a_card_does_not_keep_a_replaced_model_in_memory(companies, tmp_path):
     models = Models(tmp_path, load=lambda _: Snapshot.load(companies.model(next(folders))))
     client = Client(create_app(models, Settings()), models)
     assert "Model card: without" in words(client.get("/page/model"))
-    with models.current() as snapshot:
-        old = weakref.ref(snapshot.model)
-    del snapshot
+    old = weakref.ref(models.current.model)
     (tmp_path / "model.json").touch()
     models.reload_if_changed()
     models.reload_if_changed()
@@ -351,8 +351,8 @@ def test_the_frontier_is_drawn_and_says_where_it_was_measured(full):
 def test_a_server_needs_no_torch_and_no_charts_unless_a_frontier_is_given():
     code = (
         "import sys\nfor name in ('torch', 'altair', 'vl_convert'): sys.modules[name] = None\n"
-        "import pricdr.serving.app\nfrom pathlib import Path\nfrom pricdr.serving.pages.frontier import Frontier\n"
-        "try:\n    Frontier.read(Path('x.jsonl'))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+        "import pricdr.serving.app\nfrom pathlib import Path\nfrom pricdr.serving.pages.frontier import read_frontier\n"
+        "try:\n    read_frontier(Path('x.jsonl'))\nexcept Exception as error:\n    print(type(error).__name__, error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("MissingExtraError charts need")
@@ -365,7 +365,7 @@ def test_a_file_that_is_not_a_frontier_is_refused_at_the_start(companies, tmp_pa
     (tmp_path / "x.jsonl").write_text("")
     for path in (other, tmp_path / "x.txt", tmp_path / "x.jsonl", tmp_path / "nowhere.jsonl"):
         with pytest.raises(InputError, match=path.name):
-            Frontier.read(path)
+            read_frontier(path)
     with pytest.raises(InputError, match="contains no frontier results"):
         client_for(companies, frontier=other)
 

@@ -10,13 +10,17 @@ from hypothesis import strategies as st
 
 from pricdr.errors import InputError
 from pricdr.models.fitted import Basis, FittedModel
-from pricdr.serving.snapshot import MAX_K, Snapshot, UserQuery
+from pricdr.serving.snapshot import MAX_K, Query, Snapshot
 from tests.models.test_recommending import whole_model
 from tests.serving.conftest import small_model
 
 
 def recommended(model, user, k):
     return [(item.item, item.score, item.rank, item.basis) for item in model.recommend([user], k)]
+
+
+def similar(snapshot, item, k):
+    return snapshot.similar_to([Query(item, k)])[0]
 
 
 def answered(snapshot, user, k):
@@ -53,7 +57,7 @@ def test_it_answers_what_recommend_writes_where_vectors_are_sparse(sparse):
     snapshot = Snapshot.of(model)
     for user in model.users:
         assert answered(snapshot, user, 7) == recommended(model, user, 7)
-    assert snapshot.similar("i3", 5)
+    assert similar(snapshot, "i3", 5)
 
 
 def test_real_scores_agree_to_single_precision():
@@ -78,7 +82,7 @@ def test_the_basis_of_every_kind_of_user():
 def test_queries_scored_together_get_the_same_answers_as_alone(count):
     snapshot = Snapshot.of(whole_model(5, 12, 40))
     names = [*snapshot.model.users, "stranger", "u3"]
-    queries = [UserQuery(names[at % len(names)], 1 + at % 9) for at in range(count)]
+    queries = [Query(names[at % len(names)], 1 + at % 9) for at in range(count)]
     assert snapshot.answers(queries) == [snapshot.recommend(*query) for query in queries]
 
 
@@ -116,7 +120,7 @@ def test_similar_items_are_those_with_the_largest_cosine():
     vectors = model.item_vectors / np.linalg.norm(model.item_vectors, axis=1, keepdims=True)
     cosines = vectors @ vectors[4]
     order = [at for at in np.argsort(-cosines, kind="stable") if at != 4][:6]
-    found = Snapshot.of(model).similar("i4", 6)
+    found = similar(Snapshot.of(model), "i4", 6)
     assert [item.item for item in found] == [model.items[at] for at in order]
     np.testing.assert_allclose([item.score for item in found], cosines[order], rtol=1e-5)
     assert [item.rank for item in found] == [1, 2, 3, 4, 5, 6]
@@ -127,27 +131,27 @@ def test_items_with_zero_vectors_are_similar_to_none():
     vectors = model.item_vectors.copy()
     vectors[4] = vectors[9] = 0
     snapshot = Snapshot.of(replace(model, item_vectors=vectors))
-    assert snapshot.similar("i4", 5) == ()
-    assert len(snapshot.similar("i5", MAX_K)) == snapshot.n_items - 3
+    assert similar(snapshot, "i4", 5) == ()
+    assert len(similar(snapshot, "i5", MAX_K)) == len(snapshot.model.items) - 3
 
 
 def test_large_vectors_do_not_overflow_a_cosine():
     model = small_model()
     snapshot = Snapshot.of(replace(model, item_vectors=(model.item_vectors * 1e25).astype(np.float32)))
-    expected = Snapshot.of(model).similar("i4", 5)
-    assert [item.item for item in snapshot.similar("i4", 5)] == [item.item for item in expected]
+    expected = similar(Snapshot.of(model), "i4", 5)
+    assert [item.item for item in similar(snapshot, "i4", 5)] == [item.item for item in expected]
 
 
 def test_unknown_items_and_models_without_vectors_say_so():
     model = small_model()
-    assert Snapshot.of(model).similar("nowhere", 5) is None
-    many = Snapshot.of(model).similar_to([("i4", 5), ("nowhere", 3), ("i7", 2)])
-    assert many == [Snapshot.of(model).similar(*query) for query in (("i4", 5), ("nowhere", 3), ("i7", 2))]
+    assert Snapshot.of(model).similar_to([Query("nowhere", 5)]) == [None]
+    many = Snapshot.of(model).similar_to([Query("i4", 5), Query("nowhere", 3), Query("i7", 2)])
+    assert many == [similar(Snapshot.of(model), *query) for query in (("i4", 5), ("nowhere", 3), ("i7", 2))]
     popularity = replace(
         model, user_vectors=np.zeros((40, 0), dtype=np.float32), item_vectors=np.zeros((60, 0), dtype=np.float32)
     )
-    assert not Snapshot.of(popularity).has_similar_items
-    assert Snapshot.of(popularity).similar("i4", 5) is None
+    assert not Snapshot.of(popularity).compares_items
+    assert similar(Snapshot.of(popularity), "i4", 5) is None
 
 
 def test_a_fingerprint_covers_every_file(saved, folder):
@@ -155,7 +159,7 @@ def test_a_fingerprint_covers_every_file(saved, folder):
     assert one.fingerprint == Snapshot.load(folder).fingerprint != two.fingerprint
     assert (folder / "model.json").read_bytes() == (saved / "two" / "model.json").read_bytes()
     assert one.name == "one"
-    assert (one.n_users, one.n_items) == (40, 60)
+    assert (len(one.model.users), len(one.model.items)) == (40, 60)
 
 
 def test_a_folder_that_is_not_a_model_is_refused(tmp_path, folder):

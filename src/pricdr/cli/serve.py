@@ -15,10 +15,8 @@ from pricdr.cli.options import PublicKeyOption
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.serving.settings import Settings
     from pricdr.serving.snapshot import Snapshot
 
-_RATE_WITH_KEYS: Final = 100.0
 _MAX_DAYS: Final = 36500
 
 
@@ -35,19 +33,12 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 chooses a free one.")] = 8000,
     keys: Annotated[Path | None, typer.Option(help="The file of API keys; see pricdr serving-key.")] = None,
-    tls_cert: Annotated[Path | None, typer.Option(help="The certificate chain, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its private key, PEM.")] = None,
     insecure_listen: Annotated[
-        bool, typer.Option("--insecure-listen", help="Listen beyond this machine without keys or without TLS.")
+        bool, typer.Option("--insecure-listen", help="Listen beyond this machine, without TLS and limits of a proxy.")
     ] = False,
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A host name that requests may use, such as a proxy's; repeatable.")
     ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Answers a second for each key.  [default: 100 with --keys, otherwise no limit]"),
-    ] = None,
-    connections: Annotated[int, typer.Option(help="The most connections at the same time.")] = 1000,
     compare: Annotated[Path | None, typer.Option(help="A second model, for comparison on the page.")] = None,
     evaluation: Annotated[Path | None, typer.Option(help="The output of evaluate --json, for the page.")] = None,
     frontier: Annotated[Path | None, typer.Option(help="Measurements of several releases, for the page.")] = None,
@@ -63,8 +54,9 @@ def serve(
     MODEL may be replaced while the server runs, or be a link that is moved: the new model is loaded and checked, then
     takes over between two requests. One that cannot be loaded changes nothing; /ready, /metrics and the log say so.
 
-    On 127.0.0.1 no key is needed. Elsewhere the server refuses to start without --keys, --tls-cert and --tls-key,
-    unless --insecure-listen says that something else protects it. When stopped, it gives requests in flight 8 seconds.
+    It listens on 127.0.0.1, where no key is needed. TLS and limits for strangers are left to a proxy in front, such as
+    nginx with deploy/nginx.conf; beyond this machine the server refuses to listen, unless --insecure-listen says that
+    something else protects it. When stopped, it gives requests in flight 8 seconds.
 
     Logs are lines of JSON on standard error. They contain no ids, no query strings and no keys.
     """
@@ -73,24 +65,21 @@ def serve(
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from pricdr.serving.log import ServerLog
     from pricdr.serving.server import serve as run
-    from pricdr.serving.settings import Limits, Settings
+    from pricdr.serving.settings import Settings
 
-    limits = Limits(rate=_RATE_WITH_KEYS if rate is None and keys is not None else rate, connections=connections)
     settings = Settings(
         host=host,
         port=port,
         keys=keys,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
         insecure_listen=insecure_listen,
         allowed_hosts=tuple(allowed_host or ()),
         public_key=public_key,
         exact=exact,
         evaluation=evaluation,
         frontier=frontier,
-        limits=limits,
     )
-    _warn_if_exposed(settings)
+    if not settings.on_loopback:
+        warn(f"{host} may be reached from other machines without TLS{'' if keys else ' and without keys'}")
     log = ServerLog(sys.stderr, event_line, requests=log_requests)
     try:
         run(model, settings, compare=compare, log=log, ready=_say_ready)
@@ -106,7 +95,6 @@ def serving_key(
         list[ScopeName] | None, typer.Option(help="What the key gives access to; repeatable.  [default: recommend]")
     ] = None,
     days: Annotated[int | None, typer.Option(help="How many days it is valid.  [default: until it is removed]")] = None,
-    rate: Annotated[float | None, typer.Option(help="Answers a second.  [default: the rate of the server]")] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the key from the file instead.")] = False,
 ) -> None:
     """Create an API key for pricdr serve. It is shown only once: the file keeps only its hash.
@@ -116,7 +104,7 @@ def serving_key(
     from pricdr.serving.keys import Scope, add_key, remove_key
 
     if remove:
-        if scope is not None or days is not None or rate is not None:
+        if scope is not None or days is not None:
             raise ParameterError("--remove takes only NAME and --keys")
         remove_key(keys, name)
         say(f"removed the key {name} from {keys}")
@@ -125,17 +113,10 @@ def serving_key(
         raise ParameterError(f"--days must lie between 1 and {_MAX_DAYS:,}, got {days}")
     expires = None if days is None else datetime.now(UTC).replace(microsecond=0) + timedelta(days=days)
     scopes = [Scope(name.value) for name in scope or [ScopeName.RECOMMEND]]
-    answer(add_key(keys, name, scopes, expires=expires, rate=rate))
+    answer(add_key(keys, name, scopes, expires=expires))
 
 
 def _say_ready(address: str, snapshot: "Snapshot") -> None:
-    say(f"serving {snapshot.folder}: {snapshot.n_users:,} users, {snapshot.n_items:,} items")
+    users, items = len(snapshot.model.users), len(snapshot.model.items)
+    say(f"serving {snapshot.folder}: {users:,} users, {items:,} items")
     say(f"listening on {address}, the page is {address}/page; Ctrl-C stops")
-
-
-def _warn_if_exposed(settings: "Settings") -> None:
-    if settings.on_loopback:
-        return
-    for name, value in (("API keys", settings.keys), ("TLS", settings.tls_cert)):
-        if value is None:
-            warn(f"{settings.host} may be reached from other machines without {name}: --insecure-listen was given")

@@ -1,9 +1,14 @@
-"""The application: routes, and the OpenAPI document that describes them."""
+"""The application: one route for each answer, and the OpenAPI document that describes them.
 
-from collections.abc import AsyncGenerator, AsyncIterator
+The JSON of answers is assembled by hand: having FastAPI validate and encode it would take longer than computing it.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from json.encoder import encode_basestring as quoted
 from typing import Any, Final
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.types import Receive, Send
@@ -11,15 +16,14 @@ from starlette.types import Scope as Connection
 
 from pricdr import __version__
 from pricdr.serving import pages
-from pricdr.serving.admission import Batches
-from pricdr.serving.answering import DEFAULT_K, JSON, FastPath, JsonAnswers
 from pricdr.serving.errors import Refusal, add_handlers
-from pricdr.serving.gate import BUSY, OPEN, Gate, admissions
+from pricdr.serving.gate import OPEN, Gate
 from pricdr.serving.keys import Authenticator
 from pricdr.serving.log import ServerLog
 from pricdr.serving.metrics import CONTENT_TYPE, Metrics
 from pricdr.serving.models import Models
 from pricdr.serving.schema import (
+    DEFAULT_K,
     BatchAnswer,
     BatchRequest,
     Health,
@@ -31,15 +35,17 @@ from pricdr.serving.schema import (
     UserRecommendations,
     responses,
 )
+from pricdr.serving.search import MAX_ROWS
 from pricdr.serving.settings import Settings
-from pricdr.serving.snapshot import UserQuery
-from pricdr.serving.worker import Worker
+from pricdr.serving.snapshot import Answer, Query, Recommended, Snapshot
+from pricdr.serving.worker import Quota, Worker
 
+_JSON: Final = "application/json"
 _REFUSED: Final = "the newest model folder cannot be used, so an older model is being served; the log says why"
-_UNKNOWN_ITEM: Final = "the model does not know this item"
-_NO_ITEM_VECTORS: Final = "this model has no item vectors, so it cannot find similar items"
-_LIMITED: Final = (401, 403, 429, 503)
-"""The statuses with which the gate may refuse a request that needs a key and scoring."""
+_BATCH_USERS: Final = (2000, 8000)
+"""Users in the batches of one caller, and of all, that are being answered."""
+_PAGES_AT_ONCE: Final = 4
+"""Pages that are rendered at the same time, in threads; others wait."""
 
 
 def create_app(
@@ -49,16 +55,16 @@ def create_app(
 
     Args:
         models: the models to serve.
-        settings: which requests to accept, and their limits.
+        settings: which requests to accept, and what to show.
         keys: checks API keys; if None, no key is needed.
         log: where to log events; if None, nothing is logged.
     """
-    worker = Worker()
-    queues, batches = admissions(settings.limits.max_wait, worker), Batches()
-    metrics = Metrics(models, list(queues.values()), batches)
+    worker, batch_users = Worker(), Quota(*_BATCH_USERS)
+    metrics = Metrics(models, worker, batch_users)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = _PAGES_AT_ONCE
         yield
         worker.close()
 
@@ -73,65 +79,62 @@ def create_app(
         # It would pass every path, and so every id, to any trace collector in this process.
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.metrics = metrics
     add_handlers(app)
-    answers = JsonAnswers(models, worker, metrics)
-    recommendations = _recommendation_routes(models, answers, batches)
-    app.include_router(recommendations)
+    app.include_router(_recommendation_routes(models, worker, metrics, batch_users))
     app.include_router(_state_routes(models, metrics))
     app.include_router(pages.router(models, settings))
     if keys is not None:
         _document_keys(app)
-    busiest = next(route for route in recommendations.routes if getattr(route, "name", "") == "recommend")
-    app.add_middleware(FastPath, answers=answers, route=busiest)
-    # The middleware added last is the first that a request reaches.
-    app.add_middleware(
-        Gate, settings=settings, keys=keys, queues=queues, metrics=metrics, log=log or ServerLog.silent()
-    )
+    hosts = settings.known_hosts
+    app.add_middleware(Gate, hosts=hosts, keys=keys, metrics=metrics, log=log or ServerLog())
     return app
 
 
-def _recommendation_routes(models: Models, answers: JsonAnswers, batches: Batches) -> APIRouter:
+def _recommendation_routes(models: Models, worker: Worker, metrics: Metrics, batch_users: Quota) -> APIRouter:
     routes = APIRouter(tags=["recommendations"])
 
     @routes.get(
         "/users/{user:path}/recommendations",
         summary="Recommend items to a user",
-        responses=responses(UserRecommendations, 422, *_LIMITED),
+        responses=responses(UserRecommendations, 401, 403, 422, 503),
         response_class=Response,
     )
     async def recommend(user: UserPath, k: K = DEFAULT_K) -> Response:
         """Return the best unseen items of a user, or the most popular items if the model does not know the user."""
-        return _json(await answers.for_user(UserQuery(user, k)))
+        snapshot = models.current
+        answer = await worker.answer(snapshot, Query(user, k))
+        metrics.answer(answer.basis)
+        content = f'{{{_fields(answer)},"model":{quoted(snapshot.fingerprint)}}}'
+        return Response(content.encode(), media_type=_JSON)
 
     @routes.post(
         "/recommendations",
         summary="Recommend items to several users",
-        responses=responses(BatchAnswer, 408, 413, 422, *_LIMITED),
+        responses=responses(BatchAnswer, 401, 403, 408, 413, 422, 503),
         response_class=Response,
     )
     async def recommend_to_many(request: Request, batch: BatchRequest) -> Response:
         """Return the best unseen items of each user, in the order of the request."""
-        # The gate has charged for one answer; the others count too.
-        caller = request.state.caller
-        caller.charge(len(batch.users) - 1)
-        queries = [UserQuery(user, batch.k) for user in batch.users]
-        return _BatchResponse(answers.for_users(queries), batches, caller.name, len(queries))
+        queries = [Query(user, batch.k) for user in batch.users]
+        pieces = _pieces(models.current, queries, worker, metrics)
+        return _BatchResponse(pieces, batch_users, request.state.caller, len(queries))
 
     @routes.get(
         "/items/{item:path}/similar",
         summary="Find similar items",
-        responses=responses(SimilarAnswer, 404, 422, *_LIMITED),
+        responses=responses(SimilarAnswer, 401, 403, 404, 422, 503),
         response_class=Response,
     )
     async def similar(item: ItemPath, k: K = DEFAULT_K) -> Response:
         """Return the items whose vectors point the same way as this one's."""
-        content = await answers.similar(item, k)
-        if content is None:
-            with models.current() as snapshot:
-                known = snapshot.has_similar_items
-            raise Refusal(404, _UNKNOWN_ITEM if known else _NO_ITEM_VECTORS)
-        return _json(content)
+        snapshot = models.current
+        if not snapshot.compares_items:
+            raise Refusal(404, "this model has no item vectors, so it cannot find similar items")
+        items = await worker.similar(snapshot, Query(item, k))
+        if items is None:
+            raise Refusal(404, "the model does not know this item")
+        content = f'{{"item":{quoted(item)},"model":{quoted(snapshot.fingerprint)},"items":{_items(items)}}}'
+        return Response(content.encode(), media_type=_JSON)
 
     return routes
 
@@ -147,8 +150,8 @@ def _state_routes(models: Models, metrics: Metrics) -> APIRouter:
     @routes.get("/ready", summary="Check that requests are answered", responses=responses(Readiness))
     async def ready() -> Response:
         """Return which model is being served, and whether a newer folder was refused."""
-        with models.current() as snapshot:
-            state = {"ready": True, "model": snapshot.fingerprint, "users": snapshot.n_users, "items": snapshot.n_items}
+        model, fingerprint = models.current.model, models.current.fingerprint
+        state = {"ready": True, "model": fingerprint, "users": len(model.users), "items": len(model.items)}
         return JSONResponse(state if models.problem is None else {**state, "refused": _REFUSED})
 
     @routes.get(
@@ -160,7 +163,7 @@ def _state_routes(models: Models, metrics: Metrics) -> APIRouter:
         },
         response_class=Response,
     )
-    def measurements() -> Response:
+    async def measurements() -> Response:
         """Return counts and durations of requests and answers, memory, and the state of the model."""
         return Response(metrics.text(), headers={"content-type": CONTENT_TYPE})
 
@@ -170,14 +173,12 @@ def _state_routes(models: Models, metrics: Metrics) -> APIRouter:
 class _BatchResponse(StreamingResponse):
     """Sends the answers of an admitted batch piece by piece, until the last one or until the client leaves."""
 
-    def __init__(self, pieces: AsyncGenerator[bytes], batches: Batches, caller: str, users: int) -> None:
-        super().__init__(pieces, media_type=JSON)
-        self._pieces, self._batches, self._caller, self._users = pieces, batches, caller, users
+    def __init__(self, pieces: AsyncGenerator[bytes], users_in_use: Quota, caller: str, users: int) -> None:
+        super().__init__(pieces, media_type=_JSON)
+        self._pieces, self._users_in_use, self._caller, self._users = pieces, users_in_use, caller, users
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        with self._batches.admitted(self._caller, self._users) as admitted:
-            if not admitted:
-                raise Refusal(503, BUSY, retry_after="1")
+        with self._users_in_use.take(self._caller, self._users):
             async with aclosing(self._pieces):
                 first = await anext(self._pieces)  # before the status is sent, so that an error has its own
                 self.body_iterator = _chain(first, self._pieces)
@@ -190,8 +191,37 @@ async def _chain(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[by
         yield piece
 
 
-def _json(content: bytes) -> Response:
-    return Response(content, media_type=JSON)
+async def _pieces(
+    snapshot: Snapshot, queries: Sequence[Query], worker: Worker, metrics: Metrics
+) -> AsyncGenerator[bytes]:
+    """Yield the JSON of several users' recommendations, in the order of the queries, in pieces.
+
+    Each piece is scored only when the one before it was sent, so a client that leaves or does not read costs nothing
+    more, and no answer is in memory as a whole.
+    """
+    text = f'{{"model":{quoted(snapshot.fingerprint)},"recommendations":['
+    for start in range(0, len(queries), MAX_ROWS):
+        answers = await worker.batch(snapshot, queries[start : start + MAX_ROWS])
+        for answer in answers:
+            metrics.answer(answer.basis)
+        yield (text + ",".join(f"{{{_fields(answer)}}}" for answer in answers)).encode()
+        text = ","
+    yield b"]}"
+
+
+def _fields(answer: Answer) -> str:
+    return f'"user":{quoted(answer.user)},"basis":"{answer.basis.value}","items":{_items(answer.items)}'
+
+
+def _items(items: Sequence[Recommended]) -> str:
+    """Return recommended items as a JSON list.
+
+    >>> _items([Recommended("a", 0.5, 1)])
+    '[{"item":"a","score":0.5,"rank":1}]'
+    """
+    # Loading a model checks that its scores are finite, and Python writes finite floats as JSON does.
+    objects = [f'{{"item":{quoted(item)},"score":{score!r},"rank":{rank}}}' for item, score, rank in items]
+    return f"[{','.join(objects)}]"
 
 
 def _document_keys(app: FastAPI) -> None:

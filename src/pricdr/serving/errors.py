@@ -1,14 +1,10 @@
-"""Error responses: all of one shape, and none repeats anything that the client sent.
+"""Refusals: one sentence each, as a page below ``/page`` and as JSON elsewhere. None repeats what the client sent."""
 
-Below ``/page`` an error is an HTML page, everywhere else JSON.
-"""
-
-import json
-from functools import lru_cache
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 _RULES: Final = {
@@ -28,6 +24,8 @@ _MESSAGES: Final = {
     404: "there is nothing at this address",
     405: "this address does not support this method",
 }
+_CHALLENGES: Final = ('Basic realm="pricdr", charset="UTF-8"', 'Bearer realm="pricdr"')
+"""In separate headers: Chromium reads one challenge a header, and would not ask for a key if Bearer came first."""
 
 
 class Refusal(Exception):  # noqa: N818 - most refusals are not errors of the program
@@ -38,19 +36,23 @@ class Refusal(Exception):  # noqa: N818 - most refusals are not errors of the pr
         self.status, self.message = status, message
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
+    def response(self, path: str) -> Response:
+        """Return the response to a request for ``path``."""
+        if is_page(path):
+            from pricdr.serving.pages import error_page  # which imports this module
 
-def error_body(message: str) -> bytes:
-    """Return the JSON body of an error.
+            response: Response = error_page(self.status, self.message)
+        else:
+            response = JSONResponse({"error": self.message}, self.status)
+        response.headers.update(self.headers)
+        for challenge in _CHALLENGES if self.status == 401 else ():
+            response.headers.append("www-authenticate", challenge)
+        return response
 
-    >>> error_body("k must be at least 1")
-    b'{"error":"k must be at least 1"}'
-    """
-    return json.dumps({"error": message}, separators=(",", ":")).encode()
 
-
-def error_content(path: str, status: int, message: str) -> tuple[bytes, str]:
-    """Return the body of an error and its media type: HTML if ``path`` is a page, otherwise JSON."""
-    return _error_page(status, message) if is_page(path) else (error_body(message), "application/json")
+def busy() -> Refusal:
+    """Return the refusal of what cannot be answered soon."""
+    return Refusal(503, "the server is busy: try again in a second", retry_after="1")
 
 
 def is_page(path: str) -> bool:
@@ -62,38 +64,21 @@ def is_page(path: str) -> bool:
     return path in {"/", "/page"} or path.startswith("/page/")
 
 
-@lru_cache(maxsize=64)  # a busy server sends the same page to everybody
-def _error_page(status: int, message: str) -> tuple[bytes, str]:
-    from pricdr.serving.pages import error_page  # which imports this module
-
-    page = error_page(status, message)
-    return bytes(page.body), page.headers["content-type"]
-
-
 def add_handlers(app: FastAPI) -> None:
-    """Make ``app`` answer every error in the same shape."""
+    """Turn what FastAPI refuses into a :class:`Refusal`, which the gate answers."""
 
     @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
-        return _response(request, 422, describe(error.errors()[0]))
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        raise Refusal(422, _describe(error.errors()[0])) from None
 
     @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> Response:
+    async def http_error(_request: Request, error: HTTPException) -> Response:
         message = _MESSAGES.get(error.status_code, str(error.detail))
-        return _response(request, error.status_code, message, dict(error.headers or {}))
-
-    @app.exception_handler(Refusal)
-    async def refused(request: Request, error: Refusal) -> Response:
-        return _response(request, error.status, error.message, error.headers)
+        raise Refusal(error.status_code, message, **(error.headers or {})) from None
 
 
-def describe(error: dict[str, Any]) -> str:
+def _describe(error: dict[str, Any]) -> str:
     """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
     locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
     message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])
     return f"{locations[-1]}: {message}" if locations else message
-
-
-def _response(request: Request, status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    body, media_type = error_content(request.scope["path"], status, message)
-    return Response(body, status, headers, media_type=media_type)

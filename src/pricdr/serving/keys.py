@@ -10,13 +10,11 @@ import binascii
 import fcntl
 import hashlib
 import hmac
-import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
@@ -26,14 +24,13 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from pricdr.errors import InputError, ParameterError
 from pricdr.files import PRIVATE, replace_file, require_private_file
-from pricdr.serving.watching import Signature, file_signature
+from pricdr.serving.log import Report
+from pricdr.serving.models import Signature, file_signature
 from pricdr.untrusted.opening import read_bounded
 
 _MAX_BYTES: Final = 1 << 20
 _NAME: Final = "[A-Za-z0-9_-]{1,64}"
-MIN_RATE, MAX_RATE = 1e-3, 1e6
-"""Bounds on the answers a second of a key."""
-_NO_DIGEST: Final = bytes(32)
+_NO_DIGEST: Final = "0" * 64
 """Compared with keys of unknown names, so that refusing them takes as long as refusing any other."""
 
 
@@ -48,39 +45,36 @@ class Scope(Enum):
     """Metrics for a monitoring system."""
 
 
-class _KeyRecord(BaseModel):
+class Key(BaseModel):
+    """An API key, as the file and the server know it."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Annotated[str, Field(pattern=f"^{_NAME}$")]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$", repr=False)]
     scopes: Annotated[tuple[Scope, ...], Field(min_length=1)]
     created: AwareDatetime
     expires: AwareDatetime | None = None  # a time without a zone cannot be compared with now
-    rate: Annotated[float, Field(ge=MIN_RATE, le=MAX_RATE, allow_inf_nan=False)] | None = None
 
 
-class _KeyFile(BaseModel):
+class Keys(BaseModel):
+    """The keys of a file."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     format: Literal["pricdr serving keys"] = "pricdr serving keys"
     version: Literal[1] = 1
-    keys: tuple[_KeyRecord, ...] = ()
+    keys: tuple[Key, ...] = ()
 
-
-@dataclass(frozen=True)
-class Key:
-    """An API key, as the server knows it."""
-
-    name: str
-    scopes: frozenset[Scope]
-    digest: bytes = field(repr=False)
-    expires: datetime | None = None
-    rate: float | None = None
-    """Answers a second; None for the rate of the server."""
-
-    def is_expired(self, now: datetime) -> bool:
-        """Return whether the key has expired."""
-        return self.expires is not None and now >= self.expires
+    def authenticate(self, presented: str | None) -> Key | None:
+        """Return the key that was presented; None if it is unknown or expired."""
+        name, _, secret = (presented or "").partition(".")
+        key = next((key for key in self.keys if key.name == name), None)
+        # The name is not secret; the hash is compared in constant time, whether or not the name is known.
+        matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if key is None else key.sha256)
+        if not matches or key is None or (key.expires is not None and datetime.now(UTC) >= key.expires):
+            return None
+        return key
 
 
 class Authenticator(Protocol):
@@ -91,36 +85,6 @@ class Authenticator(Protocol):
         ...
 
 
-class Keys:
-    """The keys of a file, by name."""
-
-    def __init__(self, keys: Iterable[Key]) -> None:
-        self._by_name: Mapping[str, Key] = {key.name: key for key in keys}
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    @classmethod
-    def read(cls, path: Path) -> "Keys":
-        """Return the keys in a file, possibly none; raise :class:`InputError` if it is not usable, or not private."""
-        content = _read(path)
-        require_private_file(path)
-        return cls(
-            Key(record.name, frozenset(record.scopes), bytes.fromhex(record.sha256), record.expires, record.rate)
-            for record in content.keys
-        )
-
-    def authenticate(self, presented: str | None) -> Key | None:
-        """Return the key that was presented; None if it is unknown or expired."""
-        name, _, secret = (presented or "").partition(".")
-        key = self._by_name.get(name)
-        # The name is not secret; the hash is compared in constant time, whether or not the name is known.
-        matches = hmac.compare_digest(_digest(secret), _NO_DIGEST if key is None else key.digest)
-        if not matches or key is None or key.is_expired(datetime.now(UTC)):
-            return None
-        return key
-
-
 class KeyRing:
     """The valid keys: those of a file that is read again when it changes, so that removed keys stop working.
 
@@ -128,12 +92,11 @@ class KeyRing:
     file is missing or cannot be used, since nobody can tell which keys it would have removed. Every check tries again.
     """
 
-    def __init__(self, path: Path, report: Callable[..., None]) -> None:
-        self._path, self._report = path, report
+    def __init__(self, path: Path, report: Report) -> None:
+        self._path, self._report, self._problem = path, report, ""
         self._loaded_signature: Signature = file_signature(path)
-        self._problem = ""
-        self._keys = Keys.read(path)
-        if not len(self._keys):
+        self._keys = self._read()
+        if not self._keys.keys:
             raise InputError(f"{path} holds no keys: create one with `pricdr serving-key NAME --keys {path}`")
 
     def authenticate(self, presented: str | None) -> Key | None:
@@ -146,15 +109,20 @@ class KeyRing:
         if signature == self._loaded_signature and signature is not None:
             return
         try:
-            self._keys = Keys.read(self._path)
+            self._keys = self._read()
         except (InputError, OSError) as error:
-            self._keys, self._loaded_signature = Keys(()), None
+            self._keys, self._loaded_signature = Keys(), None
             if str(error) != self._problem:  # once, not every second
                 self._problem = str(error)
                 self._report("keys refused", reason=self._problem)
         else:
             self._loaded_signature, self._problem = signature, ""
-            self._report("keys taken", keys=len(self._keys))
+            self._report("keys taken", keys=len(self._keys.keys))
+
+    def _read(self) -> Keys:
+        keys = read_keys(self._path)
+        require_private_file(self._path)
+        return keys
 
 
 def presented_key(authorization: bytes | None) -> str | None:
@@ -174,39 +142,45 @@ def presented_key(authorization: bytes | None) -> str | None:
     return None
 
 
-def add_key(
-    path: Path, name: str, scopes: Iterable[Scope], *, expires: datetime | None = None, rate: float | None = None
-) -> str:
+def add_key(path: Path, name: str, scopes: Iterable[Scope], *, expires: datetime | None = None) -> str:
     """Add a new key to a file, creating the file if necessary, and return the key: it is stored nowhere else."""
     if not re.fullmatch(_NAME, name):
         raise ParameterError(f"the name of a key must have 1 to 64 letters, digits, - or _, got {name!r:.80}")
-    if rate is not None and not MIN_RATE <= rate <= MAX_RATE:
-        raise ParameterError(f"--rate must lie between {MIN_RATE:g} and {MAX_RATE:,.0f}, got {rate:g}")
     secret = secrets.token_urlsafe(32)
-    record = _KeyRecord(
-        name=name,
-        sha256=_digest(secret).hex(),
-        scopes=tuple(sorted(set(scopes), key=lambda scope: scope.value)),
-        created=datetime.now(UTC).replace(microsecond=0),
-        expires=expires,
-        rate=rate,
-    )
+    ordered = tuple(sorted(set(scopes), key=lambda scope: scope.value))
+    now = datetime.now(UTC).replace(microsecond=0)
+    key = Key(name=name, sha256=_digest(secret), scopes=ordered, created=now, expires=expires)
     with _locked(path):
-        existing = _read(path).keys if path.exists() else ()
-        if any(key.name == name for key in existing):
+        existing = read_keys(path).keys if path.exists() else ()
+        if any(other.name == name for other in existing):
             raise ParameterError(f"{path} already has a key named {name}: choose another name, or --remove it first")
-        _write(path, (*existing, record))
+        _write(path, (*existing, key))
     return f"{name}.{secret}"
 
 
 def remove_key(path: Path, name: str) -> None:
     """Remove a key from a file; a running server notices within seconds."""
     with _locked(path):
-        existing = _read(path).keys
+        existing = read_keys(path).keys
         remaining = tuple(key for key in existing if key.name != name)
         if len(remaining) == len(existing):
             raise ParameterError(f"{path} has no key named {name!r:.80}")
         _write(path, remaining)
+
+
+def read_keys(path: Path) -> Keys:
+    """Return the keys in a file, possibly none; raise :class:`InputError` if it cannot be read."""
+    try:
+        keys = Keys.model_validate_json(read_bounded(path, limit=_MAX_BYTES))
+    except OSError as error:
+        raise InputError(f"the file of keys {path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        place = ".".join(str(part)[:40] for part in first["loc"][:3])
+        raise InputError(f"{path} is not a file of keys: {place}: {first['msg']}") from error
+    if len({key.name for key in keys.keys}) != len(keys.keys):
+        raise InputError(f"{path} is not a file of keys: two keys have the same name")
+    return keys
 
 
 @contextmanager
@@ -229,28 +203,12 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _read(path: Path) -> _KeyFile:
-    try:
-        raw = read_bounded(path, limit=_MAX_BYTES)
-    except OSError as error:
-        raise InputError(f"the file of keys {path} cannot be read: {error.strerror}") from error
-    try:
-        content = _KeyFile.model_validate_json(raw)
-    except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        place = ".".join(str(part)[:40] for part in first["loc"][:3])
-        raise InputError(f"{path} is not a file of keys: {place}: {first['msg']}") from error
-    if len({record.name for record in content.keys}) != len(content.keys):
-        raise InputError(f"{path} is not a file of keys: two keys have the same name")
-    return content
-
-
-def _write(path: Path, keys: tuple[_KeyRecord, ...]) -> None:
-    content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
+def _write(path: Path, keys: tuple[Key, ...]) -> None:
     # The server may run as another user, who must still be able to read the file.
     keep = path.stat() if path.exists() else None
-    replace_file(path, (json.dumps(content, indent=2) + "\n").encode(), mode=PRIVATE, keep=keep)
+    content = Keys(keys=keys).model_dump_json(indent=2, exclude_none=True) + "\n"
+    replace_file(path, content.encode(), mode=PRIVATE, keep=keep)

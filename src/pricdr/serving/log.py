@@ -1,20 +1,15 @@
-"""Structured logs: one JSON line for each event, written by a thread, so a slow log reader never delays an answer.
+"""Structured logs: one JSON line for each event, written by a thread, so a slow log reader never delays an answer."""
 
-The line of a request holds the route template (``/users/{user}/recommendations``), never the path, the query string or
-the key, so no id ends up in a log.
-"""
-
-from collections import deque
+import logging
 from collections.abc import Callable
-from threading import Condition, Thread
+from queue import Full, Queue
+from threading import Thread
 from typing import Final, TextIO, TypeAlias
 
 _MAX_QUEUED: Final = 10_000
 """Events that may wait to be written; when the log reader falls behind, further ones are only counted."""
-_METHODS: Final = frozenset({"GET", "POST", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"})
-
-EventLine: TypeAlias = Callable[..., str]
-"""Formats an event, given its name and facts, as one line of JSON."""
+Report: TypeAlias = Callable[..., None]
+"""Called with the name of an event and facts about it."""
 
 
 class ServerLog:
@@ -22,70 +17,67 @@ class ServerLog:
 
     Args:
         stream: where to write; None discards all events.
-        event_line: formats an event as a line.
+        event_line: formats an event, given its name and facts, as one line of JSON.
         requests: whether to log every request.
     """
 
-    def __init__(self, stream: TextIO | None, event_line: EventLine, *, requests: bool = True) -> None:
-        self._stream, self._event_line, self._requests = stream, event_line, requests
-        self._queue: deque[tuple[str, dict[str, object]]] = deque()
-        self._changed = Condition()
-        self._closed = False
-        self._dropped = 0
+    def __init__(
+        self, stream: TextIO | None = None, event_line: Callable[..., str] = str, *, requests: bool = True
+    ) -> None:
+        self._stream, self._event_line, self.requests = stream, event_line, requests
+        self._queue: Queue[tuple[str, dict[str, object]] | None] = Queue(_MAX_QUEUED)
+        self._lost = 0
         self._thread = Thread(target=self._write, name="log", daemon=True)
         if stream is not None:
             self._thread.start()
 
-    @classmethod
-    def silent(cls) -> "ServerLog":
-        """Return a log that discards all events."""
-        return cls(None, lambda event, **facts: "")
-
     def event(self, event: str, **facts: object) -> None:
         """Log an event."""
-        if self._stream is None:
-            return
-        with self._changed:
-            if len(self._queue) >= _MAX_QUEUED:
-                self._dropped += 1
-                return
-            self._queue.append((event, facts))
-            self._changed.notify()
-
-    def request(self, method: str, route: str, status: int, seconds: float, key: str | None) -> None:
-        """Log an answered request."""
-        if self._requests:
-            # The client chooses the method, so it may be any text.
-            known = method if method in _METHODS else "other"
-            self.event("request", method=known, route=route, status=status, ms=round(seconds * 1e3, 2), key=key)
+        try:
+            if self._stream is not None:
+                self._queue.put_nowait((event, facts))
+        except Full:
+            self._lost += 1
 
     def close(self) -> None:
-        """Write what is left, taking at most a second."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
-        if self._stream is not None:
+        """Write what is left, taking at most a second or two."""
+        if self._thread.is_alive():
+            try:
+                self._queue.put(None, timeout=1)
+            except Full:
+                return
             self._thread.join(timeout=1)
 
     def _write(self) -> None:
-        assert self._stream is not None
-        while True:
-            with self._changed:
-                while not self._queue and not self._closed:
-                    self._changed.wait()
-                events, self._queue = self._queue, deque()
-                dropped, self._dropped = self._dropped, 0
-                closed = self._closed
-            lines = [self._event_line(event, **facts) for event, facts in events]
-            if dropped:
-                lines.append(self._event_line("lines lost", count=dropped))
+        closed = False
+        while not closed:
+            waiting = [self._queue.get()]
+            waiting += [self._queue.get_nowait() for _ in range(self._queue.qsize())]  # nobody else takes from it
+            closed = waiting[-1] is None
+            lines = [self._event_line(item[0], **item[1]) for item in waiting if item is not None]
+            if self._lost:
+                lost, self._lost = self._lost, 0
+                lines.append(self._event_line("lines lost", count=lost))
             try:
+                assert self._stream is not None
                 self._stream.write("".join(f"{line}\n" for line in lines))
                 self._stream.flush()
             except (OSError, ValueError):  # a log without a reader is not a reason to stop serving
+                self._stream = None
                 return
-            if closed:
-                return
+
+
+class FaultHandler(logging.Handler):
+    """Logs the type of an error that uvicorn or asyncio reports, without its message, which may quote a request."""
+
+    def __init__(self, log: ServerLog) -> None:
+        super().__init__(logging.ERROR)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log one error."""
+        kind = record.exc_info[0] if record.exc_info else None
+        self._log.event("server fault", error=None if kind is None else kind.__name__, line=record.lineno)
 
 
 def location_of(error: BaseException) -> str:
@@ -93,7 +85,4 @@ def location_of(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    if trace is None:
-        return ""
-    code = trace.tb_frame.f_code
-    return f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
+    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

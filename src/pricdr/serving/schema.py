@@ -11,26 +11,13 @@ from pricdr.data.ids import LONGEST_ID
 from pricdr.models.recommendations import Basis
 from pricdr.serving.snapshot import MAX_K
 
+DEFAULT_K: Final = 10
 MAX_USERS: Final = 1000
 """Users in one batch."""
 MAX_BATCH_K: Final = 100
 """Items for each user of a batch: at most 100,000 items in all, some megabytes."""
-_ID_PATTERN: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
+_RULE: Final = {"min_length": 1, "max_length": LONGEST_ID, "pattern": r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"}
 """The rule of ``data/ids.py``, as a regular expression for OpenAPI."""
-
-Id = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, examples=["alice"])]
-UserPath = Annotated[
-    str,
-    Path(
-        min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of a user; may contain slashes."
-    ),
-]
-ItemPath = Annotated[
-    str,
-    Path(
-        min_length=1, max_length=LONGEST_ID, pattern=_ID_PATTERN, description="The id of an item; may contain slashes."
-    ),
-]
 
 
 def _whole_number(k: object) -> object:
@@ -45,6 +32,9 @@ def _json_number(k: object) -> object:
     return int(k) if isinstance(k, float) and k.is_integer() else k
 
 
+Id = Annotated[str, Field(**_RULE, examples=["alice"])]
+UserPath = Annotated[str, Path(**_RULE, description="The id of a user; may contain slashes.")]
+ItemPath = Annotated[str, Path(**_RULE, description="The id of an item; may contain slashes.")]
 K = Annotated[
     Annotated[int, Field(ge=1, le=MAX_K)], BeforeValidator(_whole_number), Query(description="How many items.")
 ]
@@ -58,8 +48,8 @@ class RecommendedItem(BaseModel):
     rank: Annotated[int, Field(ge=1)]
 
 
-class UserRecommendations(BaseModel):
-    """The best unseen items of a user, best first, and what they are based on."""
+class BatchRecommendations(BaseModel):
+    """The best unseen items of one user, best first, and what they are based on."""
 
     user: str
     basis: Annotated[
@@ -69,8 +59,13 @@ class UserRecommendations(BaseModel):
             "popularity: nothing about the user, who gets the most popular items."
         ),
     ]
-    model: Annotated[str, Field(description="The fingerprint of the model that answered.")]
     items: list[RecommendedItem]
+
+
+class UserRecommendations(BatchRecommendations):
+    """The best unseen items of a user, best first, and what they are based on."""
+
+    model: Annotated[str, Field(description="The fingerprint of the model that answered.")]
 
 
 class BatchRequest(BaseModel):
@@ -79,7 +74,7 @@ class BatchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     users: Annotated[list[Id], Field(min_length=1, max_length=MAX_USERS)]
-    k: Annotated[int, Field(ge=1, le=MAX_BATCH_K), BeforeValidator(_json_number)] = 10
+    k: Annotated[int, Field(ge=1, le=MAX_BATCH_K), BeforeValidator(_json_number)] = DEFAULT_K
 
     @model_validator(mode="before")
     @classmethod
@@ -94,15 +89,7 @@ class BatchAnswer(BaseModel):
     """The recommendations of each user, in the order of the request."""
 
     model: str
-    recommendations: list["BatchRecommendations"]
-
-
-class BatchRecommendations(BaseModel):
-    """The best unseen items of one user of a batch."""
-
-    user: str
-    basis: Basis
-    items: list[RecommendedItem]
+    recommendations: list[BatchRecommendations]
 
 
 class SimilarAnswer(BaseModel):
@@ -137,6 +124,18 @@ class Error(BaseModel):
     error: str
 
 
+_DESCRIPTIONS: Final = {
+    400: "The address or the request cannot be read.",
+    401: "No valid API key.",
+    403: "The API key lacks the scope.",
+    404: "The item is unknown, or the model cannot compare items.",
+    408: "The body arrived too slowly.",
+    413: "The body is too large.",
+    421: "The Host header names another server.",
+    422: "A value breaks its rule.",
+    500: "An error of the server.",
+    503: "The server is busy or stopping.",
+}
 _RETRY: Final = {
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}, "required": True}
 }
@@ -144,24 +143,11 @@ _RETRY: Final = {
 
 def responses(ok: type[BaseModel] | None, *statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the OpenAPI responses of an operation: these statuses, and those that every request may get."""
-    descriptions = {
-        400: "The address or the request cannot be read.",
-        401: "No valid API key.",
-        403: "The API key lacks the scope.",
-        404: "The item is unknown, or the model cannot compare items.",
-        408: "The body arrived too slowly.",
-        413: "The body is too large.",
-        421: "The Host header names another server.",
-        422: "A value breaks its rule.",
-        429: "More answers a second than the key may have.",
-        500: "An error of the server.",
-        503: "The server is busy or stopping.",
-    }
     documented: dict[int | str, dict[str, Any]] = {}
     if ok is not None:
         documented[200] = {"model": ok, "description": (ok.__doc__ or "").partition("\n")[0]}
     for status in sorted({400, 421, 500, *statuses}):
-        documented[status] = {"model": Error, "description": descriptions[status]}
-        if status in {429, 503}:
-            documented[status]["headers"] = _RETRY
+        documented[status] = {"model": Error, "description": _DESCRIPTIONS[status]}
+    if 503 in documented:
+        documented[503]["headers"] = _RETRY
     return documented

@@ -1,25 +1,34 @@
-"""The best items for a few users, or the items most like a given one, by one matrix product over all items.
+"""The best items for a few users, or the items most like given ones, by one matrix product over all items.
 
 Results are those of ``pricdr recommend``. That command computes in blocks of other sizes, so a score may differ in its
-last digit.
+last digit. For more than a million items an index proposes candidates, which are then scored exactly. It may miss an
+item that belongs in the list; ``benchmarks/serving.py`` measures how often. ``--exact`` turns it off.
 """
 
 from dataclasses import replace
 from threading import Lock
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import IntArray
-from pricdr.models.fitted import FittedModel, Vectors
+from pricdr.extras import FAISS
+from pricdr.models.fitted import FittedModel
 from pricdr.models.recommending import SCORES_AT_ONCE
 from pricdr.models.top_items import Float32Array, top_items
 
 MAX_ROWS: Final = 32
 """Users scored in one product: more would save no time, and make the first of them wait."""
+EXACT_UP_TO: Final = 1_000_000
+"""Up to this many items, all of them are scored for every request."""
+_PROBE_SHARE: Final = 1 / 16
+"""The share of the cells that is searched."""
+_OVERSAMPLING: Final = 4
+"""Candidates for each item requested: they are scored again in full precision, and the best are kept."""
+_SAMPLES_PER_CELL: Final = 48
+"""Items for each cell that the index is trained on."""
 
 
 class Ranked(NamedTuple):
@@ -29,20 +38,12 @@ class Ranked(NamedTuple):
     scores: Float32Array
 
 
-class Search(Protocol):
-    """Finds the best unseen items of users."""
-
-    def best(self, users: IntArray, k: int) -> list[Ranked]:
-        """Return the ``k`` best unseen items of each of the users at these positions."""
-        ...
-
-
 class ExactSearch:
     """Scores every item: exact, and fast enough up to a million items."""
 
     def __init__(self, model: FittedModel) -> None:
         self._model = model
-        self.rows = max(1, min(MAX_ROWS, SCORES_AT_ONCE // max(len(model.items), 1)))
+        self.rows = rows_at_once(model)
         # One buffer, used by one thread at a time: two products at once would only compete for the same memory bus.
         self._buffer = np.empty((self.rows, len(model.items)), dtype=np.float32)
         self._lock = Lock()
@@ -71,29 +72,67 @@ class ExactSearch:
         return out
 
 
-def with_fast_layout(model: FittedModel) -> FittedModel:
-    """Return the model with its dense item vectors in column-major order, which products of a few rows read fastest.
+class ApproximateSearch:
+    """An inverted file of item vectors (faiss): items are grouped into cells, and only a few cells are searched.
 
-    With row-major vectors, BLAS would rearrange all of them for every product.
+    The bias of an item is one more number of its vector, and every user's vector has a 1 there.
     """
-    if not isinstance(model.item_vectors, np.ndarray) or not isinstance(model.user_vectors, np.ndarray):
-        return model
-    return replace(model, item_vectors=np.asfortranarray(model.item_vectors))
+
+    def __init__(self, model: FittedModel) -> None:
+        FAISS.require()
+        import faiss
+
+        self._model = model
+        vectors = np.ascontiguousarray(np.hstack([model.item_vectors, model.item_bias[:, None]]), dtype=np.float32)
+        count, width = vectors.shape
+        cells = max(1, int(2 * np.sqrt(count)))
+        # Eight bits a number: a quarter of the memory, and scoring the candidates again restores the precision.
+        quantizer: Any = faiss.IndexFlatIP(width)
+        self._index: Any = faiss.IndexIVFScalarQuantizer(
+            quantizer, width, cells, faiss.ScalarQuantizer.QT_8bit, faiss.METRIC_INNER_PRODUCT
+        )
+        self._index.cp.niter = 10
+        self._index.train(vectors[:: max(1, count // (_SAMPLES_PER_CELL * cells))])
+        self._index.add(vectors)
+        self.set_probe_share(_PROBE_SHARE)
+
+    def set_probe_share(self, share: float) -> None:
+        """Search this share of the cells from now on: a larger share takes longer and misses less."""
+        self._index.nprobe = max(1, round(share * self._index.nlist))
+
+    def best(self, users: IntArray, k: int) -> list[Ranked]:
+        """Return approximately the ``k`` best unseen items of the users at these positions, with exact scores."""
+        vectors = self._model.user_vectors[users]
+        queries = np.hstack([vectors, np.ones((len(users), 1), dtype=np.float32)])
+        seen = [seen_items(self._model, user) for user in users.tolist()]
+        # All items that a user has rated may be among the candidates.
+        most_seen = max((len(items) for items in seen), default=0)
+        n_candidates = min(len(self._model.items), _OVERSAMPLING * k + most_seen)
+        _, candidates = self._index.search(np.ascontiguousarray(queries, dtype=np.float32), n_candidates)
+        ranked = []
+        for user, proposed, rated in zip(users.tolist(), candidates, seen, strict=True):
+            # setdiff1d sorts, so that ties are broken by position, as in the exact search. faiss pads with −1.
+            items = np.setdiff1d(proposed[proposed >= 0], rated)
+            scores = self._model.score_candidates(np.array([user]), items[None, :]) if len(items) else np.empty((1, 0))
+            best = rank_rows(np.asarray(scores, dtype=np.float32), min(k, len(items)))[0]
+            ranked.append(Ranked(items[best.items], best.scores))
+        return ranked
 
 
-def seen_items(model: FittedModel, user: int) -> IntArray:
-    """Return the positions of the items that the user at this position rated in training."""
-    return np.asarray(model.seen.indices[model.seen.indptr[user] : model.seen.indptr[user + 1]], dtype=np.int64)
+Search: TypeAlias = ExactSearch | ApproximateSearch
 
 
-def rank_rows(scores: Float32Array, k: int) -> list[Ranked]:
-    """Return the ``k`` best items of each row of scores; an item with score −∞ is left out."""
-    ranked = []
-    for row, items in zip(scores, top_items(scores, k), strict=True):
-        best = row[items]
-        count = int(np.count_nonzero(best > -np.inf))  # best first, so that −∞ comes last
-        ranked.append(Ranked(items[:count], best[:count]))
-    return ranked
+def build_search(model: FittedModel, *, exact: bool = False) -> tuple[FittedModel, Search]:
+    """Return a search for the model, and the model in the layout that the search reads.
+
+    The search is exact for up to a million items, and for models that faiss cannot index.
+    """
+    dense = isinstance(model.user_vectors, np.ndarray) and isinstance(model.item_vectors, np.ndarray)
+    if not exact and len(model.items) > EXACT_UP_TO and dense and model.interaction is None:
+        return model, ApproximateSearch(model)
+    if dense:  # column-major: BLAS would rearrange all vectors for every product of a few rows
+        model = replace(model, item_vectors=np.asfortranarray(model.item_vectors))
+    return model, ExactSearch(model)
 
 
 class SimilarItems:
@@ -103,9 +142,10 @@ class SimilarItems:
         vectors = model.item_vectors
         if not vectors.shape[1] and model.interaction is not None:
             vectors = model.interaction.item_parts
-        self._vectors = vectors
-        self._norms = _norms(vectors)
-        self._rows = max(1, min(MAX_ROWS, SCORES_AT_ONCE // max(len(model.items), 1)))
+        self._vectors, self._rows = vectors, rows_at_once(model)
+        # In double precision: squares in single could overflow.
+        squares = vectors.astype(np.float64) ** 2 if isinstance(vectors, np.ndarray) else vectors.astype(float).power(2)
+        self._norms = np.sqrt(np.asarray(squares.sum(axis=1), dtype=np.float64).ravel())
 
     @property
     def available(self) -> bool:
@@ -130,11 +170,21 @@ class SimilarItems:
         return rank_rows(cosines, k)
 
 
-def _norms(vectors: Vectors) -> npt.NDArray[np.float64]:
-    """Return the norm of each vector, dense or sparse, in double precision: squares in single could overflow."""
-    if isinstance(vectors, np.ndarray):
-        squares = np.einsum("iw,iw->i", vectors, vectors, dtype=np.float64)
-    else:
-        squares = np.asarray(vectors.astype(np.float64).power(2).sum(axis=1)).ravel()
-    norms: npt.NDArray[np.float64] = np.sqrt(squares)
-    return norms
+def rows_at_once(model: FittedModel) -> int:
+    """Return how many rows of scores of all items to compute at once."""
+    return max(1, min(MAX_ROWS, SCORES_AT_ONCE // max(len(model.items), 1)))
+
+
+def seen_items(model: FittedModel, user: int) -> IntArray:
+    """Return the positions of the items that the user at this position rated in training."""
+    return np.asarray(model.seen.indices[model.seen.indptr[user] : model.seen.indptr[user + 1]], dtype=np.int64)
+
+
+def rank_rows(scores: Float32Array, k: int) -> list[Ranked]:
+    """Return the ``k`` best items of each row of scores; an item with score −∞ is left out."""
+    ranked = []
+    for row, items in zip(scores, top_items(scores, k), strict=True):
+        best = row[items]
+        count = int(np.count_nonzero(best > -np.inf))  # best first, so that −∞ comes last
+        ranked.append(Ranked(items[:count], best[:count]))
+    return ranked

@@ -15,15 +15,7 @@ from pricdr.errors import InputError, printable
 from pricdr.models.fitted import FittedModel
 from pricdr.models.recommendations import Basis
 from pricdr.models.recommending import BASES
-from pricdr.serving.search import (
-    ExactSearch,
-    Ranked,
-    Search,
-    SimilarItems,
-    rank_rows,
-    seen_items,
-    with_fast_layout,
-)
+from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
 from pricdr.untrusted.opening import Folder
 
 _CERTIFICATE: Final = "release.certificate.json"
@@ -33,16 +25,14 @@ MAX_K: Final = 1000
 """The most items in one answer."""
 _FINGERPRINT_DIGITS: Final = 12
 """Enough to tell models apart by eye."""
-_BLOCK_BYTES: Final = 1 << 20
 
 
 class Recommended(NamedTuple):
-    """One item of an answer."""
+    """One item of an answer; ranks are counted from 1."""
 
     item: str
     score: float
     rank: int
-    """Counted from 1."""
 
 
 class Answer(NamedTuple):
@@ -53,10 +43,10 @@ class Answer(NamedTuple):
     items: tuple[Recommended, ...]
 
 
-class UserQuery(NamedTuple):
-    """A request for the ``k`` best items of a user."""
+class Query(NamedTuple):
+    """A request for the ``k`` best items of a user, or for the ``k`` items most like an item."""
 
-    user: str
+    id: str
     k: int
 
 
@@ -82,37 +72,28 @@ class Snapshot:
         Raises:
             InputError: it is not a model, or it cannot answer queries.
         """
-        from pricdr.serving.approximate import build_search
-
         fingerprint = _fingerprint(folder)
         model = FittedModel.load(folder, public_key=public_key)
         if _fingerprint(folder) != fingerprint:
             raise InputError(f"{folder} changed while it was being read")
-        model, search = build_search(model, exact=exact)
-        snapshot = cls(model, folder, fingerprint, search)
-        snapshot._warm_up()
+        snapshot = cls.of(model, fingerprint=fingerprint, folder=folder, exact=exact)
+        # A first query, so everything that is computed on first use is ready and known to work.
+        snapshot.answers([Query("", 1), *(Query(user, 1) for user in model.users[:1])])
+        snapshot.similar_to([Query(item, 1) for item in model.items[:1]])
         return snapshot
 
     @classmethod
-    def of(cls, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model")) -> "Snapshot":
-        """Return a snapshot of a model that was never saved, for tests and benchmarks."""
-        model = with_fast_layout(model)
-        return cls(model, folder, fingerprint, ExactSearch(model))
+    def of(
+        cls, model: FittedModel, *, fingerprint: str = "", folder: Path = Path("model"), exact: bool = True
+    ) -> "Snapshot":
+        """Return a snapshot of a model that is in memory."""
+        model, search = build_search(model, exact=exact)
+        return cls(model, folder, fingerprint, search)
 
     @property
     def name(self) -> str:
         """The name of its folder."""
         return printable(self.folder.name)
-
-    @property
-    def n_users(self) -> int:
-        """How many users the model knows."""
-        return len(self.model.users)
-
-    @property
-    def n_items(self) -> int:
-        """How many items the model recommends from."""
-        return len(self.model.items)
 
     def knows(self, user: str) -> bool:
         """Return whether the model knows a user, from ratings or from a release."""
@@ -120,40 +101,35 @@ class Snapshot:
 
     def recommend(self, user: str, k: int) -> Answer:
         """Return the ``k`` best unseen items of a user, or the most popular items if the user is unknown."""
-        return self.answers([UserQuery(user, k)])[0]
+        return self.answers([Query(user, k)])[0]
 
-    def answers(self, queries: Sequence[UserQuery]) -> list[Answer]:
+    def answers(self, queries: Sequence[Query]) -> list[Answer]:
         """Return the answers to several queries, in order, by one matrix product for all of them."""
-        positions = [self._users.get(query.user, -1) for query in queries]
+        positions = [self._users.get(query.id, -1) for query in queries]
         known = np.array([position for position in positions if position >= 0], dtype=np.int64)
-        max_k = max((query.k for query in queries), default=1)
-        ranked = iter(self.search.best(known, max_k) if len(known) else ())
+        ranked = iter(self.search.best(known, max(query.k for query in queries)) if len(known) else ())
         bases = iter(self._bases[known].tolist())
         return [
-            Answer(query.user, Basis.POPULARITY, self._popular[: query.k])
+            Answer(query.id, Basis.POPULARITY, self._popular[: query.k])
             if position < 0
-            else Answer(query.user, BASES[next(bases)], self._recommended(next(ranked), query.k))
+            else Answer(query.id, BASES[next(bases)], self._recommended(next(ranked), query.k))
             for query, position in zip(queries, positions, strict=True)
         ]
 
-    def similar(self, item: str, k: int) -> tuple[Recommended, ...] | None:
-        """Return the ``k`` items most like this one, by the cosine of their vectors; None if it is not known."""
-        return self.similar_to([(item, k)])[0]
-
-    def similar_to(self, queries: Sequence[tuple[str, int]]) -> list[tuple[Recommended, ...] | None]:
-        """Return the answers to several queries, each an item and a ``k``, in order, by one matrix product."""
-        positions = [self._items.get(item, -1) for item, _ in queries] if self.has_similar_items else []
-        known = np.array([position for position in positions if position >= 0], dtype=np.int64)
-        ranked = iter(self._similar.best(known, max(k for _, k in queries)) if len(known) else ())
-        return [
-            None if position < 0 else self._recommended(next(ranked), k)
-            for position, (_, k) in zip(positions or [-1] * len(queries), queries, strict=True)
-        ]
-
     @property
-    def has_similar_items(self) -> bool:
-        """Whether items can be compared; a popularity model has no item vectors."""
+    def compares_items(self) -> bool:
+        """Whether similar items can be found; a popularity model has no item vectors."""
         return self._similar.available
+
+    def similar_to(self, queries: Sequence[Query]) -> list[tuple[Recommended, ...] | None]:
+        """Return the items most like each of some items, by the cosine of their vectors; None for an unknown one."""
+        positions = [self._items.get(query.id, -1) if self.compares_items else -1 for query in queries]
+        known = np.array([position for position in positions if position >= 0], dtype=np.int64)
+        ranked = iter(self._similar.best(known, max(query.k for query in queries)) if len(known) else ())
+        return [
+            None if position < 0 else self._recommended(next(ranked), query.k)
+            for query, position in zip(queries, positions, strict=True)
+        ]
 
     def history(self, user: str) -> tuple[str, ...]:
         """Return the items that a user rated in training; none if the model was exported without histories."""
@@ -167,16 +143,10 @@ class Snapshot:
         pairs = zip(ranked.items[:k].tolist(), ranked.scores[:k].tolist(), strict=True)
         return tuple([Recommended(items[at], score, rank) for rank, (at, score) in enumerate(pairs, 1)])
 
-    def _warm_up(self) -> None:
-        """Answer a first query, so everything that is computed on first use is ready and known to work."""
-        self.answers([UserQuery("", 1), *(UserQuery(user, 1) for user in self.model.users[:1])])
-        if self.has_similar_items and self.model.items:
-            self.similar(self.model.items[0], 1)
-
     @cached_property
     def _bases(self) -> npt.NDArray[np.uint8]:
         """The basis of each user's answers, as positions in ``BASES``."""
-        return self.model.bases(np.arange(self.n_users)).astype(np.uint8)
+        return self.model.bases(np.arange(len(self.model.users))).astype(np.uint8)
 
     @cached_property
     def _users(self) -> dict[str, int]:
@@ -204,9 +174,5 @@ def _fingerprint(folder: Path) -> str:
             if name == _CERTIFICATE and not opened.holds(name):
                 continue
             with opened.file(name, limit=2**63 - 1) as descriptor, open(descriptor, "rb", closefd=False) as file:
-                size = 0
-                while block := file.read(_BLOCK_BYTES):
-                    digest.update(block)
-                    size += len(block)
-                digest.update(f"{name} {size}\n".encode())
+                digest.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
     return digest.hexdigest()[:_FINGERPRINT_DIGITS]

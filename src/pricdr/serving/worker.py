@@ -1,160 +1,163 @@
-"""Scoring: queries that arrive at about the same time are answered together, by one matrix product.
+"""Scoring: queries that arrive at about the same time are answered together, by one matrix product, in a thread.
 
 There are lanes: single users, batches, similar items. The one that has had the least processor time is next, so a crowd
-in one of them does not keep the others waiting for more than a round.
-
-Short products run in the event loop itself. Handing one to a thread and back takes longer than a product over 25,000
-items, and the thread would wait for the interpreter whenever the loop is busy. Long products run in a thread, so that
-the loop can go on reading, writing and refusing requests.
+in one of them does not keep the others waiting for more than a round. A lane takes no more queries than can be answered
+soon; a quota bounds what one caller, and all together, may have in it.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import thread_time
 from typing import Any, Final, NamedTuple
 
+from pricdr.serving.errors import busy
 from pricdr.serving.search import MAX_ROWS
-from pricdr.serving.snapshot import Answer, Recommended, Snapshot, UserQuery
+from pricdr.serving.snapshot import Answer, Query, Recommended, Snapshot
 
-_MAX_INLINE: Final = 8e-3
-"""Seconds for which scoring may block the event loop."""
+_MAX_WAIT: Final = 0.25
+"""Seconds of scoring that may wait in a lane; further queries are refused."""
+_MIN_WAITING: Final = 4
+"""Queries that may wait in a lane however long each takes."""
+_FIRST_GUESS: Final = 1e-3
+"""Seconds for an answer, until they are measured."""
 _WEIGHT: Final = 0.1
 """Weight of the newest measurement in the running mean of the seconds per answer."""
 
 
+class Quota:
+    """Something of which one caller may use ``each``, and all callers together ``total``."""
+
+    def __init__(self, each: int, total: int) -> None:
+        self._each, self._total = each, total
+        self.used: Counter[str] = Counter()
+
+    @contextmanager
+    def take(self, caller: str, amount: int = 1) -> Iterator[None]:
+        """Use some of it until the block ends; refuse the request if there is not enough left."""
+        if self.used[caller] + amount > self._each or self.used.total() + amount > self._total:
+            raise busy()
+        self.used[caller] += amount
+        try:
+            yield
+        finally:
+            self.used[caller] -= amount
+            self.used = +self.used  # without callers that use nothing
+
+
 class _Job(NamedTuple):
     snapshot: Snapshot
-    queries: Sequence[Any]
+    queries: Sequence[Query]
     answers: "asyncio.Future[list[Any]]"
-
-
-class _Result(NamedTuple):
-    answers: list[Any]
-    error: Exception | None
-    seconds: float
 
 
 @dataclass(eq=False)
 class Lane:
     """Queries of one kind that wait to be scored."""
 
-    score: Callable[[Snapshot, Sequence[Any]], list[Any]]
+    score: Callable[[Snapshot, Sequence[Query]], list[Any]]
     jobs: deque[_Job] = field(default_factory=deque)
-    seconds_per_answer: float = _MAX_INLINE
-    """A running mean. It starts high, so that the first answers of a model are scored in the thread."""
+    seconds_per_answer: float = _FIRST_GUESS
+    """A running mean."""
     used: float = 0.0
     """Processor seconds, raised to those of the busy lanes when a job arrives in an empty lane."""
-    measured_model: str = ""
-    """The fingerprint of the model that ``seconds_per_answer`` was measured on."""
+
+    def next_jobs(self) -> list[_Job]:
+        """Return the next jobs that can share a product: of one model, and at most ``MAX_ROWS`` queries."""
+        jobs: list[_Job] = []
+        count = 0
+        while self.jobs:
+            job = self.jobs[0]
+            count += len(job.queries)
+            if jobs and (count > MAX_ROWS or job.snapshot is not jobs[0].snapshot):
+                break
+            self.jobs.popleft()
+            if job.answers.done():  # its client left
+                count -= len(job.queries)
+            else:
+                jobs.append(job)
+        return jobs
 
 
 class Worker:
-    """Answers queries, as many at a time as one product holds."""
+    """Answers queries, as many at a time as one product holds, in a thread."""
 
     def __init__(self) -> None:
         self.users, self.batches = (Lane(lambda snapshot, queries: snapshot.answers(queries)) for _ in range(2))
         self.similar_items = Lane(lambda snapshot, queries: snapshot.similar_to(queries))
         self._lanes = (self.users, self.batches, self.similar_items)
-        self._busy = False
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread = _new_thread()
+        self._rounds: asyncio.Task[None] | None = None
 
-    async def answer(self, snapshot: Snapshot, query: UserQuery) -> Answer:
+    @property
+    def waiting(self) -> int:
+        """How many queries wait to be scored."""
+        return sum(len(job.queries) for lane in self._lanes for job in lane.jobs)
+
+    async def answer(self, snapshot: Snapshot, query: Query) -> Answer:
         """Return the answer for one user."""
-        answer: Answer = (await self._answers(self.users, snapshot, [query]))[0]
-        return answer
+        answers: list[Answer] = await self._answers(self.users, snapshot, [query])
+        return answers[0]
 
-    async def batch(self, snapshot: Snapshot, queries: Sequence[UserQuery]) -> list[Answer]:
-        """Return the answers for at most ``MAX_ROWS`` users, in order."""
+    async def batch(self, snapshot: Snapshot, queries: Sequence[Query]) -> list[Answer]:
+        """Return the answers for at most ``MAX_ROWS`` users, in order; they wait, since a quota has admitted them."""
         return await self._answers(self.batches, snapshot, queries)
 
-    async def similar(self, snapshot: Snapshot, item: str, k: int) -> tuple[Recommended, ...] | None:
-        """Return the items most like this one; None if the model does not know it."""
-        items: tuple[Recommended, ...] | None = (await self._answers(self.similar_items, snapshot, [(item, k)]))[0]
-        return items
+    async def similar(self, snapshot: Snapshot, query: Query) -> tuple[Recommended, ...] | None:
+        """Return the items most like one item; None if the model does not know it."""
+        answers: list[tuple[Recommended, ...] | None] = await self._answers(self.similar_items, snapshot, [query])
+        return answers[0]
 
     def close(self) -> None:
         """Shut the thread down after the round it is scoring."""
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
-            self._thread = None
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread = _new_thread()  # starts with the next query, if the application is started again
 
-    async def _answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[Any]) -> list[Any]:
-        loop = asyncio.get_running_loop()
+    async def _answers(self, lane: Lane, snapshot: Snapshot, queries: Sequence[Query]) -> list[Any]:
+        if lane is not self.batches and len(lane.jobs) >= max(_MIN_WAITING, int(_MAX_WAIT / lane.seconds_per_answer)):
+            raise busy()
         if not lane.jobs:
             lane.used = max(lane.used, min((other.used for other in self._lanes if other.jobs), default=0.0))
-        job = _Job(snapshot, queries, loop.create_future())
+        job = _Job(snapshot, queries, asyncio.get_running_loop().create_future())
         lane.jobs.append(job)
-        if not self._busy:
-            self._busy = True
-            # Not immediately: other requests that have just been read may join this round.
-            loop.call_soon(self._start_round, loop)
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.create_task(self._run())
         return await job.answers
 
-    def _start_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Score the next jobs, in the event loop or in the thread."""
-        lane = min((lane for lane in self._lanes if lane.jobs), key=lambda lane: lane.used, default=None)
-        if lane is None:
-            self._busy = False
-            return
-        jobs = _next_jobs(lane)
-        if not jobs:
-            loop.call_soon(self._start_round, loop)
-            return
-        if jobs[0].snapshot.fingerprint != lane.measured_model:  # a new model may be a thousand times as large
-            lane.measured_model, lane.seconds_per_answer = jobs[0].snapshot.fingerprint, _MAX_INLINE
-        if sum(len(job.queries) for job in jobs) * lane.seconds_per_answer <= _MAX_INLINE:
-            self._finish_round(loop, lane, jobs, _score(lane, jobs))
-        else:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="scoring")
-            scoring = loop.run_in_executor(self._thread, _score, lane, jobs)
-            scoring.add_done_callback(lambda done: self._finish_round(loop, lane, jobs, done.result()))
-
-    def _finish_round(self, loop: asyncio.AbstractEventLoop, lane: Lane, jobs: list[_Job], result: _Result) -> None:
-        """Deliver the answers, and go on with the jobs that arrived meanwhile."""
-        answers = iter(result.answers)
-        for job in jobs:
-            own = [next(answers, None) for _ in job.queries]
-            if job.answers.done():  # its client left
+    async def _run(self) -> None:
+        """Score what waits, round by round."""
+        loop = asyncio.get_running_loop()
+        while lanes := [lane for lane in self._lanes if lane.jobs]:
+            lane = min(lanes, key=lambda lane: lane.used)
+            if not (jobs := lane.next_jobs()):
                 continue
-            if result.error is not None:
-                job.answers.set_exception(result.error)
-            else:
-                job.answers.set_result(own)
-        lane.used += result.seconds
-        per_answer = result.seconds / sum(len(job.queries) for job in jobs)
-        lane.seconds_per_answer += _WEIGHT * (per_answer - lane.seconds_per_answer)
-        loop.call_soon(self._start_round, loop)
+            outcome: list[Any] | Exception
+            try:
+                outcome, seconds = await loop.run_in_executor(self._thread, _score, lane, jobs)
+            except Exception as fault:  # it goes to all of them
+                outcome, seconds = fault, 0.0
+            at = 0
+            for job in jobs:
+                before, at = at, at + len(job.queries)
+                if job.answers.done():  # its client left
+                    continue
+                if isinstance(outcome, Exception):
+                    job.answers.set_exception(outcome)
+                else:
+                    job.answers.set_result(outcome[before:at])
+            lane.used += seconds
+            lane.seconds_per_answer += _WEIGHT * (seconds / at - lane.seconds_per_answer)
 
 
-def _next_jobs(lane: Lane) -> list[_Job]:
-    """Return the next jobs that can share a product: of one model, and at most ``MAX_ROWS`` queries."""
-    jobs: list[_Job] = []
-    count = 0
-    while lane.jobs:
-        job = lane.jobs[0]
-        if job.answers.done():  # its client left
-            lane.jobs.popleft()
-            continue
-        count += len(job.queries)
-        if jobs and (count > MAX_ROWS or job.snapshot is not jobs[0].snapshot):
-            break
-        jobs.append(lane.jobs.popleft())
-    return jobs
+def _new_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="scoring")
 
 
-def _score(lane: Lane, jobs: list[_Job]) -> _Result:
-    """Score the queries of several jobs together; an error is part of the result, and goes to all of them."""
-    # Processor time, not wall time: a thread that waits for the interpreter would seem slower than it is, and more
-    # answers would be sent to the thread because of it.
-    started = thread_time()
-    answers: list[Any] = []
-    error = None
-    try:
-        answers = lane.score(jobs[0].snapshot, [query for job in jobs for query in job.queries])
-    except Exception as fault:
-        error = fault
-    return _Result(answers, error, thread_time() - started)
+def _score(lane: Lane, jobs: list[_Job]) -> tuple[list[Any], float]:
+    """Return the answers to the queries of several jobs, and the processor seconds it took."""
+    started = thread_time()  # not wall time: what a busy machine makes it wait is no cost of the lane
+    answers = lane.score(jobs[0].snapshot, [query for job in jobs for query in job.queries])
+    return answers, thread_time() - started

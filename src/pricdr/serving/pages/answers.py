@@ -45,22 +45,15 @@ class ModelAnswer:
     """Whether the model folder contains what users rated; an exported one does not."""
 
 
-def single_answer(snapshot: Snapshot, user: str, k: int) -> ModelAnswer:
-    """Return what one model recommends to a user."""
-    answer = snapshot.recommend(user, k)
-    return _model_answer(snapshot, answer, _score_table(answer, k))
-
-
-def compare_answers(snapshots: Sequence[Snapshot], user: str, k: int) -> tuple[list[ModelAnswer], str]:
-    """Return what two models recommend to a user, and a sentence on how the two lists differ."""
-    first, second = (snapshot.recommend(user, k) for snapshot in snapshots)
-    names = [snapshot.name for snapshot in snapshots]
-    tables = [_comparison_table(first, second, names[1], 1), _comparison_table(second, first, names[0], 2)]
-    answers = [
-        _model_answer(snapshot, answer, table)
-        for snapshot, answer, table in zip(snapshots, (first, second), tables, strict=True)
-    ]
-    return answers, describe_difference(first.items, second.items, *names)
+def of_models(snapshots: Sequence[Snapshot], user: str, k: int) -> tuple[list[ModelAnswer], str]:
+    """Return what one or two models recommend to a user, and for two a sentence on how their lists differ."""
+    found = [(snapshot, snapshot.recommend(user, k)) for snapshot in snapshots]
+    if len(found) == 1:
+        return [_model_answer(*found[0], _score_table(found[0][1], k))], ""
+    (first, one), (second, two) = found
+    tables = _comparison_table(one, two, second.name, 1), _comparison_table(two, one, first.name, 2)
+    lists = [_model_answer(first, one, tables[0]), _model_answer(second, two, tables[1])]
+    return lists, describe_difference(one.items, two.items, first.name, second.name)
 
 
 def describe_difference(first: Sequence[Recommended], second: Sequence[Recommended], name: str, other: str) -> str:

@@ -4,8 +4,7 @@ Results are read and drawn by ``pricdr.report``, which has more dependencies tha
 a frontier is given.
 """
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,47 +25,40 @@ NO_FRONTIER: Final[Content] = (
 )
 
 
-@dataclass(frozen=True)
-class Frontier:
-    """The frontier results of one dataset pair."""
+def read_frontier(path: Path) -> "ResultsFolder":
+    """Return the results in a file; other results in its folder are used for what a release has to beat.
 
-    folder: "ResultsFolder"
+    Raises:
+        InputError: the file does not contain frontier results.
+        MissingExtraError: the packages that read and draw results are not installed.
+    """
+    REPORT.require()
+    TRAIN.require()
+    from pricdr.report.answer import FAMILY
+    from pricdr.report.folder import LINES, SUFFIX, read_folder
 
-    @classmethod
-    def read(cls, path: Path) -> "Frontier":
-        """Return the results in a file; other results in its folder are used for what a release has to beat.
+    name = path.name.removesuffix(LINES)
+    if not path.name.endswith(LINES) or not path.is_file():
+        raise InputError(f"{path} is not a results file, NAME{LINES} (run pricdr reproduce specs/frontier.toml)")
+    if not (path.parent / f"{name}{SUFFIX}").is_file():
+        raise InputError(f"{path} has no {name}{SUFFIX} next to it, which describes what was measured")
+    folder = read_folder(path.parent)
+    experiments = tuple(experiment for experiment in folder.experiments if experiment.outline.name == name)
+    if not experiments or experiments[0].outline.family != FAMILY:
+        raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
+    return replace(folder, experiments=experiments)
 
-        Raises:
-            InputError: the file does not contain frontier results.
-            MissingExtraError: the packages that read and draw results are not installed.
-        """
-        REPORT.require()
-        TRAIN.require()
-        from pricdr.report.answer import FAMILY
-        from pricdr.report.folder import LINES, SUFFIX, read_folder
 
-        name = path.name.removesuffix(LINES)
-        if not path.name.endswith(LINES) or not path.is_file():
-            raise InputError(f"{path} is not a results file, NAME{LINES} (run pricdr reproduce specs/frontier.toml)")
-        if not (path.parent / f"{name}{SUFFIX}").is_file():
-            raise InputError(f"{path} has no {name}{SUFFIX} next to it, which describes what was measured")
-        folder = read_folder(path.parent)
-        experiments = tuple(experiment for experiment in folder.experiments if experiment.outline.name == name)
-        if not experiments or experiments[0].outline.family != FAMILY:
-            raise InputError(f"{path} contains no frontier results (run pricdr reproduce specs/frontier.toml)")
-        return cls(replace(folder, experiments=experiments))
+def frontier_blocks(folder: "ResultsFolder") -> tuple[Content, list[Section]]:
+    """Return the answer with its chart, and the table of every ε."""
+    from pricdr.report.sections import frontier
+    from pricdr.report.sections.lead import lead
 
-    @cached_property
-    def blocks(self) -> tuple[Content, list[Section]]:
-        """The answer with its chart, and the table of every ε; computed once."""
-        from pricdr.report.sections import frontier
-        from pricdr.report.sections.lead import lead
-
-        titles = ", ".join(experiment.title for experiment in self.folder.experiments)
-        about = (
-            f"Measured on {titles}, not on the data of the model served here. Use it as a guide to which ε to ask for, "
-            "before a budget is spent."
-        )
-        # Without the synthetic pairs in the same folder, which are another experiment.
-        pairs = frontier.pair_sections(self.folder)
-        return [about, *lead(self.folder)], [Section("The frontier in full", pairs, id="frontier", hides="arms")]
+    titles = ", ".join(experiment.title for experiment in folder.experiments)
+    about = (
+        f"Measured on {titles}, not on the data of the model served here. Use it as a guide to which ε to ask for, "
+        "before a budget is spent."
+    )
+    # Without the synthetic pairs in the same folder, which are another experiment.
+    pairs = frontier.pair_sections(folder)
+    return [about, *lead(folder)], [Section("The frontier in full", pairs, id="frontier", hides="arms")]

@@ -1,7 +1,7 @@
 """The layout of every page: head, navigation, footer and style sheet; and the error pages."""
 
-from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from typing import Final
 
 from fastapi.responses import HTMLResponse, Response
@@ -12,35 +12,9 @@ from pricdr.pages.figures import environment
 from pricdr.pages.palette import ACCENT, PAPER
 
 _PACKAGE: Final = "pricdr.serving.pages"
-_ERROR_TITLES: Final = {
-    400: "Bad request",
-    401: "A key is required",
-    403: "This key has no access",
-    404: "Page not found",
-    405: "Not supported",
-    413: "Too much data",
-    415: "Unsupported format",
-    422: "Invalid input",
-    429: "Too many requests",
-    500: "Something went wrong",
-    503: "The server is busy",
-}
-
-
-@dataclass(frozen=True)
-class NavLink:
-    """A link in the navigation."""
-
-    path: str
-    name: str
-
-
-NAVIGATION: Final = (
-    NavLink("/page", "Find a user"),
-    NavLink("/page/model", "Model card"),
-    NavLink("/page/certificate", "Certificate"),
-    NavLink("/page/frontier", "Frontier"),
-)
+_ERROR_TITLES: Final = {401: "A key is required", 403: "This key has no access", 503: "The server is busy"}
+FIND, MODEL, CERTIFICATE, FRONTIER = "/page", "/page/model", "/page/certificate", "/page/frontier"
+_NAVIGATION: Final = {FIND: "Find a user", MODEL: "Model card", CERTIFICATE: "Certificate", FRONTIER: "Frontier"}
 
 
 def page(template: str, title: str, *, active: str = "", status: int = 200, **values: object) -> HTMLResponse:
@@ -53,30 +27,25 @@ def page(template: str, title: str, *, active: str = "", status: int = 200, **va
         status: the HTTP status.
         values: the variables of the template; all of them are escaped.
     """
-    frame = {"title": title, "active": active, "navigation": NAVIGATION, "version": __version__}
-    text = environment(_PACKAGE).get_template(f"{template}.html.j2").render(**{"warning": "", **frame, **values})
-    return HTMLResponse(text, status)
+    frame = {"title": title, "active": active, "navigation": _NAVIGATION, "version": __version__, "warning": ""}
+    return HTMLResponse(environment(_PACKAGE).get_template(f"{template}.html.j2").render(**{**frame, **values}), status)
 
 
 def error_page(status: int, message: str) -> HTMLResponse:
     """Return a page with an error message and a link back; ``message`` must not contain an id."""
-    sentence = message[:1].upper() + message[1:].rstrip(".")
-    return page("error", _ERROR_TITLES.get(status, "Something went wrong"), status=status, sentence=f"{sentence}.")
+    title = _ERROR_TITLES.get(status, HTTPStatus(status).phrase)
+    return page("error", title, status=status, sentence=f"{message[:1].upper()}{message[1:].rstrip('.')}.")
 
 
 @cache
-def style() -> str:
+def style() -> Response:
     """Return the shared style sheet of all pages, and the rules that only the served page needs."""
     own = environment(_PACKAGE).get_template("serve.css.j2").render()
-    return f"{style_sheet()}\n{own}"
+    return Response(f"{style_sheet()}\n{own}", media_type="text/css")
 
 
-def style_response() -> Response:
-    """Return the style sheet as a response."""
-    return Response(style(), media_type="text/css")
-
-
-def icon_response() -> Response:
+@cache
+def icon() -> Response:
     """Return the icon: a shield, in the colours of the pages."""
     svg = environment(_PACKAGE).get_template("icon.svg.j2").render(accent=ACCENT.light, paper=PAPER.light)
     return Response(svg, media_type="image/svg+xml")

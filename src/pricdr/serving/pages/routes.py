@@ -1,5 +1,6 @@
 """The routes of the page. Handlers run in threads: most take milliseconds, and the first chart takes seconds."""
 
+from functools import cache
 from threading import Lock
 from typing import Annotated, Any, Final
 from weakref import WeakKeyDictionary
@@ -14,39 +15,34 @@ from pricdr.evaluation.measured import Evaluation, read_evaluation
 from pricdr.models.card import ModelCard
 from pricdr.serving.models import Models
 from pricdr.serving.pages import answers
-from pricdr.serving.pages.forms import UserForm, read_form
-from pricdr.serving.pages.frontier import NO_FRONTIER, Frontier
-from pricdr.serving.pages.layout import icon_response, page, style_response
-from pricdr.serving.pages.release import certificate_blocks
+from pricdr.serving.pages.certificate import certificate_blocks
+from pricdr.serving.pages.form import UserForm, read_form
+from pricdr.serving.pages.frontier import NO_FRONTIER, frontier_blocks, read_frontier
+from pricdr.serving.pages.layout import CERTIFICATE, FIND, FRONTIER, MODEL, icon, page, style
 from pricdr.serving.settings import Settings
 from pricdr.serving.snapshot import MAX_K, Snapshot
 
 _OLDER_MODEL: Final = "A newer model folder was refused, so an older model is being served. The server's log says why."
-FIND, MODEL, CERTIFICATE, FRONTIER = "/page", "/page/model", "/page/certificate", "/page/frontier"
 
 
 class _Cards:
     """The cards of the snapshots being served, each computed once."""
 
     def __init__(self, evaluation: Evaluation | None) -> None:
-        self._evaluation = evaluation
-        self._lock = Lock()
+        self._evaluation, self._lock = evaluation, Lock()
         # Weak keys: a card refers to its model, and must not keep a model in memory that has been replaced.
         self._cards: WeakKeyDictionary[Snapshot, tuple[ModelCard, str]] = WeakKeyDictionary()
 
     def of(self, snapshot: Snapshot) -> tuple[ModelCard, str]:
         """Return the card of a snapshot, and why the evaluation is missing from it, if it is."""
         with self._lock:
-            card = self._cards.get(snapshot)
-            if card is None:
-                card = self._cards[snapshot] = self._create(snapshot)
-            return card
-
-    def _create(self, snapshot: Snapshot) -> tuple[ModelCard, str]:
-        try:
-            return ModelCard.of_model(snapshot.model, snapshot.name, self._evaluation), ""
-        except InputError as error:  # the model was replaced, and the evaluation is of the old one
-            return ModelCard.of_model(snapshot.model, snapshot.name), str(error)
+            if snapshot not in self._cards:
+                try:
+                    card, problem = ModelCard.of_model(snapshot.model, snapshot.name, self._evaluation), ""
+                except InputError as error:  # the model was replaced, and the evaluation is of the old one
+                    card, problem = ModelCard.of_model(snapshot.model, snapshot.name), str(error)
+                self._cards[snapshot] = card, problem
+            return self._cards[snapshot]
 
 
 def router(models: Models, settings: Settings) -> APIRouter:
@@ -56,101 +52,67 @@ def router(models: Models, settings: Settings) -> APIRouter:
         InputError: the evaluation or the frontier cannot be read, or is of another model.
     """
     evaluation = None if settings.evaluation is None else read_evaluation(settings.evaluation)
-    frontier = None if settings.frontier is None else Frontier.read(settings.frontier)
-    cards = _Cards(evaluation)
+    frontier = None if settings.frontier is None else read_frontier(settings.frontier)
     if evaluation is not None:
-        with models.current() as snapshot:
-            ModelCard.of_model(snapshot.model, snapshot.name, evaluation)  # fail now, not on a visit
+        ModelCard.of_model(models.current.model, models.current.name, evaluation)  # fail now, not on a visit
+    cards = _Cards(evaluation)
+    drawn = cache(lambda: (NO_FRONTIER, []) if frontier is None else frontier_blocks(frontier))
     routes = APIRouter(include_in_schema=False)
-    _add_assets(routes)
-    _add_user_routes(routes, models, cards)
-    _add_model_routes(routes, models, cards)
 
-    @routes.get(FRONTIER)
-    def show_frontier() -> HTMLResponse:
-        lead, sections = (NO_FRONTIER, []) if frontier is None else frontier.blocks
-        title = "What users gain, at which ε"
-        return page("blocks", title, active=FRONTIER, lead=lead, sections=sections, warning=_warning(models))
+    def show(template: str, title: str, active: str, *, status: int = 200, **values: object) -> HTMLResponse:
+        warning = "" if models.problem is None else _OLDER_MODEL
+        return page(template, title, active=active, status=status, warning=warning, **values)
 
-    return routes
-
-
-def _add_assets(routes: APIRouter) -> None:
     @routes.get("/")
     def start() -> RedirectResponse:
         return RedirectResponse(FIND, 307)
 
     @routes.get("/page/style.css")
-    def style() -> Response:
-        return style_response()
+    def style_sheet() -> Response:
+        return style()
 
     @routes.get("/page/icon.svg")
-    def icon() -> Response:
-        return icon_response()
+    def shield() -> Response:
+        return icon()
 
-
-def _add_user_routes(routes: APIRouter, models: Models, cards: _Cards) -> None:
     @routes.get(FIND)
     @routes.get("/page/user")  # for a reader who reloads without sending the form again
     def find() -> HTMLResponse:
-        return _form_page(models, cards, UserForm())
+        return ask(UserForm())
+
+    def ask(form: UserForm, status: int = 200) -> HTMLResponse:
+        summaries = [("Being served", cards.of(models.current)[0])]
+        if models.compared is not None:
+            summaries.append(("For comparison", cards.of(models.compared)[0]))
+        return show("find", "Find a user", FIND, status=status, models=summaries, **_form_values(form))
 
     @routes.post("/page/user")
     def show_user(form: Annotated[UserForm, Depends(read_form)]) -> HTMLResponse:
-        if not form.is_valid:
-            return _form_page(models, cards, form, status=422)
-        compared = models.compared()
-        with models.current() as snapshot:
-            if compared is None:
-                model_answers, difference = [answers.single_answer(snapshot, form.user, form.k)], ""
-            else:
-                model_answers, difference = answers.compare_answers([snapshot, compared], form.user, form.k)
-        return page(
-            "user",
-            "Recommendations for one user",
-            active=FIND,
-            answers=model_answers,
-            difference=difference,
-            warning=_warning(models),
-            **_form_values(form),
-        )
+        if form.user_error or form.k_error:
+            return ask(form, 422)
+        snapshots = [models.current, *([] if models.compared is None else [models.compared])]
+        lists, difference = answers.of_models(snapshots, form.user, form.k)
+        title = "Recommendations for one user"
+        return show("user", title, FIND, answers=lists, difference=difference, **_form_values(form))
 
-
-def _add_model_routes(routes: APIRouter, models: Models, cards: _Cards) -> None:
     @routes.get(MODEL)
     def show_card() -> HTMLResponse:
-        with models.current() as snapshot:
-            card, problem = cards.of(snapshot)
-        content, compared = card.page, models.compared()
-        return page(
-            "model",
-            content.title,
-            active=MODEL,
-            lead=content.lead,
-            sections=content.sections,
-            problem=problem,
-            compared=None if compared is None else cards.of(compared)[0],
-            warning=_warning(models),
-        )
+        card, problem = cards.of(models.current)
+        content, compared = card.page, None if models.compared is None else cards.of(models.compared)[0]
+        lead, sections = content.lead, content.sections
+        return show("model", content.title, MODEL, problem=problem, compared=compared, lead=lead, sections=sections)
 
     @routes.get(CERTIFICATE)
     def show_certificate() -> HTMLResponse:
-        with models.current() as snapshot:
-            card, _ = cards.of(snapshot)
-        lead, sections = certificate_blocks(card)
-        title = "The certificate, explained"
-        return page("blocks", title, active=CERTIFICATE, lead=lead, sections=sections, warning=_warning(models))
+        lead, sections = certificate_blocks(cards.of(models.current)[0])
+        return show("blocks", "The certificate, explained", CERTIFICATE, lead=lead, sections=sections)
 
+    @routes.get(FRONTIER)
+    def show_frontier() -> HTMLResponse:
+        lead, sections = drawn()
+        return show("blocks", "What users gain, at which ε", FRONTIER, lead=lead, sections=sections)
 
-def _form_page(models: Models, cards: _Cards, form: UserForm, status: int = 200) -> HTMLResponse:
-    """Return the form with its errors, if any, and summaries of the models."""
-    compared = models.compared()
-    with models.current() as snapshot:
-        summaries = [("Being served", cards.of(snapshot)[0])]
-    if compared is not None:
-        summaries.append(("For comparison", cards.of(compared)[0]))
-    values = {**_form_values(form), "models": summaries, "warning": _warning(models)}
-    return page("find", "Find a user", active=FIND, status=status, **values)
+    return routes
 
 
 def _form_values(form: UserForm) -> dict[str, Any]:
@@ -158,7 +120,3 @@ def _form_values(form: UserForm) -> dict[str, Any]:
     # invalid one is escaped like any text from outside.
     typed = form.user[:LONGEST_ID] if form.user_error else Markup(escape(form.user))
     return {"form": form, "typed": typed, "max_k": MAX_K}
-
-
-def _warning(models: Models) -> str:
-    return "" if models.problem is None else _OLDER_MODEL

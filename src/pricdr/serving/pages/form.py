@@ -8,9 +8,9 @@ from fastapi import Request
 
 from pricdr.data.ids import LONGEST_ID, id_fault
 from pricdr.serving.errors import Refusal
+from pricdr.serving.schema import DEFAULT_K
 from pricdr.serving.snapshot import MAX_K
 
-DEFAULT_K: Final = 10
 _FORM: Final = "application/x-www-form-urlencoded"
 _MAX_BYTES: Final = 16 << 10
 """The longest id takes 12,000: four bytes a character, each percent-encoded as three."""
@@ -19,44 +19,35 @@ _MAX_FIELDS: Final = 8
 
 @dataclass(frozen=True)
 class UserForm:
-    """The fields as they were typed, and what is wrong with them."""
+    """The fields as they were typed."""
 
     user: str = ""
     k_text: str = str(DEFAULT_K)
-    user_error: str = ""
-    k_error: str = ""
 
     @property
     def k(self) -> int:
-        """How many items are requested."""
-        return int(self.k_text)
+        """How many items are requested; 0 if that is not a whole number."""
+        text = self.k_text.strip()
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else 0
 
     @property
-    def is_valid(self) -> bool:
-        """Whether the form can be answered."""
-        return not self.user_error and not self.k_error
+    def user_error(self) -> str:
+        """What is wrong with the id, without repeating it."""
+        if not self.user:
+            return "Enter the id of a user."
+        if len(self.user) > LONGEST_ID:
+            return f"An id has at most {LONGEST_ID:,} characters."
+        return "An id must not contain line breaks or other control characters." if id_fault(self.user) else ""
 
-
-def check_form(user: str, k_text: str) -> UserForm:
-    """Return the form with its errors, if any.
-
-    >>> check_form("alice", "10").is_valid, check_form("", "0").is_valid
-    (True, False)
-    """
-    k_text = k_text.strip()
-    valid = k_text.isascii() and k_text.isdigit() and len(k_text) < 9 and 1 <= int(k_text) <= MAX_K
-    return UserForm(
-        user=user,
-        k_text=k_text[:9],
-        user_error=_user_error(user),
-        k_error="" if valid else f"The number of items must be a whole number from 1 to {MAX_K:,}.",
-    )
+    @property
+    def k_error(self) -> str:
+        """What is wrong with the number of items."""
+        return "" if 1 <= self.k <= MAX_K else f"The number of items must be a whole number from 1 to {MAX_K:,}."
 
 
 async def read_form(request: Request) -> UserForm:
     """Return the form in the body of a request; refuse a body that is not a form."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != _FORM:
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise Refusal(415, f"the form must be sent as {_FORM}")
     body = await request.body()
     if len(body) > _MAX_BYTES:
@@ -69,13 +60,4 @@ async def read_form(request: Request) -> UserForm:
         raise Refusal(400, "the form cannot be read") from error
     if any(len(values) > 1 for values in fields.values()):
         raise Refusal(400, "the form contains a field twice")
-    return check_form(fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0])
-
-
-def _user_error(user: str) -> str:
-    """Return what is wrong with an id, without repeating it."""
-    if not user:
-        return "Enter the id of a user."
-    if len(user) > LONGEST_ID:
-        return f"An id has at most {LONGEST_ID:,} characters."
-    return "An id must not contain line breaks or other control characters." if id_fault(user) else ""
+    return UserForm(fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0])

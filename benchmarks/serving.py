@@ -31,7 +31,7 @@ import scipy.sparse as sp
 from benchmarks.recommend import random_model
 from pricdr.models.fitted import FittedModel, Origin
 from pricdr.models.interaction import Interaction
-from pricdr.serving.search import ApproximateSearch, ExactSearch, build_search
+from pricdr.serving.search import ApproximateSearch, build_search
 from pricdr.serving.snapshot import Query, Snapshot
 
 ROOT = Path(__file__).parents[1]

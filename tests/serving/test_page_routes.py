@@ -73,6 +73,7 @@ def test_every_page_is_html_without_script_or_inline_style(plain, full, path):
         assert response.headers["content-type"] == "text/html; charset=utf-8"
         page = Parsed(response.text)
         assert not page.open
+        assert "aria-invalid" not in response.text
         assert not {"script", "style", "iframe", "object", "base"} & set(page.tags)
         assert not [name for _, name, _ in page.attributes if name.startswith("on") or name == "style"]
         assert len(page.ids) == len(set(page.ids))

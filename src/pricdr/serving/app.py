@@ -3,7 +3,7 @@
 The JSON of answers is assembled by hand: having FastAPI validate and encode it would take longer than computing it.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
 from json.encoder import encode_basestring as quoted
 from typing import Any, Final
@@ -11,12 +11,14 @@ from typing import Any, Final
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter, ValidationError
 from starlette.types import Receive, Send
 from starlette.types import Scope as Connection
 
 from pricdr import __version__
 from pricdr.serving import pages
-from pricdr.serving.errors import Refusal, add_handlers
+from pricdr.serving.errors import Refusal, add_handlers, describe
 from pricdr.serving.gate import OPEN, Gate
 from pricdr.serving.keys import Authenticator
 from pricdr.serving.log import ServerLog
@@ -27,6 +29,7 @@ from pricdr.serving.schema import (
     BatchAnswer,
     BatchRequest,
     Health,
+    Id,
     ItemPath,
     K,
     Readiness,
@@ -44,6 +47,8 @@ _JSON: Final = "application/json"
 _REFUSED: Final = "the newest model folder cannot be used, so an older model is being served; the log says why"
 _BATCH_USERS: Final = (2000, 8000)
 """Users in the batches of one caller, and of all, that are being answered."""
+_ID: Final[TypeAdapter[str]] = TypeAdapter(Id)
+_K: Final[TypeAdapter[int]] = TypeAdapter(K)
 _PAGES_AT_ONCE: Final = 4
 """Pages that are rendered at the same time, in threads; others wait."""
 
@@ -91,7 +96,8 @@ def create_app(
 
 
 def _recommendation_routes(models: Models, worker: Worker, metrics: Metrics, batch_users: Quota) -> APIRouter:
-    routes = APIRouter(tags=["recommendations"])
+    routes = APIRouter(tags=["recommendations"], route_class=_DirectRoute)
+    batches = APIRouter(tags=["recommendations"])
 
     @routes.get(
         "/users/{user:path}/recommendations",
@@ -107,7 +113,7 @@ def _recommendation_routes(models: Models, worker: Worker, metrics: Metrics, bat
         content = f'{{{_fields(answer)},"model":{quoted(snapshot.fingerprint)}}}'
         return Response(content.encode(), media_type=_JSON)
 
-    @routes.post(
+    @batches.post(
         "/recommendations",
         summary="Recommend items to several users",
         responses=responses(BatchAnswer, 401, 403, 408, 413, 422, 503),
@@ -136,6 +142,7 @@ def _recommendation_routes(models: Models, worker: Worker, metrics: Metrics, bat
         content = f'{{"item":{quoted(item)},"model":{quoted(snapshot.fingerprint)},"items":{_items(items)}}}'
         return Response(content.encode(), media_type=_JSON)
 
+    routes.include_router(batches)
     return routes
 
 
@@ -168,6 +175,27 @@ def _state_routes(models: Models, metrics: Metrics) -> APIRouter:
         return Response(metrics.text(), headers={"content-type": CONTENT_TYPE})
 
     return routes
+
+
+class _DirectRoute(APIRoute):
+    """A route of an id and ``k`` that checks both itself: to have FastAPI do it takes a tenth of the time of an answer."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def handle(request: Request) -> Response:
+            ((name, value),) = request.path_params.items()
+            query = request.query_params
+            k = _checked("k", _K, query["k"]) if "k" in query else DEFAULT_K
+            response: Response = await self.endpoint(_checked(name, _ID, value), k)
+            return response
+
+        return handle
+
+
+def _checked(name: str, rule: TypeAdapter[Any], value: str) -> Any:  # noqa: ANN401 - of the type of the rule
+    try:
+        return rule.validate_python(value)
+    except ValidationError as error:
+        raise Refusal(422, describe({**error.errors()[0], "loc": (name,)})) from None
 
 
 class _BatchResponse(StreamingResponse):

@@ -1,5 +1,6 @@
 """Refusals: one sentence each, as a page below ``/page`` and as JSON elsewhere. None repeats what the client sent."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
@@ -69,7 +70,7 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
-        raise Refusal(422, _describe(error.errors()[0])) from None
+        raise Refusal(422, describe(error.errors()[0])) from None
 
     @app.exception_handler(HTTPException)
     async def http_error(_request: Request, error: HTTPException) -> Response:
@@ -77,7 +78,7 @@ def add_handlers(app: FastAPI) -> None:
         raise Refusal(error.status_code, message, **(error.headers or {})) from None
 
 
-def _describe(error: dict[str, Any]) -> str:
+def describe(error: Mapping[str, Any]) -> str:
     """Return one line about an error that pydantic found: where it is, and the rule it breaks."""
     locations = [str(part) for part in error["loc"] if part in _LOCATIONS]
     message = _RULES.get(error["type"], error["msg"][:1].lower() + error["msg"][1:])

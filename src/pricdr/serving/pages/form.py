@@ -23,6 +23,8 @@ class UserForm:
 
     user: str = ""
     k_text: str = str(DEFAULT_K)
+    is_sent: bool = False
+    """Whether anything was typed: an empty form has no errors."""
 
     @property
     def k(self) -> int:
@@ -34,7 +36,7 @@ class UserForm:
     def user_error(self) -> str:
         """What is wrong with the id, without repeating it."""
         if not self.user:
-            return "Enter the id of a user."
+            return "Enter the id of a user." if self.is_sent else ""
         if len(self.user) > LONGEST_ID:
             return f"An id has at most {LONGEST_ID:,} characters."
         return "An id must not contain line breaks or other control characters." if id_fault(self.user) else ""
@@ -60,4 +62,4 @@ async def read_form(request: Request) -> UserForm:
         raise Refusal(400, "the form cannot be read") from error
     if any(len(values) > 1 for values in fields.values()):
         raise Refusal(400, "the form contains a field twice")
-    return UserForm(fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0])
+    return UserForm(fields.get("id", [""])[0], fields.get("k", [str(DEFAULT_K)])[0], is_sent=True)

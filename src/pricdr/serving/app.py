@@ -178,7 +178,7 @@ def _state_routes(models: Models, metrics: Metrics) -> APIRouter:
 
 
 class _DirectRoute(APIRoute):
-    """A route of an id and ``k`` that checks both itself: FastAPI would spend a tenth of the time of an answer on it."""
+    """A route of an id and ``k`` that checks both itself: FastAPI would take a tenth of the time of an answer."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         async def handle(request: Request) -> Response:

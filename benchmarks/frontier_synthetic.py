@@ -46,10 +46,10 @@ from pricdr.experiments.synthetic_results import (
     SyntheticResult,
     read_synthetic,
 )
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.run import Entries, Run, without_ratings
-from pricdr.privacy.steps import Declared, noiseless, settle
+from pricdr.privacy.steps import Declared, calibrate, noiseless
 from pricdr.privacy.strategies import JLT, Features, Guided, Spectral, Strategy
 from pricdr.privacy.strategies.spectral import SHARES
 from pricdr.randomness import Simulation
@@ -180,7 +180,7 @@ def publish(
     steps = strategy.steps(declared)
     if share < 1:
         steps = (replace(steps[-1], name="left out", share=1 - share), replace(steps[-1], share=share))
-    settled = settle(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
+    settled = calibrate(steps, guarantee, bounds) if noisy else noiseless(steps, bounds)
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
     run = Run(settled, Simulation(seed), noisy=noisy)
     matrix = strategy.publish(entries if rated else without_ratings(entries), run)

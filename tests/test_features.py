@@ -13,7 +13,7 @@ from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.mechanism import on_grid
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import Features
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
@@ -88,7 +88,7 @@ def test_rows_have_norm_at_most_one_whatever_the_table(table, data):
     assert (np.linalg.norm(rows.astype(np.float64), axis=1) <= 1 + 1e-6).all()
     strategy, bounds = Features(dim=dim), Bounds()
     declared = Declared(bounds=bounds, unit=PROMISE.unit, users=12, items=6)
-    radius = settle(strategy.steps(declared), PROMISE, bounds)[-1].grid.radius(bounds)
+    radius = calibrate(strategy.steps(declared), PROMISE, bounds)[-1].grid.radius(bounds)
     whole = on_grid(rows, radius=radius).astype(np.int64)  # what the certified sensitivity rests on
     assert (np.square(whole).sum(axis=1) <= radius**2).all()
 

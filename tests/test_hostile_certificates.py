@@ -26,12 +26,11 @@ from pricdr.data.ratings import LONGEST_FILTER
 from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.readers import read_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
+from pricdr.privacy.accounting import MAX_REFINEMENT, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import MAX_REFINEMENT
-from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.strategies import BY_NAME
-from pricdr.privacy.strategies.dims import MOST
+from pricdr.privacy.strategies.base import MOST
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.certify import check
 from pricdr.release.readme import readme, statement

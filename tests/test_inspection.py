@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import norm
 
 from pricdr import JLT, Bounds, Guarantee, Ledger, Ratings, Spectral, publish, verify
-from pricdr.privacy.calibration import LATTICE_FACTOR
+from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.release.inspection import Inspection, percent_up
 from pricdr.release.page import render_inspection
 from pricdr.signing import public_text

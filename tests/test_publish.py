@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import pricdr
 from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Spectral, Unit, publish
 from pricdr.errors import BudgetError, InputError, ParameterError, PriCDRError
-from pricdr.privacy.calibration import epsilon_for, paper_sigma
+from pricdr.privacy.accounting import epsilon_for, paper_sigma
 from pricdr.release.certify import check
 
 USERS = tuple(f"u{i}" for i in range(30))

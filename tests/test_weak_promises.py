@@ -29,7 +29,7 @@ from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, VerificationError
-from pricdr.privacy.guarantee import epsilon_warnings, odds_factor
+from pricdr.privacy.accounting import epsilon_warnings, odds_factor
 from pricdr.release.readme import readme, statement, weakness
 
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])

@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from pricdr.evaluation.verdict import Verdict as Verdict
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
+    from pricdr.privacy.accounting import Calibration as Calibration
+    from pricdr.privacy.accounting import Guarantee as Guarantee
+    from pricdr.privacy.accounting import Unit as Unit
     from pricdr.privacy.bounds import Bounds as Bounds
-    from pricdr.privacy.calibration import Calibration as Calibration
-    from pricdr.privacy.guarantee import Guarantee as Guarantee
-    from pricdr.privacy.guarantee import Unit as Unit
     from pricdr.privacy.ledger import Balance as Balance
     from pricdr.privacy.ledger import Ledger as Ledger
     from pricdr.privacy.ledger_lines import Spend as Spend
@@ -75,7 +75,7 @@ _HOME = {
     "AlignmentRecord": "pricdr.alignment.record",
     "Balance": "pricdr.privacy.ledger",
     "Bounds": "pricdr.privacy.bounds",
-    "Calibration": "pricdr.privacy.calibration",
+    "Calibration": "pricdr.privacy.accounting",
     "Certificate": "pricdr.release.certificate",
     "Columns": "pricdr.data.reading.columns",
     "Comparison": "pricdr.evaluation.comparison",
@@ -83,7 +83,7 @@ _HOME = {
     "DomainPair": "pricdr.data.domains",
     "Features": "pricdr.privacy.strategies",
     "FittedModel": "pricdr.models.fitted",
-    "Guarantee": "pricdr.privacy.guarantee",
+    "Guarantee": "pricdr.privacy.accounting",
     "Guided": "pricdr.privacy.strategies",
     "HeldOut": "pricdr.data.splits",
     "HeteroCDR": "pricdr.models.pricdr.hetero",
@@ -107,7 +107,7 @@ _HOME = {
     "Split": "pricdr.data.splits",
     "SyntheticConfig": "pricdr.data.synthetic",
     "Training": "pricdr.evaluation.verdict",
-    "Unit": "pricdr.privacy.guarantee",
+    "Unit": "pricdr.privacy.accounting",
     "Verdict": "pricdr.evaluation.verdict",
     "evaluate": "pricdr.evaluation.comparison",
     "prepare": "pricdr.data.pairs",

@@ -16,10 +16,9 @@ from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError, PriCDRError
+from pricdr.privacy.accounting import Calibration, Guarantee
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import Calibration
 from pricdr.privacy.estimate import Estimate, estimate
-from pricdr.privacy.guarantee import Guarantee
 from pricdr.privacy.ledger import Balance, Cost, Ledger
 from pricdr.privacy.registry import BY_NAME, strategy_named
 from pricdr.privacy.run import Entries, Run

@@ -16,10 +16,10 @@ import scipy.sparse as sp
 from pricdr.data.blocks import Matrix
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ratings
+from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.run import Entries, Run, erasing
-from pricdr.privacy.steps import Declared, Payer, Settled, Step, settle, total_mu
+from pricdr.privacy.steps import CalibratedStep, Declared, Step, UserGroup, calibrate, total_mu
 from pricdr.privacy.strategies import LearnFrom, Spectral
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets
 from pricdr.privacy.strategies.rounds import Rounds
@@ -55,19 +55,19 @@ class WholeSums:
     """How many buckets items are hashed into (sums over raters only)."""
     count_weight: float = 0.3
 
-    def settled(self, pair: Neighbours) -> tuple[Settled, ...]:
+    def settled(self, pair: Neighbours) -> tuple[CalibratedStep, ...]:
         """Return the steps as ``publish`` would settle them for inputs of this size, with the whole budget."""
         users, items = pair.before.shape
         declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=None if self.buckets else items)
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
-        settled = settle(self._layout(declared, pair), guarantee, self.bounds)
+        settled = calibrate(self._layout(declared, pair), guarantee, self.bounds)
         return tuple(one for one in settled if self._measured(one.step))
 
     def sums(
         self,
         pair: Neighbours,
         ratings: FloatArray | CSR,
-        settled: tuple[Settled, ...],
+        settled: tuple[CalibratedStep, ...],
         *,
         randomness: Randomness | None = None,
         seen: Mapping[str, FloatArray] | None = None,
@@ -124,7 +124,7 @@ class WholeSums:
         )
 
     def _measured(self, step: Step) -> bool:
-        return (step.payer is Payer.UNLISTED) == (self.form is Form.ITEMS)
+        return (step.payer is UserGroup.UNLISTED) == (self.form is Form.ITEMS)
 
     def _rounds(self, pair: Neighbours) -> Rounds:
         return Rounds(

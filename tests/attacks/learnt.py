@@ -13,11 +13,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from pricdr.data.csr import CSR
+from pricdr.privacy.accounting import LATTICE_FACTOR, Unit
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import LATTICE_FACTOR
-from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.steps import Settled, total_mu
+from pricdr.privacy.steps import CalibratedStep, total_mu
 from pricdr.randomness import Secret
 from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
 from tests.attacks.integer_reference import Form, WholeSums
@@ -182,6 +181,6 @@ def _copies(pair: Neighbours, truth: BoolArray) -> CSR:
     return (placed[0] + placed[1]).tocsr()
 
 
-def _with_noise(settled: Settled, scale: float) -> Settled:
+def _with_noise(settled: CalibratedStep, scale: float) -> CalibratedStep:
     grid = settled.grid
-    return Settled(settled.step, Grid(grid.sigma * scale, grid.step * scale, grid.refinement))
+    return CalibratedStep(settled.step, Grid(grid.sigma * scale, grid.step * scale, grid.refinement))

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from pricdr.privacy.calibration import mu_of
+from pricdr.privacy.accounting import mu_of
 from tests.attacks import learnt, row_trials, transcript, trials
 from tests.attacks.evidence import Tally, guess_bound
 from tests.attacks.integer_reference import Form

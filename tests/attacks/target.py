@@ -16,9 +16,8 @@ import scipy.sparse as sp
 from pricdr._publish import publish
 from pricdr.data.csr import CSR
 from pricdr.data.ratings import Ids, Ratings
+from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, sigma_for
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import LATTICE_FACTOR, sigma_for
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import Grid, Int32Array, clip_rows, on_grid, release_rows
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.privacy.strategies import JLT, SJLT, Projection

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pricdr.privacy.calibration import delta_of
+from pricdr.privacy.accounting import delta_of
 from tests.attacks.evidence import Tally, contest, decide, guess_bound, power_bound, refutation_power
 
 mus = st.floats(0.01, 8)

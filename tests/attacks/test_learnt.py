@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pricdr.privacy.calibration import LATTICE_FACTOR, mu_of
+from pricdr.privacy.accounting import LATTICE_FACTOR, mu_of
 from pricdr.privacy.run import Run
 from pricdr.privacy.steps import total_mu
 from pricdr.randomness import Simulation

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from pricdr import JLT, SJLT, Bounds, Guarantee
-from pricdr.privacy.calibration import delta_of, mu_of
+from pricdr.privacy.accounting import delta_of, mu_of
 from pricdr.privacy.noise import probabilities
 from pricdr.testing.laws import ALPHA
 from tests.attacks import flawed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pricdr import JLT, Bounds, Ledger, Ratings, publish
-from pricdr.privacy.calibration import LATTICE_FACTOR
+from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
 from tests.attacks.target import (
     Opened,

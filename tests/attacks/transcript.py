@@ -16,12 +16,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import LATTICE_FACTOR
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, Settled, settle, total_mu
+from pricdr.privacy.steps import CalibratedStep, Declared, calibrate, total_mu
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.randomness import Randomness, Secret, Simulation
 from tests.attacks.evidence import BoolArray, FloatArray, Tally, decide
@@ -59,11 +58,11 @@ class RoundsTarget:
     """Below 1 cheats."""
 
     @cached_property
-    def settled(self) -> tuple[Settled, ...]:
+    def settled(self) -> tuple[CalibratedStep, ...]:
         """Its steps, their noise as promised times ``noise_scale``."""
         scale = self.noise_scale
         return tuple(
-            Settled(one.step, Grid(one.grid.sigma * scale, one.grid.step * scale, one.grid.refinement))
+            CalibratedStep(one.step, Grid(one.grid.sigma * scale, one.grid.step * scale, one.grid.refinement))
             for one in self._promised
         )
 
@@ -83,11 +82,11 @@ class RoundsTarget:
         return replace(listed[0], unlisted=others[0]), replace(listed[1], unlisted=others[1])
 
     @cached_property
-    def _promised(self) -> tuple[Settled, ...]:
+    def _promised(self) -> tuple[CalibratedStep, ...]:
         users, items = self.before.shape
         declared = Declared(bounds=self.bounds, unit=self.unit, users=users, items=items)
         guarantee = Guarantee(epsilon=self.epsilon, delta=1e-6, unit=self.unit)
-        return settle(self.strategy.steps(declared), guarantee, self.bounds)
+        return calibrate(self.strategy.steps(declared), guarantee, self.bounds)
 
     def run(self, world: int, randomness: Randomness) -> Transcript:
         """Run all steps on one input, and return what each gave."""

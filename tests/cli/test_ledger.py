@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pricdr import Ledger
-from pricdr.privacy.calibration import composed_epsilon
+from pricdr.privacy.accounting import composed_epsilon
 
 
 def init(pricdr, file, epsilon=8, unit="rating"):

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import pricdr as library
-from pricdr.privacy.calibration import epsilon_for, paper_sigma
+from pricdr.privacy.accounting import epsilon_for, paper_sigma
 
 STRANGE = [
     "007",

@@ -11,7 +11,7 @@ from pricdr.experiments.keys import resolved, result_key
 from pricdr.experiments.spec import read_specs
 from pricdr.models.catalogue import method_class
 from pricdr.models.pricdr._source_stage import SourceStageConfig
-from pricdr.privacy.calibration import Calibration
+from pricdr.privacy.accounting import Calibration
 from pricdr.privacy.strategies import Spectral
 from pricdr.training.options import TrainingOptions
 

@@ -13,7 +13,7 @@ from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.keys import result_key
 from pricdr.experiments.releases import seeded_release
 from pricdr.experiments.sampling import sampled_source
-from pricdr.privacy.calibration import Calibration, epsilon_for, paper_sigma, sigma_for
+from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma, sigma_for
 from pricdr.privacy.strategies import BY_NAME
 from pricdr.randomness import Simulation
 

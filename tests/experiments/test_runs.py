@@ -28,8 +28,7 @@ from pricdr.experiments.tables import markdown_report, stratum_tables
 from pricdr.experiments.tasks import Task, load_task
 from pricdr.experiments.workers import RunContext, spread
 from pricdr.models.catalogue import METHODS, configure
-from pricdr.privacy.calibration import sigma_for
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee, sigma_for
 from pricdr.privacy.strategies import BY_NAME
 
 DATA = DataSpec(folder="toy", source="source.parquet", target="target.parquet", core=1, cold=0.25)

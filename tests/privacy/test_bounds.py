@@ -4,8 +4,8 @@ from hypothesis import strategies as st
 
 from pricdr.data.ratings import Ratings
 from pricdr.errors import ParameterError
+from pricdr.privacy.accounting import Guarantee, Unit, delta_warnings
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.guarantee import Guarantee, Unit, delta_warnings
 
 
 def _one(value):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pricdr.errors import ParameterError
-from pricdr.privacy.calibration import (
+from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
     composed_epsilon,
     composed_mu,

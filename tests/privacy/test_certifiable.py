@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import ParameterError, VerificationError
-from pricdr.privacy.calibration import Calibration
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.accounting import Calibration
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.privacy.strategies.item_model import ItemModel
 from pricdr.release.certificate import GuideStatement, InputStatement, StrategyStatement
@@ -39,7 +39,7 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
     guarantee = Guarantee(epsilon=epsilon, delta=1e-6, unit=unit)
     declared = Declared(bounds=bounds, unit=unit, users=users, items=20_000 if listed_items else None)
     try:
-        settled = settle(strategy.steps(declared), guarantee, bounds)
+        settled = calibrate(strategy.steps(declared), guarantee, bounds)
     except ParameterError:
         return  # refused beforehand, which costs nothing
     hashed = strategy.name == "spectral" and strategy.parameters().get("learn_from_all")

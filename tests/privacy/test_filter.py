@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from pricdr.privacy.calibration import delta_of, epsilon_of
+from pricdr.privacy.accounting import delta_of, epsilon_of
 
 BUDGET = 1.0
 """μ of the whole budget."""

@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pricdr.errors import BudgetError, InputError, OutputError, ParameterError
-from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
-from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.ledger_lines import compact
 
@@ -352,7 +351,7 @@ def drive(folder, script):
     preamble = (
         "import json, os, random, signal, sys, time\n"
         "from pricdr.errors import BudgetError\n"
-        "from pricdr.privacy.guarantee import Guarantee, Unit\n"
+        "from pricdr.privacy.accounting import Guarantee, Unit\n"
         "from pricdr.privacy.ledger import Ledger\n"
     )
     done = subprocess.run(

@@ -191,7 +191,7 @@ def test_a_line_that_was_cut_off_is_repaired_and_signed_again(tmp_path):
 KILLED = """
 import json, os, sys
 from pricdr.files import replace_file
-from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.accounting import Unit
 from pricdr.privacy.ledger import Ledger
 from pricdr.signing import public_text, read_private_key
 

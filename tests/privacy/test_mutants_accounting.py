@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.calibration import SAMPLER_DISTANCE, sigma_for
-from pricdr.privacy.guarantee import delta_warnings
+from pricdr.privacy.accounting import SAMPLER_DISTANCE, delta_warnings, sigma_for
 from pricdr.privacy.guide import guide
 from pricdr.privacy.mechanism import Grid, on_grid
 from pricdr.privacy.steps import Step

@@ -5,11 +5,10 @@ from scipy.special import ndtri
 
 from pricdr import JLT, Bounds, Guarantee, Unit
 from pricdr.errors import ParameterError
-from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio, audit_one_run
-from pricdr.privacy.calibration import epsilon_of
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.accounting import epsilon_of
+from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio, audit_one_run, worst_case
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import LearnFrom, Spectral
-from pricdr.privacy.worst_case import worst_case
 
 
 def _subject(epsilon: float) -> Subject:
@@ -43,5 +42,5 @@ def test_every_step_has_a_pair_nearly_as_far_apart_as_it_pays_for(bounds):
     """Step by step: the furthest group of steps alone would hide a weak pair in the other."""
     strategy = Spectral(dim=4, learn_from=LearnFrom.ALL)
     declared = Declared(bounds=bounds, unit=Unit.RATING, users=1000, items=500)
-    for one in settle(strategy.steps(declared), Guarantee(epsilon=2, delta=1e-6), bounds):
+    for one in calibrate(strategy.steps(declared), Guarantee(epsilon=2, delta=1e-6), bounds):
         assert 0.99 * one.mu < worst_case(one, strategy, declared).distance <= one.mu

@@ -6,10 +6,10 @@ import scipy.sparse as sp
 
 from pricdr.data.blocks import InMemory
 from pricdr.errors import ParameterError
+from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.run import Entries, Run, Secrets
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import JLT, LearnFrom, Spectral
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import ItemModel, into_buckets
@@ -37,7 +37,7 @@ def test_an_item_model_is_that_of_its_definition(epsilon):
     bounds = Bounds()
     declared = Declared(bounds=bounds, unit=Unit.RATING, users=USERS, items=ITEMS)
     steps = Spectral(dim=4, learn_from=LearnFrom.ALL).steps(declared)
-    settled = settle(steps, Guarantee(epsilon=epsilon, delta=1e-6), bounds)
+    settled = calibrate(steps, Guarantee(epsilon=epsilon, delta=1e-6), bounds)
     matrix = sp.csr_array((np.random.default_rng(0).random((USERS, ITEMS)) < 0.3).astype(np.int64))
     model = ItemModel(dim=16, rounds=2, count_weight=0.3, user_prior=4.0, floor=0.02)
     found = model.learn(InMemory(matrix), 1.0, 1.0, Run(settled, Simulation(5)), Secrets())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pricdr.privacy.calibration import GRID_STEPS, SAMPLER_DISTANCE
+from pricdr.privacy.accounting import GRID_STEPS, SAMPLER_DISTANCE
 from pricdr.privacy.noise import PROBABILITY_BITS, TAIL, DiscreteGaussian, alias_table, probabilities
 from pricdr.randomness import Simulation
 

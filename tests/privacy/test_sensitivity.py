@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.privacy.run import Secrets
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import Guided
 from pricdr.privacy.sums import GUIDE_STEPS, directions, noisy_sums, whole_guide
 from tests.attacks.integer_reference import Form, WholeSums, rounding_growth
@@ -258,7 +258,7 @@ def test_directions_never_overflow():
     """A setting that is accepted: 1.5 million users, 10,000 levels, unit user. Every direction is shorter than 1."""
     users, bounds = 1_500_000, Bounds(rating_bound=100, rating_step=0.01, clip=100.0)
     declared = Declared(bounds=bounds, unit=Unit.USER, users=users, items=None)
-    settle(Guided(dim=4, refine=False).steps(declared), Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER), bounds)
+    calibrate(Guided(dim=4, refine=False).steps(declared), Guarantee(epsilon=8, delta=1e-6, unit=Unit.USER), bounds)
     units = np.full(users, bounds.levels * 256, dtype=np.int64)
     matrix = sp.csr_array((units, (np.arange(users), np.zeros(users, dtype=np.int64))), shape=(users, 1))
     guide = np.zeros((users, 4), dtype=np.int64)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import betainc, betainccinv, erfcx, gammainc, gammainccinv, gammaincinv, ndtr, ndtri
 
+from pricdr.privacy.accounting import delta_of, epsilon_of, mu_of
 from pricdr.privacy.audit import guess_probabilities
-from pricdr.privacy.calibration import delta_of, epsilon_of, mu_of
 from pricdr.release.matrix_check import floor_of
 
 CLOSE = 1e-11

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Unit
 from pricdr.errors import ParameterError
-from pricdr.privacy.calibration import LATTICE_FACTOR, MAX_REFINEMENT, composed_epsilon, grid_steps
+from pricdr.privacy.accounting import LATTICE_FACTOR, MAX_REFINEMENT, composed_epsilon, grid_steps
 from pricdr.privacy.mechanism import MOST_ITEMS
-from pricdr.privacy.steps import MOST_RATINGS, Declared, Payer, Settled, settle, total_mu, total_numbers
+from pricdr.privacy.steps import MOST_RATINGS, CalibratedStep, Declared, UserGroup, calibrate, total_mu, total_numbers
 from pricdr.privacy.strategies import JLT, Features, Guided, LearnFrom, Spectral
 
 WAYS = {
@@ -36,10 +36,10 @@ def _settled(way, unit, *, epsilon=4.0, users=20_000, items=None, delta=1e-6):
     kind, bounds = UNITS[unit]
     declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
     guarantee = Guarantee(epsilon=epsilon, delta=delta, unit=kind)
-    return settle(WAYS[way].steps(declared), guarantee, bounds)
+    return calibrate(WAYS[way].steps(declared), guarantee, bounds)
 
 
-def _reach(one: Settled) -> float:
+def _reach(one: CalibratedStep) -> float:
     """Sensitivity over σ from first principles: whole grid steps that a change can move, over grid steps in one σ."""
     step, grid = one.step, one.grid
     moved = step.sensitivity / grid.step
@@ -91,11 +91,11 @@ def test_shares_add_up_for_every_payer(way, unit):
 
 def test_the_two_payers_pay_apart_and_both_the_whole_budget():
     settled = _settled("spectral, everybody", "rating")
-    by_payer = {payer: [one for one in settled if one.step.payer is payer] for payer in Payer}
+    by_payer = {payer: [one for one in settled if one.step.payer is payer] for payer in UserGroup}
     costs = {payer: total_mu(group) for payer, group in by_payer.items()}
-    assert costs[Payer.LISTED] == pytest.approx(costs[Payer.UNLISTED], rel=1e-9)
+    assert costs[UserGroup.LISTED] == pytest.approx(costs[UserGroup.UNLISTED], rel=1e-9)
     assert total_mu(settled) == max(costs.values())
-    assert all("item sums" in one.step.name and not one.step.published for one in by_payer[Payer.UNLISTED])
+    assert all("item sums" in one.step.name and not one.step.published for one in by_payer[UserGroup.UNLISTED])
 
 
 def test_no_step_is_cheaper_than_its_share():
@@ -159,7 +159,7 @@ def test_clips_whose_products_would_overflow_are_refused(clip):
         declared = Declared(bounds=bounds, unit=Unit.USER, users=1, items=None)
         for strategy in (Spectral(dim=1), Guided(dim=1, refine=False, centring=0.0)):
             with pytest.raises(ParameterError):
-                settle(strategy.steps(declared), Guarantee(epsilon=100, delta=1e-2, unit=Unit.USER), bounds)
+                calibrate(strategy.steps(declared), Guarantee(epsilon=100, delta=1e-2, unit=Unit.USER), bounds)
 
 
 @settings(max_examples=150)
@@ -179,7 +179,7 @@ def test_no_layout_exceeds_its_promise(way, unit, epsilon, users, items, dim, de
     strategy = WAYS[way].with_dim(dim)
     declared = Declared(bounds=bounds, unit=kind, users=users, items=items)
     try:
-        settled = settle(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=delta, unit=kind), bounds)
+        settled = calibrate(strategy.steps(declared), Guarantee(epsilon=epsilon, delta=delta, unit=kind), bounds)
     except ParameterError:
         return
     cost = max(
@@ -200,7 +200,7 @@ def test_shares_that_do_not_add_up_are_refused(shares):
         for one, share in zip(_settled("guided, one round", "rating"), shares, strict=True)
     ]
     with pytest.raises(ParameterError, match="add up to"):
-        settle(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
+        calibrate(steps, Guarantee(epsilon=4, delta=1e-6), Bounds())
 
 
 def test_a_budget_that_rounding_would_eat_is_refused():

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 
-from pricdr.privacy.calibration import GRID_STEPS, LATTICE_FACTOR, delta_of, epsilon_of
+from pricdr.privacy.accounting import GRID_STEPS, LATTICE_FACTOR, TradeOff, delta_of, epsilon_of
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.trade_off import TradeOff
 from pricdr.randomness import Simulation
 from pricdr.testing.laws import ALPHA
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pricdr.privacy.calibration import GRID_STEPS, grid_steps
+from pricdr.privacy.accounting import GRID_STEPS, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian, probabilities
 from pricdr.randomness import Secret, Simulation
 from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, scale_power, shape_p_value

@@ -11,7 +11,7 @@ from pricdr import Bounds, Guarantee, Unit
 from pricdr.data.blocks import InMemory
 from pricdr.privacy.bounds import UNITS_PER_STEP
 from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
 from pricdr.randomness import Secret, Simulation
 from pricdr.testing.laws import ALPHA, has_scale, scale_p_value, shape_p_value
@@ -49,7 +49,7 @@ def noises(request, rng, any_seed):
     """(settled steps, what was published, noise of each step in grid steps): sums with noise less sums without."""
     strategy, declared_items, unit, bounds = WAYS[request.param]
     declared = Declared(bounds=bounds, unit=unit, users=USERS, items=ITEMS if declared_items else None)
-    settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
+    settled = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6, unit=unit), bounds)
     everybody = getattr(strategy, "learn_from", None) is LearnFrom.ALL
     limit = bounds.limited if unit is Unit.USER else lambda matrix: matrix
     entries = Entries(
@@ -110,7 +110,7 @@ def test_the_noises_of_steps_are_unrelated(noises):
 def test_centring_steps_have_their_noise(strategy, rng):
     """One has few numbers, so many small runs are looked at together."""
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=3, items=None)
-    settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
+    settled = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     matrix = sp.csr_array(np.array([[1, 0], [1, 1], [0, 1]]))
     entries = Entries(InMemory(matrix), NAMES[:3], ("i0", "i1"), Bounds())
     drawn = {one.step.name: [] for one in settled if one.step.rows == 1}
@@ -144,7 +144,7 @@ def test_the_correlation_test_has_power(rng):
 
 def test_noise_is_had_once(any_seed):
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=5, items=4)
-    settled = settle(Spectral(dim=4).steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
+    settled = calibrate(Spectral(dim=4).steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     run = Run(settled, Simulation(any_seed))
     for one in settled:
         first = run.noise(one.step.name)
@@ -156,7 +156,7 @@ def test_noise_is_had_once(any_seed):
 def test_a_strategy_cannot_be_run_twice_on_one_run(rng, any_seed):
     strategy = Guided(guide=GUIDE, dim=4)
     declared = Declared(bounds=Bounds(), unit=Unit.RATING, users=USERS, items=None)
-    settled = settle(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
+    settled = calibrate(strategy.steps(declared), Guarantee(epsilon=4, delta=1e-6), Bounds())
     items = tuple(f"i{at}" for at in range(ITEMS))
     entries = Entries(InMemory(_matrix(rng, USERS, 1)), NAMES, items, Bounds())
     run = Run(settled, Simulation(any_seed))

@@ -15,8 +15,8 @@ from pricdr.errors import ParameterError, require_count
 from pricdr.privacy.registry import BY_NAME
 
 if TYPE_CHECKING:
+    from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.audit import Finding, Subject
-    from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.strategies import Strategy
 
 
@@ -53,8 +53,8 @@ def audit(
     Runs the real code on a worst-case pair of neighbours with fresh noise, for the parameters of a release folder or
     for those given. Exit 1 if a bound exceeds the claim: then the claim is wrong. The release itself is not touched.
     """
+    from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.audit import audit_likelihood_ratio, audit_one_run
-    from pricdr.privacy.guarantee import Guarantee, Unit
 
     # Options beside a folder would be ignored, and the audit believed to be about them.
     given = [option for option in (strategy, epsilon, delta, dim, users, density, unit, clip) if option is not None]
@@ -108,7 +108,7 @@ def _from_release(folder: Path, public_key: Path | None) -> "Subject":
 def _from_options(strategy: "Strategy", guarantee: "Guarantee", clip: float | None, users: int) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.strategies.dims import default_dim
+    from pricdr.privacy.strategies.base import default_dim
 
     require_count(users=users)
     if strategy.dim is None:  # a table of items would say how many columns there are

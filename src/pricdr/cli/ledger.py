@@ -12,8 +12,8 @@ from pricdr.cli.options import DEFAULT_UNIT, PublicKeyOption, UnitName, UnitOpti
 from pricdr.errors import ParameterError
 
 if TYPE_CHECKING:
+    from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.allowance import Allowance
-    from pricdr.privacy.guarantee import Guarantee
     from pricdr.privacy.ledger import Balance
 
 _FAR: Final = 5200
@@ -43,7 +43,7 @@ def init(
 
     With --sign, nobody without the key or an older copy can change or cut off its end unnoticed.
     """
-    from pricdr.privacy.guarantee import Guarantee, Unit, epsilon_warnings
+    from pricdr.privacy.accounting import Guarantee, Unit, epsilon_warnings
     from pricdr.privacy.ledger import Ledger
     from pricdr.signing import read_private_key
 
@@ -242,7 +242,7 @@ def repair(
 
 def _balance(file: Path | None, epsilon: float | None, delta: float | None, unit: UnitName | None) -> "Balance":
     """Return what a plan starts from: a ledger, or a budget that nothing was spent of yet."""
-    from pricdr.privacy.guarantee import RECOMMENDED_DELTA, Guarantee, Unit
+    from pricdr.privacy.accounting import RECOMMENDED_DELTA, Guarantee, Unit
     from pricdr.privacy.ledger import Balance, Ledger
 
     if file is None:

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.disk_reading import DiskReading
     from pricdr.engines.spark.reading import SparkReading
-    from pricdr.privacy.guarantee import Guarantee, Unit
+    from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release
@@ -137,8 +137,7 @@ def publish(
     Every listed user gets one noisy row. By default each row of RATINGS counts as 1 and one rating is protected.
     Nothing is filtered, and nothing read off the ratings leaves except the noisy rows.
     """
-    from pricdr.privacy.calibration import Calibration
-    from pricdr.privacy.guarantee import Guarantee, Unit
+    from pricdr.privacy.accounting import Calibration, Guarantee, Unit
 
     heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
@@ -238,7 +237,7 @@ class _Task:
     ) -> tuple["Release", bytes]:
         """Write the release into ``staging``, and return it with the bytes of its certificate."""
         from pricdr._publish import publish as publish_ratings
-        from pricdr.privacy.strategies.dims import MOST_LEARNT
+        from pricdr.privacy.strategies.base import MOST_LEARNT
         from pricdr.release.folder import CERTIFICATE, reserve
 
         with ExitStack() as lifetime:

@@ -12,8 +12,8 @@ from pricdr.errors import ParameterError
 from pricdr.privacy.registry import BY_NAME
 
 if TYPE_CHECKING:
+    from pricdr.privacy.accounting import Unit
     from pricdr.privacy.bounds import Bounds
-    from pricdr.privacy.guarantee import Unit
 
 
 class CalibrationName(StrEnum):

@@ -14,7 +14,7 @@ from pricdr.memory import in_words, memory_limit
 if TYPE_CHECKING:
     from pricdr._publish import Rehearsal
     from pricdr.engines.disk_reading import Need
-    from pricdr.privacy.guarantee import Guarantee
+    from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.ledger import Balance
     from pricdr.release.certificate import Certificate
 

@@ -17,7 +17,7 @@ from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.registry import BY_NAME, require_arguments
 
 if TYPE_CHECKING:
-    from pricdr.privacy.guarantee import Guarantee
+    from pricdr.privacy.accounting import Guarantee
     from pricdr.privacy.strategies.base import Strategy
     from pricdr.release import Release
 

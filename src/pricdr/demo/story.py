@@ -47,7 +47,7 @@ from pricdr.models.base import Method
 from pricdr.models.catalogue import configure
 from pricdr.models.fitted import FittedModel
 from pricdr.models.folder import write_model
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.progress import Progress, silent

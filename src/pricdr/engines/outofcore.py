@@ -22,7 +22,7 @@ from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 from pricdr.memory import memory_limit
 from pricdr.parallel import each_slice
-from pricdr.privacy.strategies.dims import MOST_LEARNT
+from pricdr.privacy.strategies.base import MOST_LEARNT
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pricdr.errors import ParameterError, require_count, require_positive, requi
 from pricdr.experiments.records import RECORD, Flag, Line, Number, Settings, Whole, limits
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, method_class, with_preset
-from pricdr.privacy.calibration import Calibration
+from pricdr.privacy.accounting import Calibration
 from pricdr.privacy.registry import BY_NAME, require_arguments
 
 MOST_COLUMNS: Final = 4_096

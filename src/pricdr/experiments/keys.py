@@ -14,7 +14,7 @@ from typing import Any
 from pricdr.experiments.arms import GUIDE_DIM, Arm, ReleaseSpec
 from pricdr.experiments.data_spec import DataSpec
 from pricdr.models.catalogue import configure, method_class
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
 

@@ -9,7 +9,7 @@ from pricdr._publish import publish
 from pricdr.data.ratings import IntArray, Ratings
 from pricdr.experiments.arms import GUIDE_DIM, Guide, ReleaseSpec, RowContent
 from pricdr.experiments.data_spec import DELTA
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies import Guided, Spectral, Strategy
 from pricdr.randomness import Simulation

@@ -5,11 +5,10 @@ from decimal import ROUND_FLOOR, Context, Decimal
 from typing import Final
 
 from pricdr.errors import BudgetError, ParameterError, require_count
+from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, mu_of
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, mu_of
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.ledger import Balance
-from pricdr.privacy.steps import Declared, settle
+from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import Spectral
 
 MOST_RELEASES: Final = 1_000_000
@@ -37,7 +36,7 @@ class Allowance:
         declared = Declared(bounds=bounds, unit=self.guarantee.unit, users=EXAMPLE_USERS, items=None)
         strategy = Spectral().resolved(self.guarantee, ())
         try:
-            return settle(strategy.steps(declared), self.guarantee, bounds)[-1].grid.sigma
+            return calibrate(strategy.steps(declared), self.guarantee, bounds)[-1].grid.sigma
         except ParameterError:  # so small an ε that rounding alone would take all of it
             return None
 

@@ -7,25 +7,32 @@ the best test there is, the likelihood ratio.
 
 import math
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betainccinv, ndtr, ndtri
 
+from pricdr.data.csr import CSR, sp
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
-from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import epsilon_of
-from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.mechanism import Grid
-from pricdr.privacy.steps import Declared, Settled, settle, total_mu
-from pricdr.privacy.strategies import Strategy
-from pricdr.privacy.sums import Float64Array
-from pricdr.privacy.worst_case import Shift, worst_case
+from pricdr.privacy.accounting import Guarantee, Unit, epsilon_of
+from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
+from pricdr.privacy.mechanism import Grid, on_grid, release_rows
+from pricdr.privacy.noise import DiscreteGaussian
+from pricdr.privacy.run import Secrets
+from pricdr.privacy.steps import CalibratedStep, Declared, Kind, calibrate, total_mu
+from pricdr.privacy.strategies import Projection, Strategy
+from pricdr.privacy.sums import Float64Array, directions, noisy_sums, whole_guide
 from pricdr.progress import Progress, silent
-from pricdr.randomness import Secret
+from pricdr.randomness import Randomness, Secret
+
+IntArray: TypeAlias = npt.NDArray[np.int64]
 
 _CELLS_PER_BATCH: Final = 1 << 22
+_CROWD: Final = 100
+"""Raters (or items) that share a direction: its vector is then 0.995 long, and so is nearly the whole shift."""
+_PRIOR: Final = 0.0
+"""The constant under the root; smaller is worse, and the bound holds for any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +42,7 @@ class Subject:
     strategy: Strategy
     """The strategy, its dimension settled."""
     declared: Declared
-    settled: tuple[Settled, ...]
+    settled: tuple[CalibratedStep, ...]
     delta: float
     claimed_epsilon: float
     claimed_mu: float
@@ -59,7 +66,7 @@ class Subject:
         if strategy.dim is None:
             raise ParameterError("an audit needs a dimension: give --dim a number")
         declared = Declared(bounds=bounds, unit=guarantee.unit, users=users, items=items)
-        settled = settle(strategy.steps(declared), guarantee, bounds)
+        settled = calibrate(strategy.steps(declared), guarantee, bounds)
         return cls(
             strategy=strategy,
             declared=declared,
@@ -70,14 +77,14 @@ class Subject:
         )
 
 
-def _scaled(one: Settled, factor: float, bounds: Bounds) -> Settled:
+def _scaled(one: CalibratedStep, factor: float, bounds: Bounds) -> CalibratedStep:
     """Return the same step with noise of another size: its sums as they were, on a grid as many times coarser."""
     if factor == 1.0:
         return one
     grid = one.grid
     if one.step.spread is None:
-        return Settled(one.step, Grid.for_noise(factor * grid.sigma, bounds=bounds, dim=one.step.numbers))
-    return Settled(one.step, Grid(factor * grid.sigma, factor * grid.step, grid.refinement))
+        return CalibratedStep(one.step, Grid.for_noise(factor * grid.sigma, bounds=bounds, dim=one.step.numbers))
+    return CalibratedStep(one.step, Grid(factor * grid.sigma, factor * grid.step, grid.refinement))
 
 
 @dataclass(frozen=True)
@@ -140,6 +147,132 @@ def audit_one_run(
     correct = int(((scores[boldest] > 0) == coins[boldest]).sum())
     bound = one_run_bound(canaries, guesses, correct, subject.delta, confidence)
     return Finding(subject.claimed_epsilon, bound, confidence, canaries)
+
+
+@dataclass(frozen=True, eq=False)
+class Shift:
+    """What two neighbouring inputs give without noise, in grid steps, where they differ."""
+
+    low: IntArray
+    high: IntArray
+    sigma: float
+    """Standard deviation of the noise, in grid steps."""
+    refinement: int
+
+    @property
+    def distance(self) -> float:
+        """How far apart they are, in standard deviations of the noise."""
+        return float(np.linalg.norm((self.high - self.low).astype(np.float64))) / self.sigma
+
+    def scores(self, present: npt.NDArray[np.bool_], randomness: Randomness, number: int) -> Float64Array:
+        """Return log-likelihood ratios, up to a constant, of one noisy run each: with the change where ``present``."""
+        noise = DiscreteGaussian(randomness, f"audit {number}", refinement=self.refinement)
+        shift = self.high - self.low
+        seen = noise.draw(0, len(present) * len(shift)).reshape(len(present), -1) + present[:, None] * shift
+        scores: Float64Array = seen @ (shift / self.sigma**2)
+        return scores
+
+
+def worst_case(one: CalibratedStep, strategy: Strategy, declared: Declared) -> Shift:
+    """Return the largest shift that is known for a step of this kind."""
+    step = one.step
+    if step.kind is Kind.GIVEN and step.spread is None:
+        assert isinstance(strategy, Projection), "steps that round nothing are those of projections"
+        low, high = _projected(one, strategy, declared)
+    elif step.kind is Kind.GIVEN:
+        low, high = _given(one, declared)
+    else:
+        low, high = _learnt(one, declared)
+    differs = np.flatnonzero(low != high)
+    steps_per_sigma = one.grid.sigma / one.grid.step
+    return Shift(low.ravel()[differs], high.ravel()[differs], steps_per_sigma, one.grid.refinement)
+
+
+def _projected(one: CalibratedStep, strategy: Projection, declared: Declared) -> tuple[IntArray, IntArray]:
+    """Return sums without and with a rating of the item with the longest row, or of two opposite users."""
+    bounds, grid = declared.bounds, one.grid
+    radius = grid.radius(bounds)
+    if declared.unit is Unit.RATING:
+        with Secret() as fresh:
+            rows = on_grid(strategy.example_rows(fresh), radius=radius)
+        longest = int(np.argmax(np.einsum("ij,ij->i", rows.astype(np.float64), rows)))
+        rows, none, full = rows[longest : longest + 1], [0], [bounds.levels]
+    else:
+        # Rows e and −e, many of each. The guarantee is for every E, so it must hold for this one.
+        assert bounds.clip is not None
+        many = 1 + math.ceil(bounds.clip / bounds.largest)
+        if many > 1_000_000:
+            raise ParameterError(f"clip {bounds.clip:g} is too many ratings to audit")
+        direction = np.eye(1, one.step.numbers, dtype=np.float32)
+        rows = np.repeat(on_grid(np.concatenate([direction, -direction]), radius=radius), many, axis=0)
+        none, full = [0] * many + [bounds.levels] * many, [bounds.levels] * many + [0] * many
+
+    def run(entries: list[int]) -> IntArray:
+        matrix = sp.csr_array(np.array([entries], dtype=np.int32))
+        return _whole(release_rows(matrix, rows, grid=grid, bounds=bounds, noise=None), grid.step)
+
+    return run(none), run(full)
+
+
+def _given(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]:
+    """Return sums without and with a rating, or of two users whose items point opposite ways."""
+    vectors = np.zeros((2, one.step.numbers))
+    vectors[:, 0] = 1.0, -1.0
+    if one.step.numbers > 1:  # a last column that counts, where the step has one
+        vectors[:, -1] = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1))
+    value, change = _units(declared)
+    low, high = ([0, 0], [change, 0]) if declared.unit is Unit.RATING else ([0, change], [change, 0])
+    return _sums(one, _matrix([low]), vectors, value), _sums(one, _matrix([high]), vectors, value)
+
+
+def _learnt(one: CalibratedStep, declared: Declared) -> tuple[IntArray, IntArray]:
+    """Return sums before and after one more joins a crowd that shares one direction.
+
+    In the user unit that one leaves a second crowd, which shares the opposite direction.
+
+    With users and items exchanged it is a user who rated a crowd of items that point one way.
+    """
+    value, change = _units(declared)
+    kind, counted = one.step.kind, one.step.kind is Kind.COUNTED
+    width = one.step.numbers - (1 if counted else 0)
+    weight = math.sqrt(max(0.0, (one.step.sensitivity / declared.change) ** 2 - 1)) if counted else 0.0
+    entries = np.zeros((2 * _CROWD + 1, 2), dtype=np.int64)
+    entries[:_CROWD, 0] = entries[_CROWD : 2 * _CROWD, 1] = change
+    guide = np.zeros((2 * _CROWD + 1, width))
+    guide[:_CROWD, 0], guide[_CROWD : 2 * _CROWD, 0] = 1.0, -1.0
+    worlds = [entries.copy(), entries.copy()]
+    worlds[1][-1, 0] = change
+    if declared.unit is Unit.USER:
+        worlds[0][-1, 1] = change
+    sums = []
+    for world in worlds:
+        matrix = sp.csr_array(world)
+        vectors = directions(matrix, whole_guide(guide), value=value, prior=_PRIOR, secrets=Secrets())
+        if kind is Kind.COUNTED:
+            vectors = np.column_stack([vectors, np.full(len(vectors), weight)])
+        sums.append(_sums(one, matrix, vectors, value))
+    return sums[0], sums[1]
+
+
+def _units(declared: Declared) -> tuple[float, int]:
+    """Return what one unit of a rating counts, and how many units a change has."""
+    bounds = declared.bounds
+    if declared.unit is Unit.RATING:
+        return bounds.rating_step, bounds.levels
+    return bounds.rating_step / UNITS_PER_STEP, bounds.most_units
+
+
+def _sums(one: CalibratedStep, matrix: CSR, vectors: Float64Array, value: float) -> IntArray:
+    sums = noisy_sums(matrix, vectors, step=one.step, grid=one.grid, value=value, noise=None, secrets=Secrets())
+    return _whole(sums, one.grid.step)
+
+
+def _matrix(rows: list[list[int]]) -> CSR:
+    return sp.csr_array(np.array(rows, dtype=np.int64))
+
+
+def _whole(values: npt.NDArray[np.floating], step: float) -> IntArray:
+    return np.rint(values.astype(np.float64) / step).astype(np.int64).ravel()
 
 
 @dataclass(frozen=True)

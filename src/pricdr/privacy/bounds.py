@@ -8,7 +8,7 @@ import numpy as np
 
 from pricdr.data.csr import CSR, exact_row_sums, row_counts, with_values
 from pricdr.errors import ParameterError, require_scale
-from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.accounting import Unit
 
 UNITS_PER_STEP: Final = 256
 """Units in a rating step where a user's ratings are scaled to a sum: scaled ratings are rounded down to one unit."""

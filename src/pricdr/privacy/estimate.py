@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pricdr.parallel import cores
-from pricdr.privacy.steps import Kind, Settled
+from pricdr.privacy.steps import CalibratedStep, Kind
 
 _START: Final = 0.05
 """Seconds that even the smallest release takes."""
@@ -54,7 +54,7 @@ class Estimate:
         return self.processor_seconds * (_ALONE + (1 - _ALONE) / cores())
 
 
-def estimate(settled: Iterable[Settled], *, ratings: int, items: int) -> Estimate:
+def estimate(settled: Iterable[CalibratedStep], *, ratings: int, items: int) -> Estimate:
     """Return what these steps take for so many ratings of so many items."""
     seconds, memory, item_rows, user_rows, learns = _START, 0, 0, 0, False
     for one in settled:

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 
 from pricdr.errors import POSIX_ONLY, BudgetError, InputError, LedgerError, ParameterError
 from pricdr.files import PRIVATE, replace_file, require_local, write_new
-from pricdr.privacy.calibration import LATTICE_FACTOR, composed_epsilon, composed_mu, mu_of
-from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.accounting import LATTICE_FACTOR, Guarantee, Unit, composed_epsilon, composed_mu, mu_of
 from pricdr.privacy.ledger_lines import (
     LARGEST_BUDGET,
     Contents,

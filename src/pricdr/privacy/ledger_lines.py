@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pricdr.errors import LedgerError, VerificationError
-from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.signing import is_signed_by, public_from_text, public_text, sign
 
 if TYPE_CHECKING:

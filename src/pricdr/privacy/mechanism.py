@@ -1,6 +1,6 @@
 """The mechanism, Y = A E + σN, computed in whole numbers: exact products, exact noise, one rounding at the end.
 
-Nothing here decides how much noise is enough (``calibration``) or what E looks like (``strategies``). What this
+Nothing here decides how much noise is enough (``accounting``) or what E looks like (``strategies``). What this
 module promises is what the accounting relies on: one neighbouring change moves the integer row of a user by at most
 sensitivity / grid, whatever the inputs.
 """
@@ -16,8 +16,8 @@ from pricdr.data.blocks import Matrix, Transposed, as_matrix
 from pricdr.data.csr import CSC, CSR, exact_product, exact_product_by_pieces, with_values
 from pricdr.errors import ParameterError
 from pricdr.parallel import each_block
+from pricdr.privacy.accounting import MAX_REFINEMENT, grid_steps
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import MAX_REFINEMENT, grid_steps
 from pricdr.privacy.noise import DiscreteGaussian
 from pricdr.progress import Progress, silent
 

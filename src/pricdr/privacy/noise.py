@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.privacy.calibration import GRID_STEPS, MAX_REFINEMENT
+from pricdr.privacy.accounting import GRID_STEPS, MAX_REFINEMENT
 from pricdr.randomness import Randomness, Seal, Stream
 
 Int16Array: TypeAlias = npt.NDArray[np.int16]

@@ -14,7 +14,7 @@ from pricdr.data.ids import Ids
 from pricdr.privacy.bounds import UNITS_PER_STEP, Bounds
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.noise import DiscreteGaussian
-from pricdr.privacy.steps import Settled, Step
+from pricdr.privacy.steps import CalibratedStep, Step
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
@@ -75,7 +75,7 @@ class Entries:
 class Run:
     """The settled steps of one release. Each step's noise is drawn once; asking twice is an error."""
 
-    settled: Sequence[Settled]
+    settled: Sequence[CalibratedStep]
     randomness: Randomness
     noisy: bool = True
     progress: Progress = silent
@@ -101,7 +101,7 @@ class Run:
         stream = "noise" if name == "rows" else f"{name} noise"
         return DiscreteGaussian(self.randomness, stream, refinement=self.grid(name).refinement)
 
-    def _named(self, name: str) -> Settled:
+    def _named(self, name: str) -> CalibratedStep:
         return next(one for one in self.settled if one.step.name == name)
 
 

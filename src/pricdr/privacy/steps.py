@@ -1,8 +1,8 @@
 """``Step``: one noisy computation on the ratings. A strategy lays out its steps before the first random bit is drawn.
 
 A step is described by how far one neighbouring change moves its exact result (``sensitivity``), by the share of μ² it
-is given, and by how many noisy numbers it draws. :func:`settle` turns shares into noise; :func:`total_mu` adds up what
-noise costs. Gaussian steps compose exactly, adaptively too (``docs/mathematics.md``, section 2), so the squares add.
+is given, and by how many noisy numbers it draws. :func:`calibrate` turns shares into noise; :func:`total_mu` adds up
+what noise costs. Gaussian steps compose exactly, adaptively too (``docs/mathematics.md``, section 2): the squares add.
 """
 
 import math
@@ -12,9 +12,8 @@ from enum import Enum
 from typing import Final
 
 from pricdr.errors import ParameterError
+from pricdr.privacy.accounting import MAX_REFINEMENT, Guarantee, Unit, composed_mu, grid_steps, sigma_for
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import MAX_REFINEMENT, composed_mu, grid_steps, sigma_for
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
 
 _FINEST_BITS: Final = 20
@@ -30,7 +29,7 @@ _MOST_LOST: Final = 0.5
 """The largest part of a step's budget that rounding may take."""
 
 
-class Payer(Enum):
+class UserGroup(Enum):
     """Whose ratings a step reads. Nobody is in both groups, so a release costs the larger of the two sums."""
 
     LISTED = "listed users"
@@ -87,7 +86,7 @@ class Step:
     kind: Kind = Kind.GIVEN
     published: bool = True
     """Whether its rows are part of the release; otherwise only later steps see them."""
-    payer: Payer = Payer.LISTED
+    payer: UserGroup = UserGroup.LISTED
 
     def rounding(self, grid: Grid) -> float:
         """Return the grid steps that rounding adds to the sensitivity: at most one for each number that can move.
@@ -110,7 +109,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Settled:
+class CalibratedStep:
     """A step and its noise."""
 
     step: Step
@@ -130,7 +129,7 @@ class Settled:
         return self.mu, self.step.moved
 
 
-def settle(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[Settled, ...]:
+def calibrate(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[CalibratedStep, ...]:
     """Return the noise of every step, so that all of them together keep ``guarantee``.
 
     Shares of each payer must add up to 1.
@@ -141,34 +140,34 @@ def settle(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple
             raise ParameterError(f"the shares of the {payer.value} add up to {total!r}, not to 1")
     # The noise table is off by a little in every number; the promise has to cover all numbers of all steps.
     numbers = sum(step.moved for step in steps)
-    return tuple(_settled(step, guarantee, bounds, numbers) for step in steps)
+    return tuple(_calibrated(step, guarantee, bounds, numbers) for step in steps)
 
 
-def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[Settled, ...]:
+def noiseless(steps: Sequence[Step], bounds: Bounds) -> tuple[CalibratedStep, ...]:
     """Return the same steps without noise, on a fine grid. NOT PRIVATE."""
-    return tuple(Settled(step, Grid.noiseless(bounds)) for step in steps)
+    return tuple(CalibratedStep(step, Grid.noiseless(bounds)) for step in steps)
 
 
-def total_mu(settled: Iterable[Settled]) -> float:
+def total_mu(settled: Iterable[CalibratedStep]) -> float:
     """Return μ of all steps together; the payers are different people, so the group that pays more decides."""
     return max((composed_mu(one.mu for one in group) for group in _groups(settled)), default=0.0)
 
 
-def total_numbers(settled: Iterable[Settled]) -> int:
+def total_numbers(settled: Iterable[CalibratedStep]) -> int:
     """Return how many noisy numbers one change can move, over all steps."""
     return sum(one.step.moved for one in settled)
 
 
-def _groups(settled: Iterable[Settled]) -> list[list[Settled]]:
+def _groups(settled: Iterable[CalibratedStep]) -> list[list[CalibratedStep]]:
     known = list(settled)
-    return [group for payer in Payer if (group := [one for one in known if one.step.payer is payer])]
+    return [group for payer in UserGroup if (group := [one for one in known if one.step.payer is payer])]
 
 
-def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> Settled:
+def _calibrated(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> CalibratedStep:
     sigma = sigma_for(guarantee.epsilon, guarantee.delta, sensitivity=step.sensitivity, dim=numbers)
     sigma = sigma / step.share**0.5  # μ² is what adds up, so a share of μ² costs its root in σ
     if step.spread is None:
-        return Settled(step, Grid.for_noise(sigma, bounds=bounds, dim=step.numbers))
+        return CalibratedStep(step, Grid.for_noise(sigma, bounds=bounds, dim=step.numbers))
     # The finest grid there is, and a little more noise to pay for rounding on it: R + rounding = μ steps in σ.
     finest = grid_steps(MAX_REFINEMENT)
     allowed = finest * step.sensitivity / sigma
@@ -181,4 +180,4 @@ def _settled(step: Step, guarantee: Guarantee, bounds: Bounds, numbers: int) -> 
             + ("" if bounds.clip is None else f" (a clip below {bounds.clip:g} would help)")
         )
     grid_step = step.sensitivity / (allowed - rounding)
-    return Settled(step, Grid(finest * grid_step, grid_step, MAX_REFINEMENT))
+    return CalibratedStep(step, Grid(finest * grid_step, grid_step, MAX_REFINEMENT))

@@ -9,18 +9,21 @@ import math
 from typing import Any, Final
 
 from pricdr.errors import ParameterError, VerificationError
-from pricdr.privacy.calibration import (
+from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
     SAMPLER_DISTANCE,
     Calibration,
+    Unit,
     composed_epsilon,
     composed_mu,
+    delta_warnings,
+    epsilon_warnings,
     grid_steps,
+    is_private,
     paper_sigma,
 )
-from pricdr.privacy.guarantee import Unit, delta_warnings, epsilon_warnings, is_private
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.steps import Payer, Settled, total_mu, total_numbers
+from pricdr.privacy.steps import CalibratedStep, UserGroup, total_mu, total_numbers
 from pricdr.release.certificate import (
     BoundsStatement,
     Certificate,
@@ -89,7 +92,7 @@ def issue(terms: Terms) -> Certificate:
     )
 
 
-def _step(one: Settled, terms: Terms) -> StepStatement:
+def _step(one: CalibratedStep, terms: Terms) -> StepStatement:
     step, grid = one.step, one.grid
     whole = composed_mu(other.mu for other in terms.settled if other.step.payer is step.payer) if terms.noisy else 0.0
     return StepStatement(
@@ -152,7 +155,7 @@ def _check_terms(terms: Terms) -> None:
     if universe == "not needed" and kind.needs_catalogue:
         raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
     # Users outside the list may have rated items that nobody declared; which ones exist must not show.
-    hashes = any(one.step.payer is Payer.UNLISTED for one in terms.settled) and terms.declared.items is None
+    hashes = any(one.step.payer is UserGroup.UNLISTED for one in terms.settled) and terms.declared.items is None
     if hashes != (universe == "hashed into buckets"):
         raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
     if (universe == "declared") != (terms.declared.items is not None):
@@ -218,7 +221,7 @@ def _whole_user(terms: Terms) -> list[GroupFigure]:
 
 def _neighbours(terms: Terms) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
-    unlisted = any(one.step.payer is Payer.UNLISTED for one in terms.settled)
+    unlisted = any(one.step.payer is UserGroup.UNLISTED for one in terms.settled)
     everybody = " (listed or not)" if unlisted else ""
     if terms.unit is Unit.RATING:
         return (

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pricdr.privacy.accounting import TradeOff
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.trade_off import TradeOff
 from pricdr.release.certificate import Certificate
 from pricdr.release.folder import MATRIX, Release
 from pricdr.release.inspection import percent_up

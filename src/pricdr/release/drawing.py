@@ -13,7 +13,7 @@ from pricdr.pages import Figure, Section, Table, table
 from pricdr.pages.bars import Bar, bar_chart
 from pricdr.pages.blocks import Block, Columns
 from pricdr.pages.figures import draw
-from pricdr.privacy.trade_off import TradeOff
+from pricdr.privacy.accounting import TradeOff
 from pricdr.release.certificate import Certificate, rounded_up
 from pricdr.release.inspection import FALSE_ALARMS, Inspection, noise_length, percent_up, trade_off_of
 

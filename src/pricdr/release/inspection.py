@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from pricdr import __version__
-from pricdr.privacy.trade_off import TradeOff
+from pricdr.privacy.accounting import TradeOff
 from pricdr.release.certificate import Certificate, today
 from pricdr.release.folder import CERTIFICATE, Release
 from pricdr.release.readme import Section, statement

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pricdr.errors import LedgerError, VerificationError
-from pricdr.privacy.guarantee import Guarantee, Unit
+from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.ledger import Balance, Ledger
 from pricdr.privacy.ledger_lines import Spend
 from pricdr.release.certificate import Certificate, LedgerStatement

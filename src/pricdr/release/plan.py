@@ -10,11 +10,19 @@ from dataclasses import dataclass
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids
 from pricdr.errors import InputError, ParameterError
+from pricdr.privacy.accounting import Calibration, Guarantee, Unit, composed_epsilon, paper_sigma
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import Calibration, composed_epsilon, paper_sigma
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.mechanism import MOST_ITEMS, Grid
-from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS, Declared, Settled, noiseless, settle, total_mu, total_numbers
+from pricdr.privacy.steps import (
+    MOST_RATINGS,
+    MOST_USERS,
+    CalibratedStep,
+    Declared,
+    calibrate,
+    noiseless,
+    total_mu,
+    total_numbers,
+)
 from pricdr.privacy.strategies import Strategy
 from pricdr.release.certificate import GuideStatement, ItemUniverse, NoiseSource
 from pricdr.release.folder import Release
@@ -28,7 +36,7 @@ class Plan:
     calibration: Calibration
     source: NoiseSource
     strategy: Strategy
-    settled: tuple[Settled, ...]
+    settled: tuple[CalibratedStep, ...]
     cost: float
     """μ of the whole release."""
 
@@ -59,11 +67,11 @@ def settled_plan(
     """Settle every σ, every grid and the cost; refuse what would fail later, since nothing may fail once it is paid."""
     bounds = declared.bounds
     steps = strategy.steps(declared)
-    settled: tuple[Settled, ...]
+    settled: tuple[CalibratedStep, ...]
     if calibration is Calibration.PAPER:
-        settled = (Settled(steps[-1], _paper_grid(guarantee, strategy, bounds)),)
+        settled = (CalibratedStep(steps[-1], _paper_grid(guarantee, strategy, bounds)),)
     else:
-        settled = settle(steps, guarantee, bounds)
+        settled = calibrate(steps, guarantee, bounds)
     cost = total_mu(settled)
     delivered = composed_epsilon([(cost, total_numbers(settled))], guarantee.delta)
     exact = calibration is Calibration.EXACT

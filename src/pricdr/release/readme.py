@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtr, ndtri
 
-from pricdr.privacy.calibration import LATTICE_FACTOR
-from pricdr.privacy.guarantee import HARDLY_ANY_EPSILON, Unit, epsilon_warnings, odds_factor
+from pricdr.privacy.accounting import HARDLY_ANY_EPSILON, LATTICE_FACTOR, Unit, epsilon_warnings, odds_factor
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import Certificate, rounded_up

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from pricdr.errors import ParameterError, VerificationError
+from pricdr.privacy.accounting import MAX_REFINEMENT, Calibration, Unit, composed_epsilon
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.calibration import MAX_REFINEMENT, Calibration, composed_epsilon
-from pricdr.privacy.guarantee import Unit
 from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.steps import Declared, Settled, Step, total_mu, total_numbers
+from pricdr.privacy.steps import CalibratedStep, Declared, Step, total_mu, total_numbers
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
     Certificate,
@@ -29,7 +28,7 @@ class Terms:
     delta: float
     calibration: Calibration
     declared: Declared
-    settled: tuple[Settled, ...]
+    settled: tuple[CalibratedStep, ...]
     source: NoiseSource
     strategy: StrategyStatement
     dim: int
@@ -61,7 +60,7 @@ class Terms:
             delta=c.delta,
             calibration=Calibration(c.calibration),
             declared=declared,
-            settled=tuple(map(Settled, layout, _grids(c, layout))),
+            settled=tuple(map(CalibratedStep, layout, _grids(c, layout))),
             source=c.noise.source,
             strategy=c.strategy,
             dim=c.dim,

@@ -12,7 +12,7 @@ from typing import Final
 
 from pricdr.evaluation.verdict import Verdict
 from pricdr.experiments.outline import ArmOutline
-from pricdr.privacy.calibration import Calibration
+from pricdr.privacy.accounting import Calibration
 from pricdr.report.folder import Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.table2 import exact_epsilon

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from pricdr._publish import rehearse
 from pricdr.data.ratings import Ratings
-from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.trade_off import TradeOff
+from pricdr.privacy.accounting import Guarantee, TradeOff
 from pricdr.release.drawing import DrawnRelease
 from pricdr.report.answer import USUAL_EPSILON, pairs_in_order
 from pricdr.report.folder import ResultsFolder

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from pricdr.experiments.outline import NOT_PRESENT, ArmOutline
-from pricdr.privacy.calibration import Calibration
+from pricdr.privacy.accounting import Calibration
 from pricdr.report.folder import Access, Experiment, ResultsFolder
 from pricdr.report.measurements import NOTHING, Measurement
 from pricdr.report.paper import METHODS, TASKS, PaperRow, Rule, paper_table

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pricdr._publish import publish
 from pricdr.data.ratings import Ids, Ratings
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.strategies import JLT
 from pricdr.release import Release
 

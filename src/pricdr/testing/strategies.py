@@ -13,12 +13,12 @@ import pytest
 
 from pricdr._publish import publish
 from pricdr.data.ratings import Ids, Ratings
+from pricdr.privacy.accounting import Guarantee, Unit
 from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio
 from pricdr.privacy.bounds import Bounds
-from pricdr.privacy.guarantee import Guarantee, Unit
 from pricdr.privacy.registry import BY_NAME
 from pricdr.privacy.run import Entries, Run
-from pricdr.privacy.steps import Declared, Settled, settle
+from pricdr.privacy.steps import CalibratedStep, Declared, calibrate
 from pricdr.privacy.strategies.base import Strategy
 from pricdr.randomness import Simulation
 from pricdr.release import Release, verify
@@ -107,7 +107,7 @@ def check_layout(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, *, us
     assert (steps[-1].rows, steps[-1].numbers) == (len(users), resolved.dim)
     again = type(resolved).described(resolved.dim, resolved.parameters())
     assert again.steps(declared) == steps, "an auditor lays out the same steps"
-    settle(steps, guarantee, bounds)  # refuses shares that do not add up
+    calibrate(steps, guarantee, bounds)  # refuses shares that do not add up
 
 
 def check_release(strategy: Strategy, guarantee: Guarantee, bounds: Bounds, ratings: Ratings, folder: Path) -> Release:
@@ -144,7 +144,7 @@ def sensitivity_ratio(
     """
     strategy = strategy.resolved(guarantee, ratings.users)
     declared = Declared(bounds=bounds, unit=guarantee.unit, users=len(ratings.users), items=len(ratings.items))
-    (settled,) = settle(strategy.steps(declared), guarantee, bounds)
+    (settled,) = calibrate(strategy.steps(declared), guarantee, bounds)
     before = _exact(strategy, ratings, bounds, settled, seed)
     most = 0.0
     for user in range(len(ratings.users)):
@@ -170,7 +170,7 @@ def random_ratings(users: Ids, items: Ids, *, seed: int, share: float = 0.3) -> 
     return triples.select(users=users, items=items)
 
 
-def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, settled: Settled, seed: int) -> Float64Array:
+def _exact(strategy: Strategy, ratings: Ratings, bounds: Bounds, settled: CalibratedStep, seed: int) -> Float64Array:
     entries = Entries.of(ratings, bounds, summed=strategy.learns, universe_declared=True)
     run = Run((settled,), Simulation(seed), noisy=False)
     return strategy.publish(entries, run).astype(np.float64)

@@ -8,9 +8,8 @@ import numpy as np
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.guarantee import Guarantee
-from pricdr.privacy.strategies.base import Float32Array
-from pricdr.privacy.strategies.dims import default_dim
+from pricdr.privacy.accounting import Guarantee
+from pricdr.privacy.strategies.base import Float32Array, default_dim
 from pricdr.privacy.strategies.fixed import Projection
 from pricdr.progress import Progress
 from pricdr.randomness import Randomness

@@ -7,12 +7,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from pricdr.data.ratings import Ids
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import on_grid, release_rows
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import Float32Array, Strategy
-from pricdr.privacy.strategies.dims import require_dim
+from pricdr.privacy.strategies.base import Float32Array, Strategy, require_dim
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 

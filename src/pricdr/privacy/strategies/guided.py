@@ -7,12 +7,11 @@ import numpy as np
 
 from pricdr.data.ratings import Ids
 from pricdr.errors import InputError, ParameterError
-from pricdr.privacy.guarantee import Guarantee
+from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy
-from pricdr.privacy.strategies.dims import require_learnt_dim
+from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy, require_learnt_dim
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pricdr.data.csr import sp
 from pricdr.errors import ParameterError, require_at_most_scale, require_not_negative
-from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.accounting import Unit
 from pricdr.privacy.guide import guide
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Step

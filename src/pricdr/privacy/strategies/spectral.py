@@ -7,12 +7,11 @@ from typing import ClassVar, Final, Self
 import numpy as np
 
 from pricdr.errors import ParameterError, require_count
-from pricdr.privacy.guarantee import Unit
+from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
-from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Payer, Step
-from pricdr.privacy.strategies.base import Float32Array, Strategy
-from pricdr.privacy.strategies.dims import require_learnt_dim
+from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Step, UserGroup
+from pricdr.privacy.strategies.base import Float32Array, Strategy, require_learnt_dim
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -154,7 +153,7 @@ class Spectral(Strategy):
                 spread=spread(declared) * several,
                 kind=Kind.COUNTED,
                 published=False,
-                payer=Payer.UNLISTED,
+                payer=UserGroup.UNLISTED,
             )
             for number, share in enumerate(round_shares(self.item_rounds), 1)
         ]

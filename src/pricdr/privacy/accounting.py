@@ -1,37 +1,141 @@
-"""Closed forms between noise and (ε, δ), in inverse pairs. Pure functions of numbers; nothing here sees ratings.
+"""What is promised, and what noise it takes: (ε, δ), the exact profile of Gaussian noise, and its trade-off curve.
 
-A Gaussian mechanism is described by one number, μ = sensitivity / σ. Derivations: ``docs/mathematics.md``, sections
-2 (the exact profile), 3 (why the integer noise costs a factor of 1.0000019 in μ) and 4 (the paper's formula).
+Pure functions of numbers; nothing here sees ratings. A Gaussian mechanism is described by one number, μ = sensitivity
+/ σ. Derivations: ``docs/mathematics.md``, sections 2 (the exact profile and the trade-off), 3 (why the integer noise
+costs a factor of 1.0000019 in μ) and 4 (the paper's formula).
 """
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from numpy.polynomial.legendre import leggauss
-from scipy.special import erfcx, ndtr
+from scipy.special import erfcx, ndtr, ndtri
 
 from pricdr.errors import ParameterError, require_count, require_positive, require_probability
 
+RECOMMENDED_DELTA: Final = 1e-6
+LARGE_DELTA: Final = 1e-5
+WEAK_EPSILON: Final = 8.0
+"""Above it, whoever publishes is warned."""
+HARDLY_ANY_EPSILON: Final = 16.0
+"""Above it, a release is not private: so little is promised."""
+
 GRID_STEPS: Final = 1024
 """Parameter s of the discrete Gaussian in the table: the fewest grid steps in one standard deviation of the noise."""
-
 MAX_REFINEMENT: Final = 256
 """The largest r in noise of the form r·Z₁ + Z₂; up to here the sum is a discrete Gaussian within 1 ± 10^-130."""
-
 ROUNDING_WIDTH: Final = 2.0
 """t of section 3: the integer noise is a rounding, of width t, of a continuous Gaussian of variance s² − t²."""
-
 LATTICE_FACTOR: Final = 1 / math.sqrt(1 - (ROUNDING_WIDTH / GRID_STEPS) ** 2)
 """How much larger μ is counted because the noise is a discrete Gaussian: 1 + 1.9e-6."""
-
 SAMPLER_DISTANCE: Final = 2.0**-689
 """Total variation distance of one number's noise (two table draws, 2^-690 each) from its exact law: a tested bound."""
-
-
 _LEGENDRE: Final = [((1 + x) / 2, w / 2) for x, w in zip(*(part.tolist() for part in leggauss(20)), strict=True)]
 """Nodes and weights of Gauss-Legendre quadrature on [0, 1]: exact to double precision for a ratio this smooth."""
+_FARTHEST: Final = 40.0
+"""Standard deviations beyond which the normal distribution function is 0 or 1 to double precision."""
+
+
+class Unit(Enum):
+    """What may change between two neighbouring inputs that the release must not tell apart."""
+
+    RATING = "rating"
+    """One (user, item) entry changes to any value within the rating bound."""
+    USER = "user"
+    """All ratings of one listed user are replaced by any others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guarantee:
+    """(ε, δ)-differential privacy for one rating or for one user.
+
+    >>> print(Guarantee(epsilon=4, delta=1e-6))
+    (4, 1e-06)-differential privacy for one rating
+    """
+
+    epsilon: float
+    delta: float
+    unit: Unit = Unit.RATING
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):  # whatever number type the caller has
+            object.__setattr__(self, name, float(getattr(self, name)))
+        object.__setattr__(self, "unit", _unit(self.unit))
+        require_positive(epsilon=self.epsilon)
+        require_probability(delta=self.delta)
+
+    def __str__(self) -> str:
+        return f"({self.epsilon:g}, {self.delta:g})-differential privacy for one {self.unit.value}"
+
+
+def _unit(unit: Unit | str) -> Unit:
+    try:
+        return Unit(unit)
+    except ValueError as error:
+        raise ParameterError(f"unit must be rating or user, got {unit!r}") from error
+
+
+def epsilon_warnings(epsilon: float, unit: Unit = Unit.RATING) -> tuple[str, ...]:
+    """Return a warning about an ε that is too large to promise much.
+
+    >>> epsilon_warnings(8.0)
+    ()
+    >>> epsilon_warnings(10.0)
+    ('epsilon = 10 is above 8, which is weak: the odds about one rating may change by a factor of 22,100',)
+    """
+    if epsilon <= WEAK_EPSILON:
+        return ()
+    limit, means = WEAK_EPSILON, "is weak"
+    if not is_private(epsilon):
+        limit, means = HARDLY_ANY_EPSILON, "promises hardly anything"
+    return (
+        f"epsilon = {epsilon:.6g} is above {limit:g}, which {means}: the odds about one {unit.value} may change by a "
+        f"factor of {odds_factor(epsilon)}",
+    )
+
+
+def is_private(epsilon: float) -> bool:
+    """Return whether a release that keeps this exact ε counts as private: the one rule for certificates and screens.
+
+    >>> is_private(16.0), is_private(16.01)
+    (True, False)
+    """
+    return epsilon <= HARDLY_ANY_EPSILON
+
+
+def odds_factor(epsilon: float) -> str:
+    """Return e^ε as text, the most by which a release multiplies an observer's odds: three digits, rounded up.
+
+    >>> odds_factor(16.0), odds_factor(100.0)
+    ('8,890,000', 'e^100')
+    """
+    if not 0 < epsilon <= 30:
+        return f"e^{epsilon:.6g}"
+    # Few digits, since certificates hold this text: another machine may compute the last bits of e^ε differently.
+    unit = 10 ** max(0, math.floor(epsilon / math.log(10)) - 2)
+    return f"{math.ceil(math.exp(epsilon) / unit) * unit:,}"
+
+
+def delta_warnings(delta: float, users: int) -> tuple[str, ...]:
+    """Return warnings about a δ that is too large to mean much: it is the chance of an unbounded failure.
+
+    >>> delta_warnings(1e-6, 1000)
+    ()
+    >>> len(delta_warnings(1e-3, 1000))
+    2
+    """
+    warnings = []
+    if delta >= LARGE_DELTA:
+        warnings.append(f"delta = {delta:g} is large: {RECOMMENDED_DELTA:g} or less is recommended")
+    if delta >= 1 / users:
+        warnings.append(
+            f"delta = {delta:g} is at least 1/{users}, one over the number of listed users: "
+            "such a delta allows publishing one user's ratings outright"
+        )
+    return tuple(warnings)
 
 
 class Calibration(Enum):
@@ -194,3 +298,51 @@ def _smallest(holds: Callable[[float], bool], low: float, high: float) -> float:
         else:
             low = middle
     return high
+
+
+@dataclass(frozen=True)
+class TradeOff:
+    """The exact curve of a release, and the bound that its (ε, δ) alone would give."""
+
+    mu: float
+    """Of the whole release, as its certificate states it."""
+    epsilon: float
+    delta: float
+
+    @property
+    def separation(self) -> float:
+        """The distance of the two normal laws that bound every test: μ, and the factor that integer noise costs."""
+        return self.mu * LATTICE_FACTOR
+
+    def detections(self, false_alarms: float) -> float:
+        """Return the largest rate of detections at this rate of false alarms: Φ(Φ⁻¹(α) + μ′).
+
+        >>> round(TradeOff(mu=1.0, epsilon=4.0, delta=1e-6).detections(0.05), 4)
+        0.2595
+        """
+        return float(ndtr(ndtri(false_alarms) + self.separation))
+
+    def detections_by_guarantee(self, false_alarms: float) -> float:
+        """Return the rate of detections that (ε, δ) alone would still allow: min(e^ε α + δ, 1 − e^−ε (1 − δ − α), 1).
+
+        >>> round(TradeOff(mu=1.0, epsilon=1.0, delta=0.0).detections_by_guarantee(0.05), 4)
+        0.1359
+        """
+        factor = math.exp(min(self.epsilon, 700.0))  # beyond it the product is above 1 for every α that is not 0
+        return min(factor * false_alarms + self.delta, 1 - (1 - self.delta - false_alarms) / factor, 1.0)
+
+    def curve(self, count: int = 161) -> list[tuple[float, float]]:
+        """Return points of the exact curve, from (0, 0) to (1, 1), close together where it bends.
+
+        Both rates are values of Φ, a fixed distance apart: stepping evenly along that scale follows the bend.
+        """
+        reach = min(self.separation, _FARTHEST)
+        low, high = -8.0 - reach, 8.0
+        inner = [low + (high - low) * at / (count - 1) for at in range(count)]
+        points = [(float(ndtr(at)), float(ndtr(at + self.separation))) for at in inner]
+        return [(0.0, 0.0), *points, (1.0, 1.0)]
+
+    def guarantee_corners(self) -> list[tuple[float, float]]:
+        """Return the corners of the bound by (ε, δ), which is made of straight lines."""
+        corner = (1 - self.delta) / (1 + math.exp(min(self.epsilon, 700.0)))
+        return [(0.0, self.delta), (corner, 1 - corner), (1 - self.delta, 1.0), (1.0, 1.0)]

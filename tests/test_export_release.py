@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from pricdr import JLT, Guarantee, Ratings, publish
+from pricdr.data import tables
 from pricdr.errors import MissingExtraError, OutputError, ParameterError
-from pricdr.release import export
 from pricdr.release.export import export_parquet
 
 USERS = ["b", "a", "nobody", "🙂", " spaced ", "007", "q\"uote's"]
@@ -22,7 +22,7 @@ def release():
 
 @pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])
 def test_a_frame_is_of_the_library_that_is_installed(release, monkeypatch, library):
-    monkeypatch.setattr(export, "find_spec", lambda name: name == library)
+    monkeypatch.setattr(tables, "find_spec", lambda name: name == library)
     frame = release.to_frame()
     assert type(frame).__module__.startswith(library)
     columns = frame.to_pydict() if library == "pyarrow" else {name: list(frame[name]) for name in ("user", "vector")}
@@ -31,7 +31,7 @@ def test_a_frame_is_of_the_library_that_is_installed(release, monkeypatch, libra
 
 
 def test_without_any_library_there_is_one_clear_line(release, monkeypatch):
-    monkeypatch.setattr(export, "find_spec", lambda name: None)
+    monkeypatch.setattr(tables, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="polars, pandas or pyarrow"):
         release.to_frame()
     assert importlib.util.find_spec("polars")

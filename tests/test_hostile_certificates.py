@@ -5,6 +5,7 @@ import json
 import re
 
 import pytest
+from pricdr.data.reading.parquet import write_ratings
 
 from pricdr import (
     JLT,
@@ -23,7 +24,6 @@ from pricdr import (
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import LONGEST_FILTER
-from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.readers import read_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.accounting import MAX_REFINEMENT, Unit

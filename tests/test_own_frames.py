@@ -134,12 +134,12 @@ def test_unknown_users_get_what_is_popular_and_are_named():
 
 def test_recommendations_leave_as_frames():
     found = EASE().fit(RATINGS).recommend([1, 2], k=3)
-    frame = found.to_polars()
+    frame = found.to_frame()
     assert frame.columns == ["user", "item", "score", "rank", "basis"]
     assert frame.rows() == [(*one[:4], one.basis.value) for one in found]
-    assert found.to_pandas().to_dict("list") == frame.to_dict(as_series=False)
-    assert found.to_arrow().to_pylist() == frame.to_dicts()
-    assert EASE().fit(RATINGS).recommend([], k=3).to_polars().schema == frame.schema
+    assert found.to_frame("pandas").to_dict("list") == frame.to_dict(as_series=False)
+    assert found.to_frame("pyarrow").to_pylist() == frame.to_dicts()
+    assert EASE().fit(RATINGS).recommend([], k=3).to_frame().schema == frame.schema
 
 
 @pytest.mark.parametrize("take", [Ratings.from_polars, Ratings.from_pandas, Ratings.from_arrow])

@@ -51,7 +51,7 @@ def test_each_repetition_is_a_split_and_a_training_of_its_own(pair, release):
 
 def test_a_data_frame_is_repeated_over_like_its_ratings(pair, release):
     methods = {"popular": Popularity(), "ridge": RidgeRelease()}
-    given = (pair.target, pair.target.to_polars(), pair.target.to_pandas())
+    given = (pair.target, pair.target.to_frame(), pair.target.to_frame("pandas"))
     told = {str(pricdr.repeat(methods, target, releases={"ridge": release}, times=2)) for target in given}
     assert len(told) == 1
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import shlex
 import shutil
 import stat
@@ -304,19 +303,13 @@ def _make_parent(path: Path) -> None:
 
 @contextmanager
 def _naming_output(path: Path) -> Iterator[None]:
-    """Turn a system error of a write, through polars or not, into an :class:`OutputError` that names the output."""
+    """Turn a system error of a write into an :class:`OutputError` that names the output."""
     try:
         yield
     except OutputError:
         raise
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
-    except Exception as error:
-        if type(error).__module__ != "polars.exceptions":
-            raise
-        code = re.search(r"os error (\d+)", str(error))
-        reason = os.strerror(int(code[1])) if code else f"{' '.join(str(error).split())}; is the disk full?"
-        raise OutputError(f"cannot write {path}: {reason}") from error
 
 
 def _sweep(path: Path) -> None:

@@ -90,7 +90,7 @@ def test_the_flawed_reader_is_right_about_files_whose_objects_are_alike(tmp_path
     """It is broken by one row alone: where all objects have the same fields, both readers agree."""
     file = tmp_path / "r.jsonl"
     file.write_text("".join(f"{json.dumps(one)}\n" for one in REST))
-    assert first_object_decides(file).to_polars().rows() == read_ratings(file).to_polars().rows()
+    assert first_object_decides(file).to_frame().rows() == read_ratings(file).to_frame().rows()
 
 
 def test_the_bound_is_that_of_the_claim():

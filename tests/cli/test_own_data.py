@@ -134,7 +134,7 @@ def test_repeated_pairs_take_the_latest_and_that_is_said(here, pricdr, publish):
 
 
 def test_training_says_how_many_users_a_release_covers(here, pricdr, publish):
-    Ratings.from_triples(*zip(*PAIRS, strict=True)).to_polars().write_csv(here / "target.csv")
+    Ratings.from_triples(*zip(*PAIRS, strict=True)).to_frame().write_csv(here / "target.csv")
     for name, users, few in (
         ("most", range(25), False),
         ("few", ["0", "\x1b[31m", *(f"U{n}" for n in range(40))], True),

@@ -6,13 +6,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
-import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from pricdr.models import recommending
+from pricdr.data import tables
+from pricdr.models import recommendation_files, recommending
 from pricdr.models.fitted import FittedModel, Origin
 
 ARGUMENTS = ("-k", 5, "--users", "users.txt")
@@ -110,16 +111,17 @@ def test_a_disk_that_fails_at_any_step_leaves_no_half_output(here, model, pricdr
 
 
 def test_a_full_disk_in_the_middle_of_a_part_is_one_line(here, model, pricdr, small_parts, monkeypatch):
-    written = []
+    connected, opened = tables.connected, []
 
-    def full(frame, file, *rest, **options):
-        written.append(frame)
-        if len(written) == 3:
-            raise pl.exceptions.ComputeError("No space left on device (os error 28)")
-        return write(frame, file, *rest, **options)
+    @contextmanager
+    def full(workspace, *rest, **options):
+        opened.append(workspace)
+        if len(opened) == 3:
+            (workspace.folder / "written").symlink_to("/dev/full")
+        with connected(workspace, *rest, **options) as connection:
+            yield connection
 
-    write = pl.DataFrame.write_parquet
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", full)
+    monkeypatch.setattr(tables, "connected", full)
     outcome = pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS)
     assert outcome.code == 2
     assert outcome.err.splitlines() == [
@@ -146,7 +148,7 @@ def test_a_run_with_a_changed_model_is_not_resumed(here, model, pricdr, small_pa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as context:
-        context.setattr(pl, "scan_parquet", interrupted)  # when all parts are there
+        context.setattr(recommendation_files, "merge_tables", interrupted)  # when all parts are there
         assert pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS).code == 130
     assert len(list(here.glob(".r.parquet.recommending/part-*"))) == 5
     outcome = pricdr("recommend", "other", "--out", "r.parquet", *ARGUMENTS, "--resume")

@@ -92,19 +92,21 @@ def test_what_goes_out_comes_back(pairs, has_values):
     users, items, values = zip(*((f"u {u}", f"é{i}", value) for u, i, value in pairs), strict=True)
     ratings = Ratings.from_triples(users, items, values)
     ratings = ratings if has_values else ratings.positives()
-    assert _same(Ratings.from_polars(ratings.to_polars()), ratings)
-    assert _same(Ratings.from_pandas(ratings.to_pandas()), ratings)
-    assert _same(Ratings.from_arrow(ratings.to_arrow()), ratings)
-    assert _same(Ratings.from_arrow(ratings.to_polars()), ratings)
+    assert _same(Ratings.from_polars(ratings.to_frame()), ratings)
+    assert _same(Ratings.from_pandas(ratings.to_frame("pandas")), ratings)
+    assert _same(Ratings.from_arrow(ratings.to_frame("pyarrow")), ratings)
+    assert _same(Ratings.from_arrow(ratings.to_frame()), ratings)
 
 
 def test_frames_have_a_row_per_rated_pair():
     ratings = Ratings.from_triples(["b", "a"], ["x", "y"], [1, 2]).select(users=("a", "b", "nobody"))
     rows = [("a", "y", 2.0), ("b", "x", 1.0)]
-    assert ratings.to_polars().rows() == rows
-    assert list(ratings.to_pandas().itertuples(index=False, name=None)) == rows
-    assert ratings.to_arrow().to_pylist() == [dict(zip(("user", "item", "rating"), row, strict=True)) for row in rows]
-    assert ratings.positives().to_polars().columns == ["user", "item"]
+    assert ratings.to_frame().rows() == rows
+    assert list(ratings.to_frame("pandas").itertuples(index=False, name=None)) == rows
+    assert ratings.to_frame("pyarrow").to_pylist() == [
+        dict(zip(("user", "item", "rating"), row, strict=True)) for row in rows
+    ]
+    assert ratings.positives().to_frame().columns == ["user", "item"]
 
 
 def test_whole_numbers_become_decimal_text_and_repeated_pairs_keep_the_largest(taken):
@@ -193,18 +195,18 @@ def test_a_broken_arrow_table_is_refused(refused):
 
 
 def test_pandas_and_pyarrow_are_asked_for_only_where_they_are_needed():
-    """Without either, everything but their own two methods works, and those say what is missing."""
+    """Without either, everything but a data frame of theirs works; asked for one, it says what is missing."""
     code = """
 import sys
 sys.modules["pandas"] = sys.modules["pyarrow"] = None
 from pricdr import Ratings
 ratings = Ratings.from_triples(["a"], ["x"], [2.0])
-assert Ratings.from_arrow(ratings.to_polars()).users == ("a",)
-for missing, call in (("pandas", ratings.to_pandas), ("pyarrow", ratings.to_arrow)):
+assert Ratings.from_arrow(ratings.to_frame()).users == ("a",)
+for missing in ("pandas", "pyarrow"):
     try:
-        call()
+        ratings.to_frame(missing)
     except ImportError as error:
-        assert str(error) == f"{call.__name__} needs {missing}, which is not installed (pip install {missing})", error
+        assert str(error) == f"to_frame needs {missing}, which is not installed: pip install {missing}", error
     else:
         raise AssertionError
 """
@@ -213,7 +215,7 @@ for missing, call in (("pandas", ratings.to_pandas), ("pyarrow", ratings.to_arro
 
 def test_pandas_frames_are_made_without_pyarrow():
     code = "import sys; sys.modules['pyarrow'] = None; from pricdr import Ratings as R; "
-    code += "r = R.from_triples(['a'], ['x'], [2.0]); assert R.from_pandas(r.to_pandas()).matrix.data.tolist() == [2.0]"
+    code += "r = R.from_triples(['a'], ['x'], [2.0]); assert R.from_pandas(r.to_frame('pandas')).matrix.data.tolist() == [2.0]"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -223,4 +225,4 @@ def test_a_text_among_dates_does_not_decide_how_the_dates_are_read():
     columns = {"user": ["a", "a", "b"], "item": ["x", "x", "x"], "rating": [1.0, 5.0, 2.0]}
     for rows in (2, 3):
         frame = pd.DataFrame({**columns, "time": pd.Series(times, dtype=object)})[:rows]
-        assert Ratings.of(frame).to_polars().rows()[0] == ("a", "x", 1.0)
+        assert Ratings.of(frame).to_frame().rows()[0] == ("a", "x", 1.0)

@@ -25,7 +25,7 @@ def text(mark: str, rows=ROWS, header=("user", "item", "rating")) -> str:
 @pytest.mark.parametrize("name", ["r.csv", "r.txt", "ratings", "u.data", "r.tsv.gz", "r.dat", "r.inter"])
 def test_any_delimiter_and_then_any_name(write, mark, name):
     ratings = read_ratings(write(name, text(mark)), delimiter=mark)
-    assert ratings.to_polars().rows() == ROWS
+    assert ratings.to_frame().rows() == ROWS
 
 
 @pytest.mark.parametrize("word", ["tab", "\\t"])
@@ -53,7 +53,7 @@ def test_another_encoding(write, encoding, name):
             for row in ROWS
         )
     )
-    assert read_ratings(write(name, lines.encode(encoding)), encoding=encoding).to_polars().rows() == ROWS
+    assert read_ratings(write(name, lines.encode(encoding)), encoding=encoding).to_frame().rows() == ROWS
 
 
 @pytest.mark.parametrize("encoding", ["rot13", "zip", "idna", "unicode_escape", "utf-7", "no such", "", "a\0b", "hex"])
@@ -184,7 +184,7 @@ def test_a_bad_row_costs_that_row_alone_whatever_the_others_quote(tmp_path_facto
     path = tmp_path_factory.mktemp("csv") / "r.csv"
     path.write_bytes(("user,note,item\n" + "".join(lines)).encode())
     reading = read(path, skip_bad_rows=True, most_bad_rows=1)
-    assert {row[:2] for row in reading.ratings.to_polars().rows()} == {(row[0], row[2]) for row in rows}
+    assert {row[:2] for row in reading.ratings.to_frame().rows()} == {(row[0], row[2]) for row in rows}
     assert (reading.rows, reading.bad_rows.count) == (len(rows) + 1, 1)
 
 

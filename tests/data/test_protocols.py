@@ -157,7 +157,7 @@ def test_times_follow_the_ratings_through_a_threshold():
     ratings = Ratings.from_triples(
         [*users, *(f"b{n}" for n in range(220))], [*items, *ITEMS[5:225]], [5, 1, 4, 3, 5, *[3] * 220]
     )
-    frame = ratings.to_polars()
+    frame = ratings.to_frame()
     when = {"i000": 50.0, "i001": 90.0, "i002": 10.0, "i003": 40.0, "i004": 20.0}
     times = np.array([when.get(item, 0.0) for item in frame["item"]])
     split = pricdr.split(ratings, threshold=3, times=times)
@@ -217,7 +217,7 @@ def _parts(seed=0):
 
 
 def _pairs(ratings):
-    return set(ratings.to_polars().select("user", "item").rows())
+    return set(ratings.to_frame().select("user", "item").rows())
 
 
 def _named(split, part):
@@ -235,7 +235,7 @@ def test_given_parts_are_taken_as_they_are_and_nothing_counts_twice(given_valida
     if given_validation:
         assert validated == _pairs(validation) - _pairs(train) - _pairs(test)
     else:
-        counts = train.to_polars().group_by("user").len().filter(pl.col("len") > 1)
+        counts = train.to_frame().group_by("user").len().filter(pl.col("len") > 1)
         assert sorted(user for user, _ in validated) == sorted(counts["user"])
         assert validated <= _pairs(train)
     assert _pairs(split.train) == _pairs(train) - validated
@@ -263,7 +263,7 @@ def test_given_parts_hide_whole_histories_where_cold_users_are_asked_for():
 def test_test_users_without_ratings_to_train_on_are_cold():
     _, train, test, _ = _parts()
     newcomer = Ratings.from_triples(["new", "new"], ["i001", "unheard of"])
-    frame = pl.concat([test.to_polars().select("user", "item"), newcomer.to_polars()])
+    frame = pl.concat([test.to_frame().select("user", "item"), newcomer.to_frame()])
     split = Split.of(train, Ratings.from_polars(frame), seed=0)
     at = split.train.users.index("new")
     assert split.cold[at]

@@ -34,7 +34,7 @@ def text_of(rows, names=NAMES) -> bytes:
 
 
 def cells(ratings: Ratings) -> dict[tuple[str, str], float]:
-    return {(user, item): value for user, item, value in ratings.to_polars().rows()}
+    return {(user, item): value for user, item, value in ratings.to_frame().rows()}
 
 
 def naive(rows) -> dict[tuple[str, str], float]:
@@ -62,7 +62,7 @@ def test_the_latest_counts_as_in_a_naive_groupby(tmp_path_factory, rows):
     # The times that come with the ratings are those of the rows that count.
     assert reading.times is not None
     of_row = dict(zip([row[3] for row in rows], (seconds_of(row[3]) for row in rows), strict=True))
-    for (user, item, value), time in zip(reading.ratings.to_polars().rows(), reading.times, strict=True):
+    for (user, item, value), time in zip(reading.ratings.to_frame().rows(), reading.times, strict=True):
         known = [of_row[row[3]] for row in rows if row[:3] == (user, item, value)]
         assert (None if np.isnan(time) else time) in known
 

@@ -81,7 +81,7 @@ def test_the_values_of_one_row_do_not_decide_how_others_are_read(tmp_path, odd):
         query = Query.of(f"sqlite:///{tmp_path / f'{number}.db'}", SELECT)
         reading = read(query, skip_bad_rows=True, most_bad_rows=0.5)
         assert reading.rows == len(kept)
-        read_as.append({row for row in reading.ratings.to_polars().rows() if row[0] in "ab"})
+        read_as.append({row for row in reading.ratings.to_frame().rows() if row[0] in "ab"})
     assert read_as[0] == read_as[1] == {("a", "1", 0.1 + 0.2), ("b", "1", 2.0)}
 
 

@@ -115,9 +115,9 @@ def test_the_best_of_blocks_are_the_best_of_all(blocks, width, k, seed, rising):
 def test_block_sizes_do_not_change_sparse_vectors_and_networks_either(method):
     model = method.fit(Planted.pair().target)
     users = [*model.users, "stranger"]
-    expected = model.recommend(users).to_polars()
+    expected = model.recommend(users).to_frame()
     with block_sizes(cells=3000, items=50, rows=200):
-        recommended = model.recommend(users).to_polars()
+        recommended = model.recommend(users).to_frame()
     assert recommended.drop("score").equals(expected.drop("score"))
     assert np.allclose(recommended["score"], expected["score"], rtol=1e-5)
 
@@ -133,9 +133,9 @@ def test_a_file_holds_what_is_recommended(tmp_path, suffix, rows):
         )
     expected = model.recommend([*model.users, "stranger"], 7)
     assert written == (tmp_path / f"r{suffix}", len(expected), 41, 1)
-    types = expected.to_polars().schema
+    types = expected.to_frame().schema
     read = pl.read_parquet(written.path) if suffix == ".parquet" else pl.read_csv(written.path, schema=types)
-    assert read.equals(expected.to_polars())
+    assert read.equals(expected.to_frame())
     assert reported[-1] == ("recommending to users", 41, 41)
     assert [path.name for path in tmp_path.iterdir()] == [f"r{suffix}"]
 
@@ -143,8 +143,7 @@ def test_a_file_holds_what_is_recommended(tmp_path, suffix, rows):
 def test_a_small_file_equals_a_written_data_frame(tmp_path):
     model = whole_model(2, 30, 50)
     model.recommend_to(tmp_path / "r.parquet")
-    model.recommend(model.users).to_polars().write_parquet(tmp_path / "frame.parquet")
-    assert (tmp_path / "r.parquet").read_bytes() == (tmp_path / "frame.parquet").read_bytes()
+    assert pl.read_parquet(tmp_path / "r.parquet").equals(model.recommend(model.users).to_frame())
 
 
 def test_users_who_have_rated_everything_give_an_empty_file(tmp_path):
@@ -152,7 +151,7 @@ def test_users_who_have_rated_everything_give_an_empty_file(tmp_path):
     seen = Ratings.from_triples(np.repeat(model.users, 5), list(model.items) * 4)
     written = model.recommend_to(tmp_path / "r.parquet", seen=seen)
     assert written.rows == 0
-    assert pl.read_parquet(written.path).schema == model.recommend(model.users).to_polars().schema
+    assert pl.read_parquet(written.path).schema == model.recommend(model.users).to_frame().schema
     assert model.recommend_to(tmp_path / "nobody.parquet", []).rows == 0
 
 
@@ -199,7 +198,7 @@ def test_without_resuming_it_starts_afresh(tmp_path):
     stop_after(path, model, 2)
     other = whole_model(5, 40, 60)
     other.recommend_to(path)
-    assert pl.read_parquet(path).equals(other.recommend(other.users).to_polars())
+    assert pl.read_parquet(path).equals(other.recommend(other.users).to_frame())
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -259,7 +258,7 @@ def test_two_runs_do_not_write_the_same_file(tmp_path):
 
     model.recommend_to(path, progress=meanwhile)
     assert refusals
-    assert pl.read_parquet(path).equals(model.recommend(model.users).to_polars())
+    assert pl.read_parquet(path).equals(model.recommend(model.users).to_frame())
 
 
 @pytest.mark.usefixtures("small_parts")

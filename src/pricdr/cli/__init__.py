@@ -159,10 +159,8 @@ def _run(arguments: Sequence[str]) -> int:
     except SystemExit as error:
         log_event("failed", message="ended by a signal; no output was left half-written", exit_code=error.code)
         raise
-    except BaseException as error:
-        # A panic inside polars is no Exception.
-        leaving = not isinstance(error, Exception) and type(error).__name__ != "PanicException"
-        if leaving or os.environ.get("PRICDR_TRACEBACK"):
+    except Exception as error:
+        if os.environ.get("PRICDR_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"
         return fail(f"this should not happen, please report it ({what}); PRICDR_TRACEBACK=1 shows where", 2, error)

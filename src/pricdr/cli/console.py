@@ -5,7 +5,6 @@ With ``--log-json`` nobody is there to see it: standard error then has JSON line
 
 import os
 import re
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,14 +57,6 @@ def log_event(event: str, **facts: object) -> None:
     """Write one event to standard error as a line of JSON, where ``--log-json`` asks for that."""
     if is_on():
         _write(sys.stderr, event_line(event, **facts))
-
-
-def heed_interrupts() -> None:
-    """Let Ctrl-C end a blocked read or lock at once."""
-    # polars has blocked calls resumed when it is imported: a later import would undo this.
-    import polars  # noqa: F401
-
-    signal.siginterrupt(signal.SIGINT, True)
 
 
 @contextmanager

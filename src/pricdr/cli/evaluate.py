@@ -1,6 +1,5 @@
 """``pricdr evaluate``: how good are these models, on a split nobody trained on?"""
 
-import io
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -40,7 +39,9 @@ def evaluate(
     report: Annotated[
         Path | None, typer.Option("--report", "--html", help="Also write all of it as one web page.")
     ] = None,
-    per_user: Annotated[Path | None, typer.Option(help="Also write every user's values here, as Parquet.")] = None,
+    per_user: Annotated[
+        Path | None, typer.Option(help="Also write every user's values to this .csv or .parquet.")
+    ] = None,
     repeat: RepeatOption = None,
     target: TargetOption = None,
     threshold: Annotated[float | None, typer.Option(help="Of --target: count only rows rated at least this.")] = None,
@@ -157,8 +158,6 @@ def _write_page(
 
 
 def _write_values(path: Path, comparison: "Comparison") -> None:
-    from pricdr.files import write_new
+    from pricdr.data.tables import write_table
 
-    content = io.BytesIO()
-    comparison.per_user().write_parquet(content)
-    write_new(path, content.getvalue())
+    write_table(path, comparison.columns_per_user())

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, say, working
+from pricdr.cli.console import say, working
 from pricdr.cli.ratings_input import FILES, require_one_stream
 from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ratings
 from pricdr.errors import ParameterError
@@ -37,7 +37,6 @@ def prepare(
     from pricdr.data.pairs import prepare as prepare_pair
     from pricdr.files import new_folder
 
-    heed_interrupts()
     require_one_stream(source, target)
     limit = _threshold(threshold)
     with new_folder(out, private=True) as staging:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.engines import (
     EngineInput,
     EngineName,
@@ -139,7 +139,6 @@ def publish(
     """
     from pricdr.privacy.accounting import Calibration, Guarantee, Unit
 
-    heed_interrupts()
     _require_places(out, log, None if json_output is None else json_output.path)
     with EventLog.opened(log) as events:
         events.record("began", dry_run=dry_run, ratings=str(ratings), release=str(out))

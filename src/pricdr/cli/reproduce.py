@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import DeviceName, DeviceOption
 from pricdr.errors import ParameterError
 
@@ -81,7 +81,6 @@ def reproduce(
     waiting = [len(missing_runs(spec.only(arms, numbers), out / f"{spec.name}.jsonl")) for spec in there]
     runs = "1 run" if sum(waiting) == 1 else f"{sum(waiting):,} runs"
     say(f"{len(tables)} table{'s' if len(tables) > 1 else ''}, {runs} to do")
-    heed_interrupts()
     failures = []
     with progress_bar("runs") as progress:
         for spec in tables:

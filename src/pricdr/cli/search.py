@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pricdr.cli.console import heed_interrupts, progress_bar, say, warn
+from pricdr.cli.console import progress_bar, say, warn
 from pricdr.cli.options import DeviceName, DeviceOption
 from pricdr.cli.reproduce import DataOption, JobsOption, PreparedOption
 from pricdr.errors import ParameterError
@@ -59,7 +59,6 @@ def search(
     names = [METHODS.spelled(text) for text in given]
     release = RELEASE if strategy is None else ReleaseSpec(strategy=BY_NAME.spelled(strategy), epsilon=4.0)
     read = [(path, one) for path in specs for one in read_search(path)]
-    heed_interrupts()
     searched: dict[str, DataSpec] = {}
     for path, one in read:
         if one.tuned is not None:

@@ -10,15 +10,16 @@ import numpy.typing as npt
 
 from pricdr.data.features import MOST_COLUMNS, ItemFeatures
 from pricdr.data.ids import Ids
-from pricdr.data.reading.fields import Dialect, literal, width_fault
+from pricdr.data.reading.fields import CSV, TSV, literal
 from pricdr.data.reading.formats import INTEGERS, broken_parquet
 from pricdr.data.reading.table import connected, escaped
-from pricdr.data.reading.text_files import explaining_os_errors, read_text, refusal, shorten
+from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
+from pricdr.data.tables import read_delimited
 from pricdr.data.workspace import Workspace
 from pricdr.errors import InputError
 from pricdr.memory import memory_limit
 
-_SEPARATORS: Final = {".csv": ",", ".tsv": "\t"}
+_DIALECTS: Final = {".csv": CSV, ".tsv": TSV}
 _NUMBERS: Final = (*INTEGERS, "FLOAT", "DOUBLE")
 TAGS: Final = "tags"
 """The name of a column of tags, which are separated by bars: ``war|history``."""
@@ -85,31 +86,9 @@ def _columns(file: Path) -> dict[str, list[Any]]:
     kind = suffixes[-1].lower() if suffixes else ""
     if kind == ".parquet":
         return _parquet_columns(file)
-    if kind in _SEPARATORS:
-        return _text_columns(file, Dialect(_SEPARATORS[kind]))
+    if kind in _DIALECTS:
+        return read_delimited(file, _DIALECTS[kind], "item features")
     raise refusal(file, "item features are read from .csv, .tsv (also .gz) or .parquet")
-
-
-def _text_columns(file: Path, dialect: Dialect) -> dict[str, list[Any]]:
-    header: list[str] | None = None
-    columns: list[list[str]] = []
-    for number, line in enumerate(read_text(file).decode().split("\n"), start=1):
-        if not line.strip("\r"):
-            continue
-        fields = dialect.split(line.removesuffix("\r"))
-        if isinstance(fields, str):
-            raise refusal(file, f"item features cannot be read: line {number} {fields}")
-        if header is None:
-            header, columns = fields, [[] for _ in fields]
-            repeated = next((name for name in header if header.count(name) > 1), None)
-            if repeated is not None:
-                raise refusal(file, f"the header names {shorten(repeated)} more than once")
-        elif fault := width_fault(len(fields), len(header), header=True):
-            raise refusal(file, f"item features cannot be read: line {number} {fault}")
-        else:
-            for column, field in zip(columns, fields, strict=True):
-                column.append(field)
-    return dict(zip(header or [], columns, strict=True))
 
 
 def _parquet_columns(file: Path) -> dict[str, list[Any]]:

@@ -4,7 +4,7 @@ A frame is held to the rules of a file: the same column names, the same refusals
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.csr import entry_rows
 from pricdr.data.hold_out_rules import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
@@ -31,7 +30,6 @@ from pricdr.memory import memory_limit
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-    import pyarrow as pa
 
 _FRAME: Final = "the data frame"
 """What errors name where they would name a file."""
@@ -181,53 +179,6 @@ def _pandas_columns(frame: "pd.DataFrame", named: Named) -> dict[str, Any]:
 
 def _plain(role: str, value: object) -> object:
     return value.isoformat() if role == "time" and isinstance(value, datetime | date) else value
-
-
-def ratings_to_polars(ratings: Ratings) -> "pl.DataFrame":
-    """Return one row per rated pair: ``user``, ``item`` and, where values mean something, ``rating``."""
-    import polars as pl
-
-    return pl.DataFrame(columns_of(ratings))
-
-
-def columns_of(ratings: Ratings) -> Columns:
-    """Return one row per rated pair: ``user`` and ``item`` as text and, where values mean something, ``rating``."""
-    matrix = ratings.matrix
-    columns: Columns = {
-        "user": np.array(ratings.users, dtype=object)[entry_rows(matrix)],
-        "item": np.array(ratings.items, dtype=object)[matrix.indices],
-    }
-    return {**columns, "rating": matrix.data} if ratings.has_values else columns
-
-
-def recommendations_to_polars(rows: Iterable[tuple[str, str, float, int, str]]) -> "pl.DataFrame":
-    """Return one row per recommended item: ``user``, ``item``, ``score``, ``rank`` and ``basis``."""
-    import polars as pl
-
-    schema = {"user": pl.String, "item": pl.String, "score": pl.Float64, "rank": pl.Int64, "basis": pl.String}
-    return pl.DataFrame(list(rows), schema=schema, orient="row")
-
-
-def to_pandas(frame: "pl.DataFrame") -> "pd.DataFrame":
-    """Return the same rows as a pandas data frame."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise ImportError("to_pandas needs pandas, which is not installed (pip install pandas)") from error
-    import polars as pl
-
-    # Column by column: polars' own to_pandas needs pyarrow as well.
-    columns = {column.name: column.to_list() if column.dtype == pl.String else column.to_numpy() for column in frame}
-    return pd.DataFrame(columns)
-
-
-def to_arrow(frame: "pl.DataFrame") -> "pa.Table":
-    """Return the same rows as a pyarrow table."""
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError as error:
-        raise ImportError("to_arrow needs pyarrow, which is not installed (pip install pyarrow)") from error
-    return frame.to_arrow()
 
 
 def _is_polars(frame: object) -> bool:

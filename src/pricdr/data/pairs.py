@@ -14,8 +14,8 @@ import numpy as np
 from pricdr.data.csr import CSR, row_counts
 from pricdr.data.domains import DomainPair
 from pricdr.data.ratings import Ids, IntArray, Ratings, RatingsLike
-from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.text_files import shorten
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, require_count
 from pricdr.files import write_new
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pricdr.data.blocks import Convert, InMemory
+    from pricdr.data.tables import Library
 
 # Names, not types: ratings do not need any of these libraries.
 RatingsLike: TypeAlias = Union["Ratings", "pl.DataFrame", "pl.LazyFrame", "pd.DataFrame", "pa.Table"]
@@ -193,29 +194,17 @@ class Ratings:
 
         return ratings_from_arrow(table, Named(user, item, rating, time))
 
-    def to_polars(self) -> "pl.DataFrame":
-        """Return one row per rated pair: ``user``, ``item`` and, if there are values, ``rating``.
+    def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
+        """Return a data frame of ``user``, ``item`` and, where values mean something, ``rating``: a row per rating.
 
-        Users and items without a rating do not appear.
+        It is of polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
 
-        >>> Ratings.from_triples(["bob", "alice"], ["x", "y"], [1, 2]).to_polars().rows()
+        >>> Ratings.from_triples(["bob", "alice"], ["x", "y"], [1, 2]).to_frame("polars").rows()
         [('alice', 'y', 2.0), ('bob', 'x', 1.0)]
         """
-        from pricdr.data.frames import ratings_to_polars
+        from pricdr.data.tables import columns_of, to_frame
 
-        return ratings_to_polars(self)
-
-    def to_pandas(self) -> "pd.DataFrame":
-        """Return the rows of :meth:`to_polars` as a pandas data frame; pandas must be installed."""
-        from pricdr.data.frames import to_pandas
-
-        return to_pandas(self.to_polars())
-
-    def to_arrow(self) -> "pa.Table":
-        """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
-        from pricdr.data.frames import to_arrow
-
-        return to_arrow(self.to_polars())
+        return to_frame(columns_of(self), library)
 
     def __len__(self) -> int:
         """Return the number of rated (user, item) pairs."""

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 
 from pricdr.data.hold_out_rules import OFFICIAL, ONE_AT_RANDOM
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings
-from pricdr.data.reading.parquet import Text, read_text_columns, write_frame, write_ratings
+from pricdr.data.reading.fields import CSV
 from pricdr.data.reading.readers import read_ratings
 from pricdr.data.splits import HeldOut, Split, cold_users, official
+from pricdr.data.tables import Columns, Text, read_delimited, read_text_columns, texts, write_ratings, write_table
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
 from pricdr.untrusted.opening import Folder
@@ -25,14 +25,13 @@ def save_split(split: Split, folder: Path) -> None:
     """Write ``split`` into an existing folder."""
     train = split.train
     write_ratings(folder / "train.parquet", train)
-    negatives = []
-    for name, part in zip(_PARTS, (split.validation, split.test), strict=True):
-        users, items = _named(train.users, part.users), _named(train.items, part.items)
-        write_frame(folder / f"{name}.parquet", pl.DataFrame({"user": users, "item": items}))
-        rows = np.repeat(part.users, part.negatives.shape[1])
-        content = {"user": _named(train.users, rows), "item": _named(train.items, part.negatives.ravel())}
-        negatives.append(pl.DataFrame(content).with_columns(pl.lit(name).alias("for")))
-    write_frame(folder / "negatives.parquet", pl.concat(negatives))
+    parts = (split.validation, split.test)
+    for name, part in zip(_PARTS, parts, strict=True):
+        write_table(folder / f"{name}.parquet", _pairs(train, part.users, part.items))
+    owners = np.concatenate([np.repeat(part.users, part.negatives.shape[1]) for part in parts])
+    drawn = np.concatenate([part.negatives.ravel() for part in parts])
+    of_part = texts(_PARTS, np.repeat([0, 1], [part.negatives.size for part in parts]))
+    write_table(folder / "negatives.parquet", {**_pairs(train, owners, drawn), "for": of_part})
     strata = {name: int(keep.sum()) for name, keep in split.strata().items() if name != "all"}
     about = {
         "schema_version": 1,
@@ -82,15 +81,13 @@ def read_official(path: Path, ratings: Ratings) -> Split:
 
     Validation and test share their negatives there, as published.
     """
+    columns = read_delimited(path, CSV, "an official split")
     try:
-        frame = pl.read_csv(path, infer_schema=False, glob=False)
-        users, valid, test, negatives = (
-            frame[name].to_list() for name in ("user", "valid_item", "test_item", "negatives_99")
-        )
-    except (pl.exceptions.PolarsError, OSError) as error:
+        users, valid, test, negatives = (columns[name] for name in ("user", "valid_item", "test_item", "negatives_99"))
+    except KeyError as error:
         raise InputError(f"{path} is not a split: user, valid_item, test_item and negatives_99 are needed") from error
     at_user = _positions(path, "user", ratings.users, users)
-    lists = [str(row).split(" ") for row in negatives]
+    lists = [row.split(" ") for row in negatives]
     if len({len(row) for row in lists}) != 1:
         raise InputError(f"{path}: every user needs the same number of negatives")
     flat = _positions(path, "item", ratings.items, [item for row in lists for item in row])
@@ -148,8 +145,8 @@ def _roles(users: Ids, items: Ids) -> tuple[tuple[str, Ids], tuple[str, Ids]]:
     return ("user", users), ("item", items)
 
 
-def _named(ids: Ids, positions: IntArray) -> pl.Series:
-    return pl.Series(ids, dtype=pl.String).gather(positions)
+def _pairs(ratings: Ratings, users: IntArray, items: IntArray) -> Columns:
+    return {"user": texts(ratings.users, users), "item": texts(ratings.items, items)}
 
 
 def _coded_positions(path: Path, what: str, ids: Ids, names: Text) -> IntArray:

@@ -204,7 +204,7 @@ def split(
         ratio: Test by this share of each user's ratings instead, rounded: at least one, and all but two at most.
         times: When each pair was rated: each user's latest ones are tested by and the one before them is validated by,
             where chance decides without it. Of a data frame the name of its time column; of ``Ratings`` one number per
-            rating, in the order of ``ratings.to_polars()``.
+            rating, in the order of ``ratings.to_frame()``.
 
     >>> others = [f"user {n}" for n in range(300)]
     >>> ratings = Ratings.from_triples(["alice"] * 5 + others, [f"item {n}" for n in range(305)])

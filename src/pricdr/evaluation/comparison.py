@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ratings import Ids, IntArray
 from pricdr.data.splits import BoolArray, Split
@@ -26,7 +28,7 @@ from pricdr.evaluation.verdict import Judgement, Training, judged, training_of, 
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
-    import polars as pl
+    from pricdr.data.tables import Columns, Library
 
 Ranking: TypeAlias = Literal["sampled", "full"]
 RANKINGS: Final[tuple[Ranking, ...]] = ("sampled", "full")
@@ -72,6 +74,20 @@ class PairedDifference(NamedTuple):
     ranking: Ranking
     stratum: str
     difference: Difference
+
+
+class Cell(NamedTuple):
+    """One figure: the mean of a metric over the users of a stratum, under one model."""
+
+    model: str
+    ranking: Ranking
+    stratum: str
+    metric: str
+    value: float | None
+    """None where there are no users."""
+    standard_error: float | None
+    """None where there are fewer than two."""
+    users: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,36 +192,54 @@ class Comparison:
         before: dict[str, Any] = figures if len(figures) > 1 else figures[self.models[0]]
         return {**layout, **{name: value for name, value in before.items() if name not in layout}}
 
-    def to_frame(self) -> "pl.DataFrame":
+    def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return one row per model, ranking, stratum and metric: its value, its standard error, and the users.
 
-        Both are null where a stratum has no users, and the standard error where it has one.
+        Both are missing where a stratum has no users, and the standard error where it has one. The data frame is of
+        polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
         """
-        import polars as pl
+        from pricdr.data.tables import texts, to_frame
 
-        rows = []
-        for model, ranking, stratum, keep in self._cells():
-            for metric, values in self.values[model][ranking].items():
-                kept = values[keep]
-                value = float(kept.mean()) if len(kept) else None
-                error = standard_error(kept) if len(kept) > 1 else None
-                rows.append((model, ranking, stratum, metric, value, error, len(kept)))
-        texts = dict.fromkeys(("model", "ranking", "stratum", "metric"), pl.String)
-        numbers = {"value": pl.Float64, "standard_error": pl.Float64, "users": pl.Int64}
-        return pl.DataFrame(rows, schema={**texts, **numbers}, orient="row")
+        cells = list(self.cells())
+        named = {name: texts([str(cell[at]) for cell in cells]) for at, name in enumerate(Cell._fields[:4])}
+        numbers = np.array([cell[4:] for cell in cells], dtype=np.float64)  # None becomes NaN
+        measured = {"value": numbers[:, 0], "standard_error": numbers[:, 1], "users": numbers[:, 2].astype(np.int64)}
+        return to_frame({**named, **measured}, library)
 
-    def per_user(self) -> "pl.DataFrame":
-        """Return one row per model, ranking and user, with every metric: what ``evaluate --per-user`` writes."""
-        import polars as pl
+    def per_user(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
+        """Return a data frame with one row per model, ranking and user, and every metric; see :meth:`to_frame`."""
+        from pricdr.data.tables import to_frame
 
-        users, cold = pl.Series(self.users, dtype=pl.String), pl.Series(self.strata["cold"])
-        return pl.concat(
-            pl.DataFrame({"user": users, "cold": cold, **metrics}).with_columns(
-                pl.lit(model).alias("model"), pl.lit(ranking).alias("ranking")
-            )
-            for model, rankings in self.values.items()
-            for ranking, metrics in rankings.items()
-        )
+        return to_frame(self.columns_per_user(), library)
+
+    def columns_per_user(self) -> "Columns":
+        """Return every metric of every user under each model and ranking: what ``evaluate --per-user`` writes."""
+        from pricdr.data.tables import texts
+
+        measured = [(model, ranking) for model, rankings in self.values.items() for ranking in rankings]
+        each = np.repeat(np.arange(len(measured)), len(self.users))
+        metrics = {
+            name: np.concatenate([self.values[model][ranking][name] for model, ranking in measured])
+            for name in self.values[self.models[0]][self.rankings[0]]
+        }
+        return {
+            "user": np.tile(texts(self.users), len(measured)),
+            "cold": np.tile(self.strata["cold"], len(measured)),
+            **metrics,
+            "model": texts([model for model, _ in measured], each),
+            "ranking": texts([ranking for _, ranking in measured], each),
+        }
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield every figure: one per model, ranking, stratum and metric."""
+        for model, rankings in self.values.items():
+            for ranking, metrics in rankings.items():
+                for stratum, keep in self.strata.items():
+                    for metric, values in metrics.items():
+                        kept = values[keep]
+                        value = float(kept.mean()) if len(kept) else None
+                        error = standard_error(kept) if len(kept) > 1 else None
+                        yield Cell(model, ranking, stratum, metric, value, error, len(kept))
 
     def lines(self) -> list[str]:
         """Return the tables and comparisons line by line, as ``pricdr evaluate`` prints them.
@@ -253,12 +287,6 @@ class Comparison:
         from pricdr.evaluation.comparison_html import comparison_html
 
         return comparison_html(self)
-
-    def _cells(self) -> Iterator[tuple[str, Ranking, str, BoolArray]]:
-        for model, rankings in self.values.items():
-            for ranking in rankings:
-                for stratum, keep in self.strata.items():
-                    yield model, ranking, stratum, keep
 
     def _compared(self, model: str, ranking: Ranking) -> Float64Array:
         return self.values[model][ranking][self.compared_by]

@@ -1,12 +1,12 @@
 """What a notebook shows of a ``Comparison``, or of several: tables, whatever metrics they have, and the verdicts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pricdr.evaluation.verdict import verdict_lines
 from pricdr.notebook import Table, summary_html
 
 if TYPE_CHECKING:
-    from pricdr.evaluation.comparison import Comparison, Ranking
+    from pricdr.evaluation.comparison import Cell, Comparison, Ranking
     from pricdr.evaluation.repeated import RepeatedComparison
 
 
@@ -36,10 +36,10 @@ def repeated_html(repeated: "RepeatedComparison") -> str:
 def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
     """Return one row per model and kind of users, one column per metric."""
     rows: dict[tuple[str, str, str], dict[str, str]] = {}
-    for row in comparison.to_frame().iter_rows(named=True):
-        if row["ranking"] == ranking:
-            name = (row["model"], row["stratum"], f"{row['users']:,}")
-            rows.setdefault(name, {})[row["metric"]] = _figure(row)
+    for cell in comparison.cells():
+        if cell.ranking == ranking:
+            name = (cell.model, cell.stratum, f"{cell.users:,}")
+            rows.setdefault(name, {})[cell.metric] = _figure(cell)
     measured = dict.fromkeys(metric for figures in rows.values() for metric in figures)
     metrics = [metric for metric in measured if not (comparison.one_item_each and _other_name(metric) in measured)]
     cells = [(*name, *(figures.get(metric, "–") for metric in metrics)) for name, figures in rows.items()]
@@ -53,11 +53,11 @@ def _other_name(metric: str) -> str:
     return "" if same is None else f"{same}@{k}"
 
 
-def _figure(row: dict[str, Any]) -> str:
-    if row["value"] is None:
+def _figure(cell: "Cell") -> str:
+    if cell.value is None:
         return "–"
-    error = row["standard_error"]
-    return f"{row['value']:.4f}" if error is None else f"{row['value']:.4f} ± {error:.4f}"
+    error = cell.standard_error
+    return f"{cell.value:.4f}" if error is None else f"{cell.value:.4f} ± {error:.4f}"
 
 
 def _differences(comparison: "Comparison", ranking: "Ranking") -> Table:

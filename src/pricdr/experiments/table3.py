@@ -168,7 +168,7 @@ def _row(task: PaperTask, root: Path) -> Table3Row:
 
 
 def _prepared(task: PaperTask, source: Ratings, target: Ratings) -> DomainPair:
-    # Imported here: tables are also read where polars is not installed.
+    # Imported here: tables are also read where DuckDB is not installed.
     from pricdr.data.pairs import prepare
 
     if task.filtered:

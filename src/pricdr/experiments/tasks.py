@@ -83,7 +83,7 @@ def _digest(spec: DataSpec) -> str:
 
 
 def _prepare(spec: DataSpec, root: Path) -> Task:
-    # Imported here: where arrays are prepared already, polars need not be installed.
+    # Imported here: where arrays are prepared already, DuckDB need not be installed.
     from pricdr.data.pairs import prepare
     from pricdr.data.split_files import read_official
 

@@ -8,17 +8,19 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import polars as pl
+import numpy.typing as npt
 
 import pricdr
+from pricdr.data.reading.table import has_utf8_name
+from pricdr.data.tables import Columns, merge_tables, require_whole, texts, write_table
 from pricdr.errors import BusyError, InputError, OutputError, ParameterError, PriCDRError
-from pricdr.files import PRIVATE, new_file, require_absent
+from pricdr.files import PRIVATE, require_absent
 from pricdr.memory import require_memory
 from pricdr.models.recommendations import WrittenRecommendations
-from pricdr.models.recommending import BASES, Recommender, UserBlock
+from pricdr.models.recommending import BASES, Recommender
 from pricdr.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -47,15 +49,11 @@ def write_recommendations(
     require_absent(path)
     users, items = len(recommender.users), len(recommender.model.items)
     require_memory(recommender.memory(), f"recommending {items:,} items to {users:,} users")
-    frames = _PartFrames(recommender, progress)
     parts = recommender.parts()
     if len(parts) <= 1:
-        frame = pl.concat([frames.of(part) for part in parts] or [frames.empty()])
-        with new_file(path, mode=PRIVATE) as file:
-            _encode(frame, path, file)
-        rows = frame.height
+        rows = write_table(path, _columns(recommender, slice(0, users), progress), mode=PRIVATE)
     else:
-        rows = _write_parts(path, recommender, parts, frames, resume=resume)
+        rows = _write_parts(path, recommender, parts, progress, resume=resume)
     return WrittenRecommendations(path, rows, users, len(recommender.unknown_users))
 
 
@@ -69,73 +67,36 @@ def kept_parts(path: Path) -> int:
     return len(list(parts_folder(path).glob("part-*.parquet")))
 
 
-def _write_parts(
-    path: Path, recommender: Recommender, parts: list[slice], frames: "_PartFrames", *, resume: bool
-) -> int:
+def _write_parts(path: Path, recommender: Recommender, parts: list[slice], progress: Progress, *, resume: bool) -> int:
     """Write every missing part, then the file from all parts; return its number of rows."""
     folder = parts_folder(path)
-    try:
-        str(folder).encode()
-    except UnicodeEncodeError as error:  # polars reads the parts by their names
-        raise OutputError(f"cannot write {path} in parts: its name is not UTF-8") from error
+    if not has_utf8_name(folder):
+        raise OutputError(f"cannot write {path} in parts: its name is not UTF-8")
     names = [folder / f"part-{number:05}.parquet" for number in range(len(parts))]
     with _locked_folder(folder, path, _identity(recommender), resume=resume):
         for name, part in zip(names, parts, strict=True):
             if not name.is_file():
-                frame = frames.of(part)
-                with new_file(name, mode=PRIVATE) as file:
-                    frame.write_parquet(file)
-        whole = pl.scan_parquet(names, glob=False)
-        rows = whole.select(pl.len()).collect().item()
-        with new_file(path, mode=PRIVATE) as file:
-            if path.suffix == ".csv":
-                whole.sink_csv(file)
-            else:
-                whole.sink_parquet(file)
+                write_table(name, _columns(recommender, part, progress), mode=PRIVATE)
+        rows = merge_tables(path, names, folder, mode=PRIVATE)
         shutil.rmtree(folder, ignore_errors=True)
-    return int(rows)
+    return rows
 
 
-class _PartFrames:
-    """Computes the recommendations of a part of the users as a data frame."""
-
-    def __init__(self, recommender: Recommender, progress: Progress) -> None:
-        self._recommender, self._progress = recommender, progress
-        self._items = pl.Series(recommender.model.items, dtype=pl.String)
-        self._bases = pl.Series([basis.value for basis in BASES], dtype=pl.String)
-
-    def of(self, part: slice) -> pl.DataFrame:
-        """Return the recommendations of the users in ``part``."""
-        frames, done = [self.empty()], part.start
-        for block in self._recommender.blocks(part):
-            frames.append(self._block_frame(block))
-            done += len(block.users)
-            self._progress("recommending to users", done, len(self._recommender.users))
-        return pl.concat(frames, rechunk=True)
-
-    def empty(self) -> pl.DataFrame:
-        """Return a data frame without rows."""
-        none = np.empty((0, 0), dtype=np.int64)
-        return self._block_frame(UserBlock((), none[:, :0].ravel(), none, none.astype(np.float32)))
-
-    def _block_frame(self, block: UserBlock) -> pl.DataFrame:
+def _columns(recommender: Recommender, part: slice, progress: Progress) -> Columns:
+    """Compute the recommendations of some users as columns."""
+    items, bases = texts(recommender.model.items), texts([basis.value for basis in BASES])
+    names = ("user", "item", "score", "rank", "basis")
+    empty = (items[:0], items[:0], np.empty(0), np.empty(0, dtype=np.int64), bases[:0])
+    blocks: list[tuple[npt.NDArray[Any], ...]] = [empty]
+    done = part.start
+    for block in recommender.blocks(part):
         rows, ranks = np.nonzero(block.scores > -np.inf)
-        return pl.DataFrame(
-            {
-                "user": pl.Series(block.users, dtype=pl.String).gather(rows),
-                "item": self._items.gather(block.items[rows, ranks]),
-                "score": block.scores[rows, ranks].astype(np.float64),
-                "rank": ranks + 1,
-                "basis": self._bases.gather(block.bases[rows]),
-            }
-        )
-
-
-def _encode(frame: pl.DataFrame, path: Path, file: BinaryIO) -> None:
-    if path.suffix == ".csv":
-        frame.write_csv(file)
-    else:
-        frame.write_parquet(file)
+        scores = block.scores[rows, ranks].astype(np.float64)
+        best = items[block.items[rows, ranks]]
+        blocks.append((texts(block.users, rows), best, scores, ranks + 1, bases[block.bases[rows]]))
+        done += len(block.users)
+        progress("recommending to users", done, len(recommender.users))
+    return dict(zip(names, map(np.concatenate, zip(*blocks, strict=True)), strict=True))
 
 
 @contextmanager
@@ -195,8 +156,8 @@ def _require_parts(folder: Path) -> None:
             raise InputError(f"{file} is not a plain file: {_START_OVER}")
         if file.name.startswith("part-"):
             try:
-                pl.scan_parquet(file, glob=False).select(pl.all().hash().sum()).collect(engine="streaming")
-            except pl.exceptions.PolarsError as error:
+                require_whole(file)
+            except InputError as error:
                 raise InputError(f"{file} is damaged: {_START_OVER}") from error
 
 

@@ -1,16 +1,16 @@
-"""Recommendations as a list that converts to a data frame of any kind."""
+"""Recommendations as a list that converts to a data frame."""
 
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from pricdr.data.ratings import Ids
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
+    from pricdr.data.tables import Library
 
 
 class Basis(Enum):
@@ -59,20 +59,18 @@ class Recommendations(list[Recommendation]):
         users = len({recommendation.user for recommendation in self})
         return f"Recommendations({len(self)} items for {users} users, {len(self.unknown_users)} of them unknown)"
 
-    def to_polars(self) -> "pl.DataFrame":
-        """Return one row per recommended item: ``user``, ``item``, ``score``, ``rank`` and ``basis``."""
-        from pricdr.data.frames import recommendations_to_polars
+    def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
+        """Return a data frame with one row per recommended item: ``user``, ``item``, ``score``, ``rank``, ``basis``.
 
-        return recommendations_to_polars((*row[:4], row.basis.value) for row in self)
+        It is of polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
+        """
+        from pricdr.data.tables import texts, to_frame
 
-    def to_pandas(self) -> "pd.DataFrame":
-        """Return the rows of :meth:`to_polars` as a pandas data frame; pandas must be installed."""
-        from pricdr.data.frames import to_pandas
-
-        return to_pandas(self.to_polars())
-
-    def to_arrow(self) -> "pa.Table":
-        """Return the rows of :meth:`to_polars` as a pyarrow table; pyarrow must be installed."""
-        from pricdr.data.frames import to_arrow
-
-        return to_arrow(self.to_polars())
+        columns = {
+            "user": texts([one.user for one in self]),
+            "item": texts([one.item for one in self]),
+            "score": np.array([one.score for one in self], dtype=np.float64),
+            "rank": np.array([one.rank for one in self], dtype=np.int64),
+            "basis": texts([one.basis.value for one in self]),
+        }
+        return to_frame(columns, library)

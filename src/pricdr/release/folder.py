@@ -32,6 +32,7 @@ from pricdr.untrusted.opening import Folder
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+    from pricdr.data.tables import Library
     from pricdr.release.certificate import Certificate
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
@@ -107,11 +108,14 @@ class Release:
         notes = dict.fromkeys((*c.warnings, *weakness(c)))
         return summary_html("Release", facts, notes=list(notes), warning=warning)
 
-    def to_frame(self) -> Any:  # noqa: ANN401 - of whatever library there is
-        """Return ``user`` and ``vector`` as a data frame of polars, pandas or pyarrow, the first that is installed."""
-        from pricdr.release.export import to_frame
+    def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
+        """Return a data frame of ``user`` and ``vector``.
 
-        return to_frame(self)
+        It is of polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
+        """
+        from pricdr.data.tables import texts, to_frame
+
+        return to_frame({"user": texts(self.users), "vector": self.matrix}, library)
 
     def save(
         self,

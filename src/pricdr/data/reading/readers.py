@@ -13,7 +13,6 @@ from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import AMAZON_2014, AMAZON_2018, Columns
 from pricdr.data.reading.inputs import AnyPath, find_inputs
 from pricdr.data.reading.options import ReadOptions
-from pricdr.data.reading.parquet import write_ratings
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.read import encode, opened_table
 from pricdr.data.reading.repeats import Floats, Repeats
@@ -28,6 +27,7 @@ from pricdr.data.reading.text_files import (
     shorten,
 )
 from pricdr.data.stars import stars_of
+from pricdr.data.tables import write_ratings
 from pricdr.data.workspace import Workspace
 from pricdr.memory import require_memory
 from pricdr.progress import Progress, shown

@@ -1,0 +1,228 @@
+"""Tables: columns to Parquet and CSV and back, through DuckDB, and out of here as a data frame of what is installed."""
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from pricdr.data.csr import entry_rows
+from pricdr.data.ratings import Ratings
+from pricdr.data.reading.fields import Dialect, identifier, literal, width_fault
+from pricdr.data.reading.formats import FILTERED, broken_parquet
+from pricdr.data.reading.table import connected, escaped, has_utf8_name
+from pricdr.data.reading.text_files import explaining_os_errors, read_text, refusal, shorten
+from pricdr.data.workspace import Workspace
+from pricdr.errors import MissingExtraError, OutputError
+from pricdr.files import new_file
+from pricdr.memory import memory_limit
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""The columns of a table by name: text as objects, numbers, truth values; in a data frame also rows of a matrix."""
+Library: TypeAlias = Literal["polars", "pandas", "pyarrow"]
+_LIBRARIES: Final[tuple[Library, ...]] = ("polars", "pandas", "pyarrow")
+"""The libraries of data frames, in the order in which one is chosen."""
+_PARQUET: Final = "FORMAT parquet, COMPRESSION zstd"
+_CSV: Final = "FORMAT csv, HEADER"
+_DISK_FAULTS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
+
+class Text(NamedTuple):
+    """A column of text: its distinct values, and the position in them of every row, -1 where it is null."""
+
+    values: tuple[str, ...]
+    codes: npt.NDArray[np.int64]
+
+
+def texts(names: Sequence[str], positions: npt.NDArray[Any] | slice = slice(None)) -> npt.NDArray[Any]:
+    """Return a column of text: the names at these positions.
+
+    >>> texts(("a", "b"), np.array([1, 1, 0])).tolist()
+    ['b', 'b', 'a']
+    """
+    column: npt.NDArray[Any] = np.empty(len(names), dtype=object)
+    column[:] = names
+    return column[positions]
+
+
+def columns_of(ratings: Ratings) -> Columns:
+    """Return one row per rated pair: ``user`` and ``item`` as text and, where values mean something, ``rating``."""
+    matrix = ratings.matrix
+    pairs = {"user": texts(ratings.users, entry_rows(matrix)), "item": texts(ratings.items, matrix.indices)}
+    return {**pairs, "rating": matrix.data} if ratings.has_values else pairs
+
+
+def write_ratings(path: Path, ratings: Ratings, *, metadata: Mapping[str, str] | None = None) -> None:
+    """Write ``ratings`` as Parquet: ``user``, ``item`` and, where there are values, ``rating``.
+
+    The same ratings give the same bytes. Users and items without a rating have no row in it.
+
+    Args:
+        path: A file that does not exist yet.
+        ratings: The ratings to write, in the order of their users and items.
+        metadata: Further key-value metadata; ``filtered_by`` is added under ``pricdr.filtered``.
+
+    >>> import tempfile
+    >>> from pricdr import read_ratings
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_ratings(Path(folder) / "r.parquet", Ratings.from_triples(["007"], ["x"]))
+    ...     read_ratings(Path(folder) / "r.parquet").users
+    ('007',)
+    """
+    filtered = {} if ratings.filtered_by is None else {FILTERED: ratings.filtered_by}
+    write_table(path, columns_of(ratings), metadata={**(metadata or {}), **filtered})
+
+
+def write_table(
+    path: Path,
+    columns: Columns,
+    *,
+    select: str = "*",
+    metadata: Mapping[str, str] | None = None,
+    mode: int = 0o644,
+) -> int:
+    """Write a table to a new file, CSV if its name ends in .csv and else Parquet; return its number of rows.
+
+    The same table gives the same bytes, whatever the memory and the number of cores. ``select`` is SQL for what becomes
+    of the columns.
+    """
+    with Workspace.opened(Path(gettempdir())) as workspace:
+        return _copy(path, workspace, f"SELECT {select} FROM given", columns, metadata=metadata, mode=mode)
+
+
+def merge_tables(path: Path, parts: Sequence[Path], folder: Path, *, mode: int = 0o644) -> int:
+    """Write the rows of Parquet files, one after the other, to a new file; until then a private ``folder`` holds it."""
+    return _copy(path, Workspace(folder), f"SELECT * FROM {_parquet(parts)}", parts=parts, mode=mode)
+
+
+def _copy(
+    path: Path,
+    workspace: Workspace,
+    query: str,
+    given: Columns | None = None,
+    *,
+    parts: Sequence[Path] = (),
+    metadata: Mapping[str, str] | None = None,
+    mode: int,
+) -> int:
+    """Write what a query selects to the workspace, and from there to a new file."""
+    import duckdb
+
+    written = workspace.folder / "written"
+    pairs = ", ".join(f"{literal(key)}: {literal(value)}" for key, value in (metadata or {}).items())
+    options = (_CSV if path.suffix == ".csv" else _PARQUET) + (f", KV_METADATA {{{pairs}}}" if pairs else "")
+    with new_file(path, mode=mode) as file, connected(workspace, parts, memory_limit()) as connection:
+        try:
+            if given is not None:
+                connection.register("given", dict(given))
+            done = connection.execute(f"COPY ({query}) TO {literal(str(written))} ({options})").fetchone()
+        except (duckdb.Error, MemoryError) as error:  # its own messages quote rows
+            faults = [os.strerror(code) for code in _DISK_FAULTS if os.strerror(code) in str(error)]
+            reason = next(iter(faults), f"{type(error).__name__}, with {workspace.folder} to write to")
+            raise OutputError(f"cannot write {path}: {reason}") from None
+        with written.open("rb") as content:
+            shutil.copyfileobj(content, file, 1 << 20)
+    return int(done[0]) if done else 0
+
+
+def read_text_columns(file: Path, columns: Sequence[str]) -> list[Text]:
+    """Read text columns of a file that this software wrote, as distinct values and positions in them."""
+    import duckdb
+
+    with explaining_os_errors(file), file.open("rb"):
+        pass
+    found = []
+    with Workspace.opened(Path(gettempdir())) as workspace, connected(workspace, [file], memory_limit()) as connection:
+        readable = file if has_utf8_name(file) else shutil.copyfile(file, workspace.folder / "read.parquet")
+        try:
+            for column in columns:
+                rows = (
+                    f"SELECT {identifier(column)}::VARCHAR AS id, row_number() OVER () AS n FROM {_parquet([readable])}"
+                )
+                connection.execute(f"CREATE OR REPLACE TABLE texts AS {rows}")
+                distinct = "SELECT DISTINCT id FROM texts WHERE id IS NOT NULL"
+                numbered = f"(SELECT id, row_number() OVER (ORDER BY id) - 1 AS code FROM ({distinct})) AS numbered"
+                values = connection.execute(f"SELECT id FROM {numbered} ORDER BY code").fetchnumpy()["id"]
+                coded = f"SELECT coalesce(code, -1) AS code FROM texts LEFT JOIN {numbered} USING (id) ORDER BY n"
+                codes = connection.execute(coded).fetchnumpy()["code"]
+                found.append(Text(tuple(values.tolist()), np.asarray(codes)))
+        except duckdb.Error:
+            raise broken_parquet(file) from None
+    return found
+
+
+def require_whole(file: Path) -> None:
+    """Refuse a Parquet file that is damaged: every value of it is read."""
+    import duckdb
+
+    with Workspace.opened(Path(gettempdir())) as workspace, connected(workspace, [file], memory_limit()) as connection:
+        try:
+            connection.execute(f"SELECT max(COLUMNS(*)) FROM {_parquet([file])}").fetchone()
+        except duckdb.Error:
+            raise broken_parquet(file) from None
+
+
+def _parquet(files: Sequence[Path]) -> str:
+    return f"read_parquet([{', '.join(literal(escaped(file)) for file in files)}], hive_partitioning = false)"
+
+
+def read_delimited(file: Path, dialect: Dialect, what: str) -> dict[str, list[str]]:
+    """Read a small text file with a header as columns of text; errors call its content ``what``."""
+    header: list[str] | None = None
+    columns: list[list[str]] = []
+    for number, line in enumerate(read_text(file).decode().split("\n"), start=1):
+        if not line.strip("\r"):
+            continue
+        fields = dialect.split(line.removesuffix("\r"))
+        if isinstance(fields, str):
+            raise refusal(file, f"{what} cannot be read: line {number} {fields}")
+        if header is None:
+            header, columns = fields, [[] for _ in fields]
+            repeated = next((name for name in header if header.count(name) > 1), None)
+            if repeated is not None:
+                raise refusal(file, f"the header names {shorten(repeated)} more than once")
+        elif fault := width_fault(len(fields), len(header), header=True):
+            raise refusal(file, f"{what} cannot be read: line {number} {fault}")
+        else:
+            for column, field in zip(columns, fields, strict=True):
+                column.append(field)
+    return dict(zip(header or [], columns, strict=True))
+
+
+def to_frame(columns: Columns, library: Library | None = None) -> Any:  # noqa: ANN401 - of whatever library there is
+    """Return a data frame of polars, pandas or pyarrow: the first of them that is installed, or the one asked for.
+
+    A number that is NaN becomes a missing value.
+    """
+    installed = [name for name in _LIBRARIES if library in (name, None) and find_spec(name)]
+    if not installed:
+        named = "polars, pandas or pyarrow, none of which is" if library is None else f"{library}, which is not"
+        hint = f"pip install {library or _LIBRARIES[0]}"
+        raise MissingExtraError(f"to_frame needs {named} installed: {hint}", name=library or _LIBRARIES[0])
+    if installed[0] == "polars":
+        import polars as pl
+
+        data = {name: values.tolist() if values.dtype == object else values for name, values in columns.items()}
+        kinds = {name: pl.String for name, values in columns.items() if values.dtype == object}
+        return pl.DataFrame(data, schema_overrides=kinds, nan_to_null=True)
+    if installed[0] == "pandas":
+        import pandas as pd
+
+        return pd.DataFrame({name: list(values) if values.ndim > 1 else values for name, values in columns.items()})
+    import pyarrow as pa
+
+    return pa.table({name: _arrow(values) for name, values in columns.items()})
+
+
+def _arrow(values: npt.NDArray[Any]) -> Any:  # noqa: ANN401 - of pyarrow, which has no types
+    import pyarrow as pa
+
+    if values.ndim > 1:
+        return pa.FixedSizeListArray.from_arrays(values.ravel(), values.shape[1])
+    return pa.array(values, type=pa.string() if values.dtype == object else None, from_pandas=True)

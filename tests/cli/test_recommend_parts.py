@@ -6,13 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from pricdr.data import tables
 from pricdr.models import recommendation_files, recommending
 from pricdr.models.fitted import FittedModel, Origin
 
@@ -111,17 +109,15 @@ def test_a_disk_that_fails_at_any_step_leaves_no_half_output(here, model, pricdr
 
 
 def test_a_full_disk_in_the_middle_of_a_part_is_one_line(here, model, pricdr, small_parts, monkeypatch):
-    connected, opened = tables.connected, []
+    copied, copy = [], shutil.copyfileobj
 
-    @contextmanager
-    def full(workspace, *rest, **options):
-        opened.append(workspace)
-        if len(opened) == 3:
-            (workspace.folder / "written").symlink_to("/dev/full")
-        with connected(workspace, *rest, **options) as connection:
-            yield connection
+    def full(content, file, *rest):
+        copied.append(file)
+        if len(copied) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        copy(content, file, *rest)
 
-    monkeypatch.setattr(tables, "connected", full)
+    monkeypatch.setattr(shutil, "copyfileobj", full)
     outcome = pricdr("recommend", model, "--out", "r.parquet", *ARGUMENTS)
     assert outcome.code == 2
     assert outcome.err.splitlines() == [

@@ -215,7 +215,8 @@ for missing in ("pandas", "pyarrow"):
 
 def test_pandas_frames_are_made_without_pyarrow():
     code = "import sys; sys.modules['pyarrow'] = None; from pricdr import Ratings as R; "
-    code += "r = R.from_triples(['a'], ['x'], [2.0]); assert R.from_pandas(r.to_frame('pandas')).matrix.data.tolist() == [2.0]"
+    code += "r = R.from_triples(['a'], ['x'], [2.0]).to_frame('pandas'); "
+    code += "assert R.from_pandas(r).matrix.data.tolist() == [2.0]"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

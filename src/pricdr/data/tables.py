@@ -124,7 +124,7 @@ def _copy(
             done = connection.execute(f"COPY ({query}) TO {literal(str(written))} ({options})").fetchone()
         except (duckdb.Error, MemoryError) as error:  # its own messages quote rows
             faults = [os.strerror(code) for code in _DISK_FAULTS if os.strerror(code) in str(error)]
-            reason = next(iter(faults), f"{type(error).__name__}, with {workspace.folder} to write to")
+            reason = next(iter(faults), f"{type(error).__name__} in {workspace.folder}")
             raise OutputError(f"cannot write {path}: {reason}") from None
         with written.open("rb") as content:
             shutil.copyfileobj(content, file, 1 << 20)

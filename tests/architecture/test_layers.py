@@ -187,7 +187,7 @@ def _loaded_by(statement: str, blocked: tuple[str, ...] = ()) -> set[str]:
     return set(done.stderr.split())
 
 
-HEAVY = {"polars", "scipy", "numpy", "torch", "cryptography"}
+HEAVY = {"duckdb", "polars", "scipy", "numpy", "torch", "cryptography"}
 
 
 def test_help_answers_without_heavy_imports():
@@ -236,7 +236,7 @@ def _without_type_checking(tree: ast.Module) -> ast.Module:
     return tree
 
 
-def test_experiments_publish_and_fit_on_a_machine_without_polars_and_the_command_line():
+def test_experiments_publish_and_fit_on_a_machine_without_duckdb_and_the_command_line():
     """A bare GPU machine: numpy, scipy and torch, and what can be copied there, pydantic and cryptography."""
     loaded = _loaded_by(
         "import pricdr.experiments.__main__, pricdr.experiments.tables, numpy as np\n"
@@ -250,16 +250,25 @@ def test_experiments_publish_and_fit_on_a_machine_without_polars_and_the_command
         "task = Task(DomainPair(ratings, ratings), None, 0.2)\n"
         "arm = Arm(name='a', method='hetero', release=ReleaseSpec(strategy='guided'), settings={'epochs': 1})\n"
         "fit(task, task.split(1), arm, 1, 'cpu')",
-        blocked=("polars", "typer", "rich", "altair", "optuna", "pandas"),
+        blocked=("duckdb", "polars", "typer", "rich", "altair", "optuna", "pandas"),
     )
     assert {"torch", "pydantic"} <= loaded
 
 
 def test_ratings_releases_and_ranking_in_memory_need_numpy_and_scipy_only():
-    blocked = ("polars", "pydantic", "cryptography", "typer", "rich", "torch")
+    blocked = ("duckdb", "polars", "pydantic", "cryptography", "typer", "rich", "torch")
     modules = "pricdr.data.ratings, pricdr.data.splits, pricdr.release, pricdr.evaluation.ranking"
     draw = "pricdr.randomness.Simulation(1).generator('x').random()"
     assert {"numpy", "scipy"} <= _loaded_by(f"import {modules}; {draw}", blocked=blocked)
+
+
+def test_stage_two_imports_no_table_engine():
+    """Not by itself, nor through others: whoever writes a table imports one when it does."""
+    stage_two = [path for path in SOURCES if unit_of(path) in {"models", "training", "evaluation"}]
+    modules = [".".join(("pricdr", *path.relative_to(SRC).with_suffix("").parts)) for path in stage_two]
+    found = _loaded_by("import " + ", ".join(name for name in modules if not name.endswith("__main__")))
+    assert "torch" in found
+    assert not found & {"duckdb", "polars", "pandas", "pyarrow"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(SRC)))

@@ -148,10 +148,10 @@ def test_control_c_on_a_terminal_ends_the_progress_bar_and_leaves_nothing_behind
 
 
 def test_an_interrupt_ends_a_read_that_waits_for_ratings(here, start, until):
-    """polars has blocked reads resumed after a signal; that must be undone when it has been imported, not before."""
+    """Some libraries have blocked calls resumed after a signal when they are imported; DuckDB does not."""
     os.mkfifo(here / "fifo.csv")
     child = start("publish", "fifo.csv", "--epsilon", 4, "--delta", 1e-6, "--out", "release")
-    until(lambda: bool(partials(here)) and "polars" in Path(f"/proc/{child.pid}/maps").read_text(), child)
+    until(lambda: bool(partials(here)) and "duckdb" in Path(f"/proc/{child.pid}/maps").read_text(), child)
     time.sleep(1)  # from the import to the read
     child.send_signal(signal.SIGINT)
     child.communicate(timeout=10)

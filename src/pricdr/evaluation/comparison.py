@@ -50,20 +50,16 @@ class ScoringModel(Protocol):
     @property
     def users(self) -> Ids:
         """Return the users it can score for: those of the split first, in the same order."""
-        ...
 
     @property
     def items(self) -> Ids:
         """Return the items it can score: those of the split, in the same order."""
-        ...
 
     def score(self, users: IntArray, /) -> ScoreArray:
         """Return the scores of all items, one row per user."""
-        ...
 
     def score_candidates(self, users: IntArray, candidates: IntArray, /) -> ScoreArray:
         """Return the scores of a few items per user: those in the same row of ``candidates``."""
-        ...
 
 
 class PairedDifference(NamedTuple):
@@ -74,20 +70,6 @@ class PairedDifference(NamedTuple):
     ranking: Ranking
     stratum: str
     difference: Difference
-
-
-class Cell(NamedTuple):
-    """One figure: the mean of a metric over the users of a stratum, under one model."""
-
-    model: str
-    ranking: Ranking
-    stratum: str
-    metric: str
-    value: float | None
-    """None where there are no users."""
-    standard_error: float | None
-    """None where there are fewer than two."""
-    users: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,18 +175,24 @@ class Comparison:
         return {**layout, **{name: value for name, value in before.items() if name not in layout}}
 
     def to_frame(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
-        """Return one row per model, ranking, stratum and metric: its value, its standard error, and the users.
+        """Return a data frame with one row per model, ranking, stratum and metric; of which library, ``Ratings`` says.
 
-        Both are missing where a stratum has no users, and the standard error where it has one. The data frame is of
-        polars, pandas or pyarrow: the first of them that is installed, or the ``library`` asked for.
+        Its value and its standard error are missing where a stratum has no users, and the latter where it has one.
         """
         from pricdr.data.tables import texts, to_frame
 
-        cells = list(self.cells())
-        named = {name: texts([str(cell[at]) for cell in cells]) for at, name in enumerate(Cell._fields[:4])}
-        numbers = np.array([cell[4:] for cell in cells], dtype=np.float64)  # None becomes NaN
-        measured = {"value": numbers[:, 0], "standard_error": numbers[:, 1], "users": numbers[:, 2].astype(np.int64)}
-        return to_frame({**named, **measured}, library)
+        names, numbers = [], []
+        for model, rankings in self.values.items():
+            for ranking, metrics in rankings.items():
+                for stratum, keep in self.strata.items():
+                    for metric, values in metrics.items():
+                        kept = values[keep]
+                        error = standard_error(kept) if len(kept) > 1 else np.nan
+                        names.append((model, ranking, stratum, metric))
+                        numbers.append((kept.mean() if len(kept) else np.nan, error, len(kept)))
+        text = zip(("model", "ranking", "stratum", "metric"), map(texts, zip(*names, strict=True)), strict=True)
+        means, errors, users = map(np.array, zip(*numbers, strict=True))
+        return to_frame({**dict(text), "value": means, "standard_error": errors, "users": users}, library)
 
     def per_user(self, library: "Library | None" = None) -> Any:  # noqa: ANN401 - of whatever library there is
         """Return a data frame with one row per model, ranking and user, and every metric; see :meth:`to_frame`."""
@@ -216,30 +204,16 @@ class Comparison:
         """Return every metric of every user under each model and ranking: what ``evaluate --per-user`` writes."""
         from pricdr.data.tables import texts
 
-        measured = [(model, ranking) for model, rankings in self.values.items() for ranking in rankings]
+        measured = [(model, *ranked) for model, rankings in self.values.items() for ranked in rankings.items()]
         each = np.repeat(np.arange(len(measured)), len(self.users))
-        metrics = {
-            name: np.concatenate([self.values[model][ranking][name] for model, ranking in measured])
-            for name in self.values[self.models[0]][self.rankings[0]]
-        }
+        metrics = {name: np.concatenate([values[name] for *_, values in measured]) for name in measured[0][2]}
         return {
             "user": np.tile(texts(self.users), len(measured)),
             "cold": np.tile(self.strata["cold"], len(measured)),
             **metrics,
-            "model": texts([model for model, _ in measured], each),
-            "ranking": texts([ranking for _, ranking in measured], each),
+            "model": texts([model for model, *_ in measured], each),
+            "ranking": texts([ranking for _, ranking, _ in measured], each),
         }
-
-    def cells(self) -> Iterator[Cell]:
-        """Yield every figure: one per model, ranking, stratum and metric."""
-        for model, rankings in self.values.items():
-            for ranking, metrics in rankings.items():
-                for stratum, keep in self.strata.items():
-                    for metric, values in metrics.items():
-                        kept = values[keep]
-                        value = float(kept.mean()) if len(kept) else None
-                        error = standard_error(kept) if len(kept) > 1 else None
-                        yield Cell(model, ranking, stratum, metric, value, error, len(kept))
 
     def lines(self) -> list[str]:
         """Return the tables and comparisons line by line, as ``pricdr evaluate`` prints them.

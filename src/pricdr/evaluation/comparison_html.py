@@ -6,7 +6,7 @@ from pricdr.evaluation.verdict import verdict_lines
 from pricdr.notebook import Table, summary_html
 
 if TYPE_CHECKING:
-    from pricdr.evaluation.comparison import Cell, Comparison, Ranking
+    from pricdr.evaluation.comparison import Comparison, Ranking
     from pricdr.evaluation.repeated import RepeatedComparison
 
 
@@ -35,14 +35,13 @@ def repeated_html(repeated: "RepeatedComparison") -> str:
 
 def _figures(comparison: "Comparison", ranking: "Ranking") -> Table:
     """Return one row per model and kind of users, one column per metric."""
-    rows: dict[tuple[str, str, str], dict[str, str]] = {}
-    for cell in comparison.cells():
-        if cell.ranking == ranking:
-            name = (cell.model, cell.stratum, f"{cell.users:,}")
-            rows.setdefault(name, {})[cell.metric] = _figure(cell)
-    measured = dict.fromkeys(metric for figures in rows.values() for metric in figures)
+    measured = comparison.values[comparison.models[0]][ranking]
     metrics = [metric for metric in measured if not (comparison.one_item_each and _other_name(metric) in measured)]
-    cells = [(*name, *(figures.get(metric, "–") for metric in metrics)) for name, figures in rows.items()]
+    cells = [
+        (model, stratum, f"{users:,}", *figures)
+        for model in comparison.models
+        for stratum, users, figures in comparison.rows(model, ranking, metrics)
+    ]
     return Table(f"{ranking} ranking", ("model", "kind", "users", *metrics), cells, names=2)
 
 
@@ -51,13 +50,6 @@ def _other_name(metric: str) -> str:
     measure, _, k = metric.partition("@")
     same = {"Recall": "HR", "MAP": "MRR"}.get(measure)
     return "" if same is None else f"{same}@{k}"
-
-
-def _figure(cell: "Cell") -> str:
-    if cell.value is None:
-        return "–"
-    error = cell.standard_error
-    return f"{cell.value:.4f}" if error is None else f"{cell.value:.4f} ± {error:.4f}"
 
 
 def _differences(comparison: "Comparison", ranking: "Ranking") -> Table:

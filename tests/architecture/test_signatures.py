@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import pricdr
+from pricdr.data.tables import Library
 
 STATEMENTS = {"pricdr.release.certificate", "pricdr.alignment.messages"}
 """The parts of a certificate, and of an alignment's record: fields of a public class, as its file has them."""
@@ -23,7 +24,7 @@ SEAMS = {"training_run", "target_stage", "source_stage"}
 PUBLIC = {name: getattr(pricdr, name) for name in pricdr.__all__ if not isinstance(getattr(pricdr, name), ModuleType)}
 PUBLIC |= {name: getattr(pricdr.strategies, name) for name in pricdr.strategies.__all__}
 PUBLIC |= {name: getattr(pricdr.models, name) for name in pricdr.models.__all__}
-NAMES = {**PUBLIC, "pd": pd, "pa": pa, "pl": pl, "sp": sp, "Ed25519PrivateKey": Ed25519PrivateKey}
+NAMES = {**PUBLIC, "pd": pd, "pa": pa, "pl": pl, "sp": sp, "Library": Library, "Ed25519PrivateKey": Ed25519PrivateKey}
 
 
 def _classes(hint):

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ratings import Ids, IntArray
@@ -28,7 +29,7 @@ from pricdr.evaluation.verdict import Judgement, Training, judged, training_of, 
 from pricdr.progress import Progress, shown, silent
 
 if TYPE_CHECKING:
-    from pricdr.data.tables import Columns, Library
+    from pricdr.data.tables import Library
 
 Ranking: TypeAlias = Literal["sampled", "full"]
 RANKINGS: Final[tuple[Ranking, ...]] = ("sampled", "full")
@@ -200,7 +201,7 @@ class Comparison:
 
         return to_frame(self.columns_per_user(), library)
 
-    def columns_per_user(self) -> "Columns":
+    def columns_per_user(self) -> "dict[str, npt.NDArray[Any]]":
         """Return every metric of every user under each model and ranking: what ``evaluate --per-user`` writes."""
         from pricdr.data.tables import texts
 

@@ -5,7 +5,6 @@ import json
 import re
 
 import pytest
-from pricdr.data.reading.parquet import write_ratings
 
 from pricdr import (
     JLT,
@@ -25,6 +24,7 @@ from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import LONGEST_FILTER
 from pricdr.data.reading.readers import read_ratings
+from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.privacy.accounting import MAX_REFINEMENT, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio

@@ -79,9 +79,8 @@ def test_a_damaged_file_is_one_line(spark, tmp_path):
 
 @pytest.mark.spark
 def test_a_filter_that_files_disclose_is_disclosed(spark, tmp_path):
-    from pricdr.data.reading.parquet import write_ratings
-
     from pricdr import Ratings
+    from pricdr.data.tables import write_ratings
 
     filtered = Ratings.of(pl.DataFrame(GOOD)).disclosing("at least 5 ratings per user")
     write_ratings(tmp_path / "a.parquet", filtered)

@@ -123,11 +123,6 @@ class CalibratedStep:
         reach = self.step.sensitivity / self.grid.step + self.step.rounding(self.grid)
         return reach / grid_steps(self.grid.refinement)
 
-    @property
-    def spend(self) -> tuple[float, int]:
-        """(μ, noisy numbers that a change can move): what accounting needs."""
-        return self.mu, self.step.moved
-
 
 def calibrate(steps: Sequence[Step], guarantee: Guarantee, bounds: Bounds) -> tuple[CalibratedStep, ...]:
     """Return the noise of every step, so that all of them together keep ``guarantee``.

@@ -13,24 +13,12 @@ from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
 
-FEW: Final = 4
-MANY: Final = 8
-ENOUGH_FOR_MANY: Final = 4.0
-"""The ε from which on eight numbers per user are the default."""
 MOST_LEARNT: Final = 256
 """Columns of a learnt release: beyond a handful they carry noise alone."""
 MOST: Final = 1 << 20
 """Columns of any release."""
 
-
-def require_dim(dim: int | None) -> int | None:
-    """Return the number of columns of a release, refused where it cannot be one; None leaves the choice open."""
-    return _at_most(MOST, dim, "a release")
-
-
-def require_learnt_dim(dim: int | None) -> int | None:
-    """Return the number of columns of a learnt release, refused where it cannot be one."""
-    return _at_most(MOST_LEARNT, dim, "a learnt release")
+Float32Array: TypeAlias = npt.NDArray[np.float32]
 
 
 def default_dim(guarantee: Guarantee) -> int:
@@ -39,19 +27,7 @@ def default_dim(guarantee: Guarantee) -> int:
     >>> default_dim(Guarantee(epsilon=2, delta=1e-6)), default_dim(Guarantee(epsilon=4, delta=1e-6))
     (4, 8)
     """
-    return MANY if guarantee.epsilon >= ENOUGH_FOR_MANY else FEW
-
-
-def _at_most(most: int, dim: int | None, what: str) -> int | None:
-    if dim is None:
-        return None
-    require_count(dim=dim)
-    if dim > most:
-        raise ParameterError(f"{what} can have at most {most:,} numbers per user, got {dim:,}")
-    return int(dim)
-
-
-Float32Array: TypeAlias = npt.NDArray[np.float32]
+    return 8 if guarantee.epsilon >= 4 else 4
 
 
 class GuideRows(Protocol):
@@ -104,6 +80,21 @@ class Strategy(ABC):
 
     dim: int | None = None
     """Columns of the published matrix; None takes what suits the promise."""
+
+    def __post_init__(self) -> None:
+        if self.dim is None:
+            return
+        require_count(dim=self.dim)
+        most, what = (MOST_LEARNT, "a learnt release") if self.learns else (MOST, "a release")
+        if self.dim > most:
+            raise ParameterError(f"{what} can have at most {most:,} numbers per user, got {self.dim:,}")
+        object.__setattr__(self, "dim", int(self.dim))
+
+    @property
+    def columns(self) -> int:
+        """``dim``, where it is known: :meth:`resolved` comes before anything is laid out or computed."""
+        assert self.dim is not None
+        return self.dim
 
     @property
     def catalogue(self) -> Ids | None:

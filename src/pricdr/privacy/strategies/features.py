@@ -62,11 +62,10 @@ class Features(Projection):
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return one row of norm 1 per item, zeros where nothing is known of it; nothing is drawn."""
         assert self.features is not None
-        assert self.dim is not None
-        leading = self.features.leading(self.dim)
+        leading = self.features.leading(self.columns)
         position_of = {item: position for position, item in enumerate(self.features.items)}
         positions = np.array([position_of.get(item, -1) for item in items], dtype=np.int64)
         known = positions >= 0
-        rows = np.zeros((len(items), self.dim), dtype=np.float32)
+        rows = np.zeros((len(items), self.columns), dtype=np.float32)
         rows[known] = leading[positions[known]]
         return rows

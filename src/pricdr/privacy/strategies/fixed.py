@@ -11,7 +11,7 @@ from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.mechanism import on_grid, release_rows
 from pricdr.privacy.run import Entries, Run
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import Float32Array, Strategy, require_dim
+from pricdr.privacy.strategies.base import Float32Array, Strategy
 from pricdr.progress import Progress, silent
 from pricdr.randomness import Randomness
 
@@ -28,9 +28,6 @@ class Projection(Strategy):
     A subclass only says what the item rows are. They are forced into norm 1 here, so the promise holds for any.
     """
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require_dim(self.dim))
-
     @classmethod
     def default_dim(cls, guarantee: Guarantee) -> int | None:
         """Return None: how many columns there can be depends on what the items are projected by."""
@@ -42,20 +39,18 @@ class Projection(Strategy):
 
     def example_rows(self, randomness: Randomness) -> Float32Array:
         """Return item rows to audit the strategy with, where there is no catalogue: one as long as rows can be."""
-        assert self.dim is not None, "an audit is of a settled dimension"
-        return np.eye(1, self.dim, dtype=np.float32)
+        return np.eye(1, self.columns, dtype=np.float32)
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the one step: rows."""
-        assert self.dim is not None, "the dimension is settled before the steps are laid out"
         rows = Step(
             name="rows",
             purpose=PURPOSE,
             sensitivity=declared.change,
             share=1.0,
             rows=declared.users,
-            numbers=self.dim,
-            moved=self.dim,
+            numbers=self.columns,
+            moved=self.columns,
         )
         return (rows,)
 

@@ -30,9 +30,8 @@ class JLT(RandomProjection):
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return E, whose row i is a Gaussian vector scaled to norm 1: a function of the key and ``items[i]`` alone."""
-        assert self.dim is not None, "the dimension is settled before the rows are drawn"
         stream = randomness.stream("jlt rows")
-        rows = np.empty((len(items), self.dim), dtype=np.float32)
+        rows = np.empty((len(items), self.columns), dtype=np.float32)
 
         def fill(part: slice) -> None:
             normals = _keyed_normals(stream, items[part], rows.shape[1])

@@ -11,7 +11,7 @@ from pricdr.privacy.accounting import Guarantee
 from pricdr.privacy.guide import guide, matched
 from pricdr.privacy.run import Entries, Run, erasing
 from pricdr.privacy.steps import Declared, Step
-from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy, require_learnt_dim
+from pricdr.privacy.strategies.base import Float32Array, GuideRows, Strategy
 from pricdr.privacy.strategies.rounds import Rounds
 from pricdr.privacy.sums import IntegerArray
 
@@ -48,7 +48,7 @@ class Guided(Strategy):
     """Whether listed users without a row in the guide get a row of zeros; otherwise they are an error."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require_learnt_dim(self.dim))
+        super().__post_init__()
         self._rounds(self.dim or 1)
 
     def resolved(self, guarantee: Guarantee, users: Ids) -> Self:
@@ -70,21 +70,18 @@ class Guided(Strategy):
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the steps of three rounds, or of one."""
-        assert self.dim is not None, "the dimension is settled before the steps are laid out"
-        return self._rounds(self.dim).steps(declared)
+        return self._rounds(self.columns).steps(declared)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
-        assert self.dim is not None, "the dimension is settled before the steps are laid out"
         with erasing() as secrets:
-            rows = self._rounds(self.dim).publish(entries, self.guide_for(entries.users), run, secrets)
+            rows = self._rounds(self.columns).publish(entries, self.guide_for(entries.users), run, secrets)
             return rows.astype(np.float32)
 
     def guide_for(self, users: Ids) -> IntegerArray:
         """Return the guide's rows for these users; :class:`InputError` where it cannot serve them."""
         if self.guide is None:
             raise ParameterError("strategy guided needs a guide: a release of the other party")
-        assert self.dim is not None, "the dimension is settled first"
         rows, present = matched(np.asarray(self.guide.matrix), self.guide.users, users)
         if not present.all() and not self.allow_missing:
             absent = next(user for user, there in zip(users, present, strict=True) if not there)
@@ -92,7 +89,7 @@ class Guided(Strategy):
                 f"the guide lacks {int((~present).sum()):,} of {len(users):,} listed users, {absent!r} for one: "
                 "was it made for another list? (allow_missing, or --fill-guide, gives them a row of zeros)"
             )
-        width = self._rounds(self.dim).widths[0]
+        width = self._rounds(self.columns).widths[0]
         usable = guide(rows, width, sigma=self.guide.sigma, percentile=self.percentile, present=present)
         if not usable.any():
             raise InputError("the guide's rows are the same for all users, or for most: it cannot tell anybody apart")

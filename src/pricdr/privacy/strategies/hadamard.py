@@ -50,8 +50,7 @@ class SJLT(RandomProjection):
 
     def item_rows(self, items: Ids, randomness: Randomness, progress: Progress) -> Float32Array:
         """Return the rows of (P H D)ᵀ for the catalogue ``items``, in its order, scaled to norm 1."""
-        assert self.dim is not None, "the dimension is settled before the rows are drawn"
-        n, dim, padded = len(items), self.dim, padded_size(len(items))
+        n, dim, padded = len(items), self.columns, padded_size(len(items))
         entries = randomness.stream("sjlt entries")
         support = randomness.stream("sjlt support")
         signs = 1 - 2 * (randomness.stream("sjlt signs").read(0, n) & 1).astype(np.float32)

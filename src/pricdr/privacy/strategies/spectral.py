@@ -11,7 +11,7 @@ from pricdr.privacy.accounting import Unit
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.run import Entries, Run, Secrets, erasing
 from pricdr.privacy.steps import MOST_RATINGS, Declared, Kind, Step, UserGroup
-from pricdr.privacy.strategies.base import Float32Array, Strategy, require_learnt_dim
+from pricdr.privacy.strategies.base import Float32Array, Strategy
 from pricdr.privacy.strategies.gaussian import unit_gaussian_rows
 from pricdr.privacy.strategies.item_model import BUCKET_CAP, ItemModel, into_buckets, round_shares, step_name
 from pricdr.privacy.strategies.rounds import Rounds, spread
@@ -66,7 +66,7 @@ class Spectral(Strategy):
     floor: float = 0.02
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", require_learnt_dim(self.dim))
+        super().__post_init__()
         object.__setattr__(self, "learn_from", _learn_from(self.learn_from))
         require_count(buckets=self.buckets)
         if self.buckets > MOST_ITEMS:
@@ -97,16 +97,14 @@ class Spectral(Strategy):
 
     def steps(self, declared: Declared) -> tuple[Step, ...]:
         """Return the steps of the rounds, after those of an item model where users outside the list take part."""
-        assert self.dim is not None, "the dimension is settled before the steps are laid out"
-        rounds = self._rounds(self.dim)
+        rounds = self._rounds(self.columns)
         if self.learn_from is LearnFrom.LISTED:
             return rounds.steps(declared)
         return *self._item_steps(declared), *rounds.steps(declared, first_given=True)
 
     def publish(self, entries: Entries, run: Run) -> Float32Array:
         """Return the last round's rows; everything learnt about items is erased."""
-        assert self.dim is not None, "the dimension is settled before the steps are laid out"
-        rounds = self._rounds(self.dim)
+        rounds = self._rounds(self.columns)
         with erasing() as secrets:
             if self.learn_from is LearnFrom.LISTED:
                 # A random start costs nothing, and must not depend on the ratings: the theorem asks for that.
@@ -135,11 +133,10 @@ class Spectral(Strategy):
         )
 
     def _item_steps(self, declared: Declared) -> list[Step]:
-        assert self.dim is not None
         # Ratings of one user add up in a bucket; where a clip bounds a user's sum, it bounds that too.
         several = BUCKET_CAP if declared.items is None and declared.unit is Unit.RATING else 1
         rows = self.buckets if declared.items is None else declared.items
-        numbers = self._rounds(self.dim).widths[0] + 1
+        numbers = self._rounds(self.columns).widths[0] + 1
         return [
             Step(
                 name=step_name(number),
@@ -160,8 +157,7 @@ class Spectral(Strategy):
 
     def _item_vectors(self, entries: Entries, run: Run, secrets: Secrets) -> Float64Array:
         """Return one vector per item from the item model: its own, or that of its bucket."""
-        assert self.dim is not None
-        model = self._model(self._rounds(self.dim).widths[0])
+        model = self._model(self._rounds(self.columns).widths[0])
         others = entries.unlisted
         assert others is not None
         largest = entries.bounds.largest

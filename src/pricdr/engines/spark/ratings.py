@@ -1,17 +1,25 @@
-"""``SparkRatings``: ratings in a Spark table, as publishing needs them."""
+"""``open_ratings``: ratings in Spark, as publishing needs them, and a summary of how they were read."""
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pricdr.data.blocks import Convert
 from pricdr.data.ids import Ids, require_ids
+from pricdr.data.reading.columns import Columns
+from pricdr.data.reading.repeats import Repeats
+from pricdr.data.reading.report import Summary, stars_of
 from pricdr.data.reading.text_files import refusal
-from pricdr.engines.spark.failures import explained
-from pricdr.engines.spark.matrix import SparkMatrix
-from pricdr.engines.spark.packing import Blocks, packed
-from pricdr.engines.spark.source import Source
+from pricdr.engines.spark.blocks import Blocks, SparkMatrix, packed
+from pricdr.engines.spark.session import explained, opened_session
+from pricdr.engines.spark.table import CheckedRows, checked_rows, require_no_text_file
+from pricdr.errors import LARGEST_SCALE, ParameterError
 from pricdr.privacy.mechanism import MOST_ITEMS
 from pricdr.privacy.steps import MOST_RATINGS, MOST_USERS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,14 +30,14 @@ class SparkRatings:
     selects before it spends.
     """
 
-    source: Source
+    source: CheckedRows
     users: Ids
     items: Ids
     threshold: float | None
     blocks: Blocks
 
     @classmethod
-    def of(cls, source: Source, users: Ids | None, items: Ids | None, threshold: float | None) -> "SparkRatings":
+    def of(cls, source: CheckedRows, users: Ids | None, items: Ids | None, threshold: float | None) -> "SparkRatings":
         """Return the ratings of these users and items; by default of all that occur, sorted by UTF-8 bytes."""
         users = _ids_in(source, "user") if users is None else users
         items = _ids_in(source, "item") if items is None else items
@@ -72,7 +80,87 @@ class SparkRatings:
         return SparkMatrix(self.blocks, convert, columns=len(self.items))
 
 
-def _checked_blocks(source: Source, users: Ids, items: Ids, threshold: float | None) -> Blocks:
+@dataclass(frozen=True)
+class SparkReading:
+    """The ratings that count, and how they were read: for their owner's screen, never for a release."""
+
+    ratings: SparkRatings
+    listed: bool
+    """Whether users or items were listed, so that other rows are left out."""
+
+    @property
+    def has_values(self) -> bool:
+        """Return whether there is a rating column."""
+        return self.ratings.has_values
+
+    @property
+    def stars(self) -> tuple[float, float] | None:
+        """Return the fewest and the most stars where the ratings look like stars."""
+        source = self.ratings.source
+        return stars_of(source.rating_range if source.has_values else None, source.half_steps)
+
+    def summary(self) -> str:
+        """Return a few lines for people."""
+        source, blocks = self.ratings.source, self.ratings.blocks
+        dropped = []
+        if self.listed:
+            dropped.append(("rows of users or items that are not listed", source.count - blocks.rows))
+        if blocks.pairs > blocks.kept:
+            dropped.append((f"rated below {self.ratings.threshold:g}", blocks.pairs - blocks.kept))
+        summary = Summary(
+            file=source.location,
+            rows=source.count,
+            users=blocks.raters,
+            items=len(self.ratings.items),
+            ratings=len(self.ratings),
+            counted=" of listed users and items" if self.listed else "",
+            repeats=Repeats(blocks.rows - blocks.pairs, source.has_times, blocks.untimed),
+            dropped=dropped,
+            rating_range=source.rating_range if source.has_values else None,
+            has_values=source.has_values,
+        )
+        return str(summary)
+
+
+@contextmanager
+def open_ratings(
+    location: str,
+    *,
+    columns: Columns | str | None = None,
+    threshold: float | None = None,
+    users: Ids | None = None,
+    items: Ids | None = None,
+    settings: Mapping[str, str] | None = None,
+    session: "SparkSession | None" = None,
+) -> Iterator[SparkReading]:
+    """Open ratings in Parquet or a table for ``publish``: they are checked, sorted and kept on executors.
+
+    Args:
+        location: a path or URL of Parquet that the cluster can read, or ``table:`` and the name of a table.
+        columns: the columns to read; found by name by default.
+        threshold: keep only pairs rated at least this.
+        users: the agreed user list; by default all users that occur.
+        items: the item universe; by default all items that occur.
+        settings: settings of the Spark session that is created, such as ``spark.master``.
+        session: an existing session to use instead; it must encrypt what it writes and sends.
+
+    Pass the same lists to ``publish``: for other lists the rows would be sorted again.
+    """
+    if threshold is not None and not abs(threshold) <= LARGEST_SCALE:
+        raise ParameterError(f"threshold must be a finite number from -1e15 to 1e15, got {threshold!r}")
+    require_no_text_file(location)
+    parsed = Columns.parse(columns) if isinstance(columns, str) else columns
+    with opened_session(settings or {}, session) as own:
+        source = checked_rows(own, location, parsed, need_rating=threshold is not None)
+        try:
+            ratings = SparkRatings.of(source, users, items, threshold)
+            yield SparkReading(ratings, listed=users is not None or items is not None)
+        finally:
+            with suppress(Exception):  # Java may be gone, and the exception that says why is already being raised
+                source.release()
+
+
+def _checked_blocks(source: CheckedRows, users: Ids, items: Ids, threshold: float | None) -> Blocks:
     require_ids("user", users)
     require_ids("item", items)
     for what, count, most in (("users", len(users), MOST_USERS), ("items", len(items), MOST_ITEMS)):
@@ -85,9 +173,9 @@ def _checked_blocks(source: Source, users: Ids, items: Ids, threshold: float | N
     return blocks
 
 
-def _ids_in(source: Source, role: str) -> Ids:
+def _ids_in(source: CheckedRows, role: str) -> Ids:
     """Return all ids of a column, sorted by their UTF-8 bytes, as in memory."""
     with explained(f"list the {role}s of {source.location}"):
-        distinct = source.checked.select(role).distinct().toArrow()
+        distinct = source.frame.select(role).distinct().toArrow()
     # Python compares text by code points, which is also the order of UTF-8 bytes.
     return tuple(sorted(distinct.column(role).to_pylist()))

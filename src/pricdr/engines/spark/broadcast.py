@@ -1,0 +1,115 @@
+"""Send a work to executors: all of it is sealed in a broadcast, and the seal's key is in the function.
+
+Spark writes Python broadcasts to files, on the driver and on every executor. So their content is encrypted here, under
+a key that is made for one job and travels inside the function, which Spark keeps in memory. Neither is of any use
+without the other. ``docs/threat-model.md`` says what an attacker gets, depending on access.
+
+Spark itself pickles what it sends, and so is a work here, by Spark's pickler; nothing is unpickled before the seal has
+shown that it is what this driver wrote.
+"""
+
+import io
+import logging
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from pricdr.privacy.noise import DiscreteGaussian, SealedNoise
+from pricdr.randomness import Seal
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast, SparkContext
+
+_CHUNK: Final = 1 << 26
+"""Bytes that are sealed in one piece: AES-GCM takes less than 2^31."""
+_PY4J_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+
+
+@dataclass(frozen=True)
+class Message:
+    """A work on its way to executors."""
+
+    contents: "Broadcast[list[list[bytes]]]"
+    """The work and each of its arrays, in sealed chunks."""
+    wrapping: bytes = field(repr=False)
+    """The key of the seal. It is never in a broadcast, and opens nothing but this message."""
+    number: str = ""
+    """A random number that identifies this message."""
+
+    def opened(self) -> Any:  # noqa: ANN401
+        """Return the work; a process opens each message once, and keeps only the last."""
+        from pyspark import cloudpickle
+
+        if self.number not in _opened:
+            _opened.clear()
+            seal = _opened["seal"] = Seal(self.wrapping)
+            pieces = [
+                b"".join(seal.open(chunk, f"{number} {at}") for at, chunk in enumerate(chunks))
+                for number, chunks in enumerate(self.contents.value)
+            ]
+            # Arrays share the memory of their bytes, which nobody can write to: works are pure.
+            _opened[self.number] = cloudpickle.loads(pieces[0], buffers=pieces[1:])
+            _opened.pop("seal").erase()
+        return _opened[self.number]
+
+
+_opened: Final[dict[str, Any]] = {}
+"""The last work that this process opened, by the number of its message; and its seal, while it is being opened."""
+
+
+@contextmanager
+def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
+    """Yield ``work`` as a message to executors while a job runs; afterwards destroy its broadcast everywhere."""
+    wrapping = secrets.token_bytes(32)
+    seal = Seal(wrapping)
+    contents = [
+        [
+            seal.close(piece[at : at + _CHUNK], f"{number} {at // _CHUNK}")
+            for at in range(0, max(1, len(piece)), _CHUNK)
+        ]
+        for number, piece in enumerate(_pickled(work, seal))
+    ]
+    with _unlogged():
+        broadcast = context.broadcast(contents)
+        try:
+            yield Message(broadcast, wrapping, secrets.token_hex(8))
+        finally:
+            broadcast.destroy()
+            seal.erase()
+
+
+def _pickled(work: object, seal: Seal) -> list[memoryview]:
+    """Return a work without its arrays, and the bytes of each array."""
+    from pyspark.cloudpickle import CloudPickler
+
+    class Pickler(CloudPickler):  # type: ignore[misc]
+        def reducer_override(self, value: object) -> Any:  # noqa: ANN401
+            # Keys refuse to be pickled; noise hands out the sealed keys of its own streams.
+            if isinstance(value, DiscreteGaussian):
+                return _unsealed_noise, (value.sealed(seal),)
+            return super().reducer_override(value)
+
+    arrays: list[Any] = []
+    file = io.BytesIO()
+    Pickler(file, protocol=5, buffer_callback=arrays.append).dump(work)
+    return [file.getbuffer(), *(array.raw() for array in arrays)]
+
+
+def _unsealed_noise(noise: SealedNoise) -> DiscreteGaussian:
+    return noise.opened(_opened["seal"])
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """Disable py4j's loggers: at DEBUG they write everything that goes to Java, whole functions included."""
+    loggers = [logging.getLogger(name) for name in _PY4J_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled

@@ -11,8 +11,7 @@ import polars as pl
 import pytest
 
 import pricdr
-import pricdr.engines.spark.matrix as spark_matrix
-import pricdr.engines.spark.packing as spark_packing
+import pricdr.engines.spark.blocks as spark_blocks
 from pricdr import Guarantee, Ledger, Ratings, Spectral, publish
 from pricdr.engines.spark import open_ratings
 from pricdr.errors import EngineError
@@ -31,7 +30,7 @@ def dying(spark, monkeypatch):
     spark.sparkContext.addPyFile(str(MORTAL))
     from mortal_works import Mortal
 
-    honest = spark_matrix.dispatched
+    honest = spark_blocks.dispatched
 
     def let(job, marker, how):
         jobs = iter(range(1000))
@@ -43,7 +42,7 @@ def dying(spark, monkeypatch):
             with honest(context, (work, converts)) as message:
                 yield message
 
-        monkeypatch.setattr(spark_matrix, "dispatched", dispatched)
+        monkeypatch.setattr(spark_blocks, "dispatched", dispatched)
 
     return let
 
@@ -79,13 +78,13 @@ def test_after_the_spend_a_failure_says_that_it_is_spent(table, spark, dying, le
 def test_before_the_spend_a_failure_leaves_the_ledger_as_it_was(table, spark, ledger, users, monkeypatch):
     with open_ratings(str(table), session=spark) as reading:
 
-        def doomed(packer):
+        def doomed(*_, **__):
             def pack(batches):
                 os._exit(1)
 
             return pack
 
-        monkeypatch.setattr(spark_packing, "_function", doomed)
+        monkeypatch.setattr(spark_blocks, "_packer", doomed)
         with pytest.raises(
             EngineError, match=r"could not sort the ratings into blocks of users: a task failed 2 times"
         ):
@@ -100,7 +99,7 @@ def test_blocks_that_are_lost_after_the_spend_are_computed_from_the_same_rows_or
     """Two results of different ratings under the same noise would differ by the ratings themselves."""
     rows.write_parquet(tmp_path / "r.parquet")
     with open_ratings(str(tmp_path / "r.parquet"), session=spark) as reading:
-        given, honest = reading.ratings, spark_matrix.SparkMatrix.rows
+        given, honest = reading.ratings, spark_blocks.SparkMatrix.rows
 
         def lose_all(self, *arguments, **options):
             if changed:
@@ -111,7 +110,7 @@ def test_blocks_that_are_lost_after_the_spend_are_computed_from_the_same_rows_or
             given.source.release()
             return honest(self, *arguments, **options)
 
-        monkeypatch.setattr(spark_matrix.SparkMatrix, "rows", lose_all)
+        monkeypatch.setattr(spark_blocks.SparkMatrix, "rows", lose_all)
         if not changed:
             expected = publish(Ratings.of(rows), PROMISE, strategy="jlt", insecure_seed=5)
             release = publish(given, PROMISE, strategy="jlt", insecure_seed=5)
@@ -123,7 +122,7 @@ def test_blocks_that_are_lost_after_the_spend_are_computed_from_the_same_rows_or
 
 CLUSTER = """
 import hashlib, sys
-import pricdr.engines.spark.matrix as matrix
+import pricdr.engines.spark.blocks as matrix
 from contextlib import contextmanager
 from pricdr import Guarantee, publish
 from pricdr.engines.spark import open_ratings

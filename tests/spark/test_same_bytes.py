@@ -1,10 +1,12 @@
 """A release made by Spark is the release made in memory, bit for bit."""
 
 import numpy as np
+import polars as pl
 import pytest
 
-import pricdr.engines.spark.matrix as spark_matrix
-from pricdr import Bounds, Features, Guarantee, Guided, ItemFeatures, Ratings, Spectral, Unit, publish
+import pricdr
+import pricdr.engines.spark.blocks as spark_blocks
+from pricdr import JLT, Bounds, Features, Guarantee, Guided, ItemFeatures, Ratings, Spectral, Unit, publish
 from pricdr.engines.spark import open_ratings
 
 pytestmark = pytest.mark.spark
@@ -51,9 +53,8 @@ def test_learnt_directions(in_memory, everything):
 
 def test_sums_in_many_pieces(in_memory, everything, monkeypatch):
     """A sum over items travels in chunks, and a large result partition by partition."""
-    monkeypatch.setattr(spark_matrix, "ADDED_UP_BY_DRIVER", 0)
-    monkeypatch.setattr(spark_matrix, "CHUNK", 1 << 9)
-    monkeypatch.setattr(spark_matrix, "COLLECTED_AT_ONCE", 1)
+    monkeypatch.setattr(spark_blocks, "CHUNK", 1 << 9)
+    monkeypatch.setattr(spark_blocks, "COLLECTED_AT_ONCE", 1)
     same(in_memory, everything, strategy=Spectral(dim=3))
 
 
@@ -113,12 +114,19 @@ def test_nobody_is_outside_of_the_list(in_memory, everything, lists):
     same(in_memory, everything, strategy=Spectral(learn_from="all", dim=2, buckets=64), **given)
 
 
-def test_which_zero_comes_first_does_not_change_a_block():
-    """Spark gives rows of a pair in any order; a block that is computed again must have the same digest."""
-    import pyarrow as pa
+TIMES = (
+    "7", "-7.5", "1e3", " 8 ", ".5", "5.", "1d", "1_0", "+-1", "inf", "NaN", "", "soon", None, "0x10",
+    "2024-05-31", "2024-05-31T12:00", "2024-05-31 12:00:00.5Z", "2024-05-31T12:00:00+02:00", "2024-02-30",
+    "2024-05-31T25:00", "99999-01-01", "2024-5-1", "1999-12-31T23:59:59-11:30",
+)  # fmt: skip
 
-    from pricdr.engines.spark.source import checked_batch
 
-    batch = pa.record_batch({"user": ["a", "a"], "item": ["x", "x"], "rating": [-0.0, 0.0]})
-    values = checked_batch(batch, time_asked=False).column(2).to_numpy()
-    assert not np.signbit(values).any()
+def test_times_as_text_and_zeros_of_both_signs(spark, tmp_path):
+    """Spark reads them in SQL, and a row that no reader takes for a time is the earliest of its pair for all."""
+    pairs = [(f"u{at}", "x", value, time) for at in range(len(TIMES)) for value, time in ((2.0, TIMES[at]), (5.0, "1"))]
+    zeros = [("z", "y", -0.0, "3"), ("z", "y", 0.0, "3")]
+    frame = pl.DataFrame([*pairs, *zeros], schema=["user", "item", "rating", "time"], orient="row")
+    frame.write_parquet(tmp_path / "r.parquet")
+    expected = pricdr.read_ratings(tmp_path / "r.parquet")
+    with open_ratings(str(tmp_path / "r.parquet"), session=spark) as reading:
+        same(expected, reading.ratings, strategy=JLT(dim=4), bounds=Bounds(rating_bound=5, rating_step=1))

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-import pricdr.engines.spark.matrix as spark_matrix
+import pricdr.engines.spark.blocks as spark_blocks
 from pricdr import Guarantee, Spectral, publish, randomness
 from pricdr.engines.spark import open_ratings
 from tests.spark.key_search import KeySearch
@@ -26,7 +26,7 @@ def release(spark, table, traces, users):
     search, plans, files = KeySearch(), [], {}
     before = {file: file.stat().st_size for file in _written(traces)}
     patch = pytest.MonkeyPatch()
-    make_key, collect = randomness._Key.__init__, spark_matrix._collected
+    make_key, collect = randomness._Key.__init__, spark_blocks._collected
 
     def remember_key(self, content):
         search.add(content)
@@ -37,7 +37,7 @@ def release(spark, table, traces, users):
         return collect(frame, size)
 
     patch.setattr(randomness._Key, "__init__", remember_key)
-    patch.setattr(spark_matrix, "_collected", record_plan)
+    patch.setattr(spark_blocks, "_collected", record_plan)
     over = threading.Event()
 
     def watch():

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pricdr.data.ids import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.disk_reading import DiskReading
-    from pricdr.engines.spark.reading import SparkReading
+    from pricdr.engines.spark.ratings import SparkReading
     from pricdr.privacy.estimate import Estimate
 
 
@@ -118,7 +118,7 @@ class EngineInput:
         return True
 
     def _on_spark(self, listed: "Ids | None", universe: "Ids | None", lifetime: ExitStack) -> "SparkReading":
-        from pricdr.engines.spark.reading import open_ratings
+        from pricdr.engines.spark.ratings import open_ratings
         from pricdr.engines.spark.session import parse_settings
 
         if not isinstance(self.given, Path) or self.given == STANDARD_INPUT:
@@ -173,7 +173,7 @@ def is_on_disk(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard
 
 def is_on_spark(reading: "RatingsFile | DiskReading | SparkReading") -> TypeGuard["SparkReading"]:
     """Return whether Spark keeps the ratings."""
-    from pricdr.engines.spark.reading import SparkReading
+    from pricdr.engines.spark.ratings import SparkReading
 
     return isinstance(reading, SparkReading)
 

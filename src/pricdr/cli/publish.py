@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.disk_reading import DiskReading
-    from pricdr.engines.spark.reading import SparkReading
+    from pricdr.engines.spark.ratings import SparkReading
     from pricdr.privacy.accounting import Guarantee, Unit
     from pricdr.privacy.ledger import Ledger
     from pricdr.privacy.strategies import Strategy

@@ -16,7 +16,7 @@ from pricdr.errors import PublishWarning
 if TYPE_CHECKING:
     from pricdr.data.blocks import RatingsSource
     from pricdr.data.ids import Ids
-    from pricdr.engines.spark.reading import SparkReading
+    from pricdr.engines.spark.ratings import SparkReading
     from pricdr.privacy.bounds import Bounds
     from pricdr.privacy.strategies import Strategy
     from pricdr.release import Release

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-_NUMBER: Final = r"[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?"
+NUMBER: Final = r"[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?"
 _CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 _ZONE: Final = r"(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)"
-_DATE: Final = rf"[1-9][0-9]{{3}}-[0-9]{{2}}-[0-9]{{2}}([T ]{_CLOCK}(:[0-5][0-9]([.][0-9]{{1,6}})?)?{_ZONE}?)?"
+DATE: Final = rf"[1-9][0-9]{{3}}-[0-9]{{2}}-[0-9]{{2}}([T ]{_CLOCK}(:[0-5][0-9]([.][0-9]{{1,6}})?)?{_ZONE}?)?"
 """What Python and DuckDB read alike."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _BLANKS: Final = " \t\n\x0b\x0c\r"
@@ -30,7 +30,7 @@ def seconds_of(text: str | None) -> float | None:
     text = "" if text is None else text.strip(_BLANKS)
     if (number := finite_number(text)) is not None:
         return number
-    if not re.fullmatch(_DATE, text):
+    if not re.fullmatch(DATE, text):
         return None
     try:
         moment = datetime.fromisoformat(text)
@@ -48,7 +48,7 @@ def to_seconds(texts: Iterable[str | None]) -> npt.NDArray[np.float64]:
 def finite_number(text: str) -> float | None:
     """Return a text as a finite number, None where it is none."""
     plain = text.strip(_BLANKS)
-    number = float(plain) + 0.0 if re.fullmatch(_NUMBER, plain) else inf  # -0 equals 0: as bytes they would differ
+    number = float(plain) + 0.0 if re.fullmatch(NUMBER, plain) else inf  # -0 equals 0: as bytes they would differ
     return number if isfinite(number) else None
 
 
@@ -66,5 +66,5 @@ def seconds_sql(text: str) -> str:
     """
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     date = f"trim({text}, {blanks})"
-    moment = f"CASE WHEN regexp_full_match({date}, '{_DATE}') THEN epoch_us(try_cast({date} AS TIMESTAMPTZ)) / 1e6 END"
+    moment = f"CASE WHEN regexp_full_match({date}, '{DATE}') THEN epoch_us(try_cast({date} AS TIMESTAMPTZ)) / 1e6 END"
     return f"coalesce({number_sql(text)}, {moment})"

@@ -70,7 +70,6 @@ class Blocks:
 def packed(rows: CheckedRows, users: Ids, items: Ids, threshold: float | None) -> Blocks:
     """Return the rows of these users and items as blocks, in the order of the lists."""
     from pyspark import StorageLevel
-    from pyspark.sql import functions as sql
 
     session, shape = rows.session, (len(users), len(items))
     per_block = _users_per_block(rows.count, *shape, n_cores(session))
@@ -82,7 +81,9 @@ def packed(rows: CheckedRows, users: Ids, items: Ids, threshold: float | None) -
         entries = rows.frame.join(at_item, "item").join(at_user, "user")
         keyed = entries.selectExpr(f"int(user_at div {per_block}) block", "user_at", "item_at", "value", "seconds")
         # One more row for every block: users without a rating get rows too.
-        empty = session.range(n_blocks).selectExpr("int(id) block", "-1 user_at", "-1 item_at", "0d value", "0d seconds")
+        empty = session.range(n_blocks).selectExpr(
+            "int(id) block", "-1 user_at", "-1 item_at", "0d value", "0d seconds"
+        )
         together = keyed.unionByName(empty).repartition(n_blocks, "block").sortWithinPartitions("block")
         pack = _packer(per_block, shape, threshold, has_values=rows.has_values)
         frame = together.mapInArrow(pack, _PACKED).persist(StorageLevel.MEMORY_AND_DISK)
@@ -112,7 +113,6 @@ def _positions(rows: CheckedRows, role: str, ids: Ids) -> "DataFrame":
 
 def _packer(per_block: int, shape: tuple[int, int], threshold: float | None, *, has_values: bool) -> Any:  # noqa: ANN401
     """Return the function that packs the rows of a partition, which arrive sorted by block."""
-
     driver = __version__
 
     def pack(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

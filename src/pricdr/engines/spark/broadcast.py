@@ -65,10 +65,7 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
     wrapping = secrets.token_bytes(32)
     seal = Seal(wrapping)
     contents = [
-        [
-            seal.close(piece[at : at + _CHUNK], f"{number} {at // _CHUNK}")
-            for at in range(0, max(1, len(piece)), _CHUNK)
-        ]
+        [seal.close(piece[at : at + _CHUNK], f"{number} {at // _CHUNK}") for at in range(0, max(1, len(piece)), _CHUNK)]
         for number, piece in enumerate(_pickled(work, seal))
     ]
     with _unlogged():
@@ -82,9 +79,11 @@ def dispatched(context: "SparkContext", work: object) -> Iterator[Message]:
 
 def _pickled(work: object, seal: Seal) -> list[memoryview]:
     """Return a work without its arrays, and the bytes of each array."""
-    from pyspark.cloudpickle import CloudPickler
+    from pyspark import cloudpickle
 
-    class Pickler(CloudPickler):  # type: ignore[misc]
+    base: Any = cloudpickle.CloudPickler  # pyspark has no types for it
+
+    class Pickler(base):  # type: ignore[misc]
         def reducer_override(self, value: object) -> Any:  # noqa: ANN401
             # Keys refuse to be pickled; noise hands out the sealed keys of its own streams.
             if isinstance(value, DiscreteGaussian):

@@ -141,7 +141,8 @@ def _checks(roles: Collection[str], *, text_times: bool, time_asked: bool) -> li
         seconds = f"CASE WHEN {text} RLIKE r'^{NUMBER}$' THEN try_cast({text} AS double) ELSE {moment} END"
     finite = f"abs({{}}) < {_INFINITE}"  # to Spark, NaN is larger than any number
     wrong = [
-        f"NOT is_valid_utf8({role}) OR {role} = '' OR char_length({role}) > {LONGEST_ID} OR {role} RLIKE r'{CONTROLS_IN_RE2}'"
+        f"NOT is_valid_utf8({role}) OR {role} = '' OR char_length({role}) > {LONGEST_ID} OR "
+        f"{role} RLIKE r'{CONTROLS_IN_RE2}'"
         for role in ("user", "item")
     ]
     wrong += [f"NOT {finite.format('rating')}"] * ("rating" in roles)

@@ -240,7 +240,7 @@ def test_a_notice_that_cannot_be_read_is_a_refusal_because_it_might_count(made, 
             raise PermissionError(13, "Permission denied")
         return opened(path, *arguments, **options)
 
-    monkeypatch.setattr("pricdr.untrusted.opening.os.open", denied)
+    monkeypatch.setattr("pricdr.untrusted.os.open", denied)
     with pytest.raises(VerificationError, match="cannot be read: Permission denied, and it may be the notice"):
         verify(made / "two", revocations=notices)
 

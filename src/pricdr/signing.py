@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from pricdr.errors import InputError, InputFileError, VerificationError
 from pricdr.files import PRIVATE, require_absent, require_private_file, write_new
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 _LARGEST_KEY: Final = 1 << 16
 """Bytes; an Ed25519 key in PEM has about 120."""

@@ -16,7 +16,7 @@ from pricdr.alignment.messages import MOST_IDS, Count, SessionId, Sha256, WhoLea
 from pricdr.alignment.normalisation import agreed_normalisation
 from pricdr.data.reading.text_files import explaining_os_errors, named
 from pricdr.errors import InputError, printable
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 ENDING: Final = ".alignment.json"
 _LARGEST: Final = 8192

@@ -15,7 +15,7 @@ from pricdr.data.splits import HeldOut, Split, cold_users, official
 from pricdr.data.tables import Columns, Text, read_delimited, read_text_columns, texts, write_ratings, write_table
 from pricdr.errors import InputError, ParameterError, require_seed
 from pricdr.memory import memory_limit
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 _PARTS = ("validation", "test")
 _LONGEST_PROTOCOL = 200

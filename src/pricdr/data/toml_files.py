@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pricdr.data.reading.text_files import explaining_os_errors, refusal, shorten
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 MOST_BYTES: Final = 1 << 18
 LONGEST_LINE: Final = 2_000

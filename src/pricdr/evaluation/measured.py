@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError
 from pricdr.evaluation.verdict import Training, Verdict
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 MOST_BYTES: Final = 1 << 24
 _VERSION: Final = 2

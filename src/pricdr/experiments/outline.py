@@ -16,7 +16,7 @@ from pricdr.experiments.data_spec import DataSpec
 from pricdr.experiments.records import RECORD, FileName, Flag, Line, Number, Settings, Text, Whole, from_json
 from pricdr.experiments.spec import MOST_ARMS, MOST_SEEDS, Spec
 from pricdr.files import replace_file
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 SUFFIX: Final = ".spec.json"
 NOT_PRESENT: Final = "data not present: point PRICDR_DATA at it"

@@ -17,7 +17,7 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
 from pricdr.experiments.provenance import Provenance
 from pricdr.experiments.records import RECORD, Line, Number, Whole, from_json
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 MOST_BYTES: Final = 1 << 28
 """Of a file of results."""

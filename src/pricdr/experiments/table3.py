@@ -17,7 +17,7 @@ from pricdr.experiments.provenance import Provenance, provenance
 from pricdr.experiments.records import RECORD, Flag, Line, Text, Whole, from_json
 from pricdr.files import replace_file
 from pricdr.progress import Progress, silent
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 if TYPE_CHECKING:
     from pricdr.data.reading.readers import RatingsFile

@@ -28,7 +28,7 @@ from pricdr.models.chosen import Chosen, Trust
 from pricdr.models.fitted import FittedModel, HistorySummary, Origin, Vectors
 from pricdr.models.interaction import Interaction
 from pricdr.release.certificate import MAX_BYTES, Certificate, PublicKey
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 SCHEMA_VERSION: Final = 5
 """The only one: 1 to 4 were those of folders with Parquet files, and are not read."""

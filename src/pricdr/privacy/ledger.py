@@ -34,7 +34,7 @@ from pricdr.privacy.ledger_lines import (
     split_cut_line,
 )
 from pricdr.signing import public_text
-from pricdr.untrusted.opening import read_all
+from pricdr.untrusted import read_all
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

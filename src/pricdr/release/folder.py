@@ -27,7 +27,7 @@ from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
 from pricdr.memory import in_words, memory_limit, require_memory
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

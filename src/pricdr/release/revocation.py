@@ -27,7 +27,7 @@ from pricdr.files import write_new
 from pricdr.release.certificate import Day, PublicKey, Sha256, today
 from pricdr.release.folder import Release, require_outside_releases, verify
 from pricdr.signing import fingerprint, is_signed_by, public_from_text, public_text, read_private_key, sign
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 ENDING: Final = ".revocation"
 FIRST_LINE: Final = b"pricdr revocation notice 1\n"

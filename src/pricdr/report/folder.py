@@ -18,7 +18,7 @@ from pricdr.experiments.search import Trial, read_trials
 from pricdr.experiments.tables import DECISIVE
 from pricdr.progress import Progress, silent
 from pricdr.report.measurements import NOTHING, Measurement
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 LINES: Final = ".jsonl"
 SYNTHETIC: Final = "frontier_synthetic.jsonl"

@@ -26,7 +26,7 @@ from pricdr.errors import InputError, ParameterError
 from pricdr.files import PRIVATE, replace_file, require_private_file
 from pricdr.serving.log import Report
 from pricdr.serving.models import Signature, file_signature
-from pricdr.untrusted.opening import read_bounded
+from pricdr.untrusted import read_bounded
 
 _MAX_BYTES: Final = 1 << 20
 _NAME: Final = "[A-Za-z0-9_-]{1,64}"

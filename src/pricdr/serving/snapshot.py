@@ -16,7 +16,7 @@ from pricdr.models.fitted import FittedModel
 from pricdr.models.recommendations import Basis
 from pricdr.models.recommending import BASES
 from pricdr.serving.search import Ranked, Search, SimilarItems, build_search, rank_rows, seen_items
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 _CERTIFICATE: Final = "release.certificate.json"
 FILES: Final = ("model.json", "model.safetensors", "users.txt", "items.txt", _CERTIFICATE)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pricdr.errors import InputError
 from pricdr.files import replace_file
-from pricdr.untrusted.opening import Folder
+from pricdr.untrusted import Folder
 
 Weights = dict[str, Tensor]
 _LARGEST_HEADER: Final = 1 << 20

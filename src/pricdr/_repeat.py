@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from pricdr._transfer import transfer
-from pricdr.data.negatives import pair_codes
+from pricdr.data.hold_out_rules import pair_codes
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import Split, split
 from pricdr.errors import InputError, ParameterError, require_count

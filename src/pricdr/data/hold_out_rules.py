@@ -1,4 +1,4 @@
-"""Which ratings to hold out: at random or the latest, so many or a share, and whose history to hide."""
+"""Which ratings to hold out (at random, the latest, as given), whose history to hide, and which negatives to draw."""
 
 import math
 import re
@@ -8,14 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.csr import CSR, entry_rows, row_counts
-from pricdr.data.negatives import rows_of
-from pricdr.data.ratings import IntArray, Ratings
+from pricdr.data.ratings import IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, ParameterError, require_probability
+from pricdr.memory import require_memory
 from pricdr.randomness import Simulation
 
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
 
+NEGATIVES: Final = 99
+_COPIES: Final = 6
+"""Arrays of the drawn items' size in memory while they are drawn."""
 FEWEST: Final = 3
 """Ratings a user needs to be evaluated: one to test, one to validate, one to train on."""
 
@@ -131,3 +134,63 @@ def _smallest(matrix: CSR, key: Float64Array, users: IntArray, begin: IntArray, 
     low, high = np.zeros((2, matrix.shape[0]), dtype=np.int64)
     low[users], high[users] = begin, end
     return np.asarray((place >= low[rows]) & (place < high[rows]))
+
+
+def rows_of(ratings: Ratings) -> IntArray:
+    """Return the user's position of each stored rating."""
+    return entry_rows(ratings.matrix)
+
+
+def pair_codes(ratings: Ratings) -> IntArray:
+    """Return each rated pair as one number, ascending: user x items + item."""
+    return rows_of(ratings) * len(ratings.items) + ratings.matrix.indices
+
+
+def require_negatives(ratings: Ratings, most: int, count: int) -> None:
+    """Refuse ratings that leave some user, who rated so many items, fewer than ``count`` others."""
+    if len(ratings.items) - most < count:
+        raise InputError(
+            f"{len(ratings.items):,} items are too few: a user who rated {most:,} of them leaves fewer than "
+            f"{count} to be ranked among"
+        )
+
+
+def draw_negatives(codes: IntArray, n_items: int, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Draw ``count`` distinct items for each user, uniformly; those that collide are drawn again.
+
+    ``codes`` are the pairs that must not be drawn, each as one number and sorted: one search finds them.
+    """
+    require_memory(_COPIES * 8 * count * len(users), f"{count} negatives for each of {len(users):,} held-out items")
+    offsets = users[:, None] * n_items
+    drawn = rng.integers(0, n_items, (len(users), count))
+    while True:
+        order = np.argsort(drawn, axis=1, kind="stable")
+        ordered = np.take_along_axis(drawn, order, axis=1)
+        again = np.zeros_like(drawn, dtype=bool)
+        repeated = np.pad(ordered[:, 1:] == ordered[:, :-1], ((0, 0), (1, 0)))
+        np.put_along_axis(again, order, repeated, axis=1)
+        at = np.searchsorted(codes, drawn + offsets)
+        # The minimum: a pair after the last rated one is found past the end.
+        again |= codes[np.minimum(at, len(codes) - 1)] == drawn + offsets
+        if not again.any():
+            return drawn
+        drawn[again] = rng.integers(0, n_items, int(again.sum()))
+
+
+def united(
+    train: RatingsLike, test: RatingsLike, validation: RatingsLike | None
+) -> tuple[Ratings, tuple[BoolArray, BoolArray, BoolArray]]:
+    """Return all ratings as one, and masks over them: trained on, tested by, validated by, and nothing twice."""
+    given = [Ratings.of(part).positives() for part in (train, test, validation) if part is not None]
+    users = tuple(sorted({user for part in given for user in part.rated().users}))
+    items = tuple(sorted({item for part in given for item in part.rated().items}))
+    codes = [pair_codes(part.select(users, items)) for part in given]
+    whole = np.unique(np.concatenate(codes))
+    trained, tested, *rest = (np.isin(whole, part) for part in codes)
+    validated = rest[0] if rest else np.zeros(len(whole), dtype=bool)
+    rows, columns = np.divmod(whole, max(len(items), 1))
+    filtered_by = next((part.filtered_by for part in given if part.filtered_by is not None), None)
+    ratings = Ratings.from_codes(
+        rows, columns, np.ones(len(whole)), users, items, filtered_by=filtered_by, has_values=False
+    )
+    return ratings, (trained, tested & ~trained, validated & ~trained & ~tested)

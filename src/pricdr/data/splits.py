@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 
 from pricdr.data.csr import row_counts
-from pricdr.data.given_parts import united
 from pricdr.data.hold_out_rules import (
     FEWEST,
     OFFICIAL,
@@ -21,12 +20,16 @@ from pricdr.data.hold_out_rules import (
     choose_newcomers,
     choose_one_of_each,
     described,
+    draw_negatives,
     items_to_test,
+    pair_codes,
+    require_negatives,
     require_times,
+    rows_of,
+    united,
 )
+from pricdr.data.hold_out_rules import NEGATIVES as NEGATIVES
 from pricdr.data.hold_out_rules import BoolArray as BoolArray
-from pricdr.data.negatives import NEGATIVES as NEGATIVES
-from pricdr.data.negatives import draw_negatives, pair_codes, require_negatives, rows_of
 from pricdr.data.ratings import IntArray, Ratings, RatingsLike
 from pricdr.errors import InputError, require_count, require_seed, require_share
 from pricdr.randomness import Simulation

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from pricdr.data.csr import sp
-from pricdr.data.negatives import draw_negatives
+from pricdr.data.hold_out_rules import draw_negatives
 from pricdr.data.ratings import IntArray
 from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut
 from pricdr.evaluation.metrics import Float64Array

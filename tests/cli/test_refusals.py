@@ -258,7 +258,7 @@ def test_folders_made_on_the_way_to_a_refused_output_are_removed_again(refused_p
 
 def test_a_release_larger_than_the_disk_is_refused_before_the_budget_is_spent(ratings, refused_publish, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
-    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**6, says=("needs 12 MB", "1 MB are free"))
+    refused_publish(ratings, "--strategy", "jlt", "--dim", 10**6, says=("needs 12.1 MB", "1.0 MB are free"))
     for absurd in (10**13, 10**400):
         refused_publish(ratings, "--strategy", "jlt", "--dim", absurd, says=("at most 1,048,576 numbers per user",))
 

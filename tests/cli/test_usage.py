@@ -56,7 +56,7 @@ COMMANDS = [
         (("ledger", "show"), "file"),
         (("keygen",), "--out"),
         (("verify",), "folder"),
-        (("inspect", "a", "b"), "b"),
+        (("inspect", "a", "b", "c"), "c"),
         (("audit",), ("a release folder", "--epsilon")),
         (("audit", "nowhere"), ("nowhere", "no such folder")),
         (("audit", "--strategy", "jlt", "--epsilon", 1), ("a release folder", "--delta")),

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from pricdr.release import verify as verify
     from pricdr.release.certificate import Certificate as Certificate
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 _HOME = {
     "AlignmentRecord": "pricdr.alignment.record",

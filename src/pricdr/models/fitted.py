@@ -67,7 +67,7 @@ class Origin:
     release_verified: bool | None = field(default=None, compare=False)
     """Whether the release was verified before use; None where that is not recorded."""
     software: str | None = field(default=None, compare=False)
-    """The software it was trained with, such as ``pricdr 0.8.0``."""
+    """The software it was trained with, such as ``pricdr 0.9.0``."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,13 +1,9 @@
 """Times: numbers count as they are, whatever their unit; ISO 8601 dates become seconds since 1970."""
 
 import re
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from math import inf, isfinite
 from typing import Final
-
-import numpy as np
-import numpy.typing as npt
 
 NUMBER: Final = r"[-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?"
 _CLOCK: Final = r"([01][0-9]|2[0-3]):[0-5][0-9]"
@@ -38,11 +34,6 @@ def seconds_of(text: str | None) -> float | None:
         return float(since // timedelta(microseconds=1)) / 1e6  # rounded as DuckDB rounds
     except (ValueError, OverflowError):
         return None
-
-
-def to_seconds(texts: Iterable[str | None]) -> npt.NDArray[np.float64]:
-    """Return times as numbers, minus infinity where one cannot be read: it counts as the earliest."""
-    return np.array([-np.inf if (found := seconds_of(text)) is None else found for text in texts], dtype=np.float64)
 
 
 def finite_number(text: str) -> float | None:

@@ -13,7 +13,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pricdr import Ratings, read_ratings
@@ -80,6 +80,7 @@ def test_a_large_file_of_mixed_line_ends_is_read_to_its_end(write):
 
 
 @given(st.lists(st.sampled_from(["a", '"', '""', ",", "::", " ", "é", ":"]), max_size=9), st.sampled_from([",", "::"]))
+@example(['"', ":", '"', "::"], "::")
 @settings(max_examples=200, deadline=None)
 def test_sql_splits_a_line_as_python_does(parts, mark):
     line, dialect = "".join(parts), Dialect(mark)

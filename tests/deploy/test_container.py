@@ -107,7 +107,7 @@ def test_the_steps_make_an_environment_that_publishes_and_audits(environment, tm
     refused = run("train ratings.csv --out model")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "error: models and scipy matrices need scipy: pip install 'pricdr[train]'\n",
+        "error: methods and networks need torch: pip install 'pricdr[train]'\n",
     )
 
 

@@ -51,7 +51,7 @@ def test_a_case_follows_from_seed_kind_and_number_alone(tmp_path):
 
     whole, start, rest = results(count=40), results(count=20), results(first=20, count=20)
     assert whole == tuple(one + other for one, other in zip(start, rest, strict=True))
-    assert results(count=40, seed=2) != whole
+    assert any(results(count=40, seed=seed) != whole for seed in (2, 3, 4))
 
 
 def test_a_kind_whose_workers_cannot_start_is_given_up_as_a_failure(tmp_path):

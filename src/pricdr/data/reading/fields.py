@@ -70,7 +70,8 @@ class Dialect:
             f"""CASE WHEN NOT contains(line, '"') THEN {split} """
             # Most lines with quotes have nothing but quotes around fields: several times faster.
             f"WHEN regexp_full_match({plain}, {literal(f'{simple}(?:{safe}{simple})*')}) "
-            f"""THEN string_split(replace(line, '"', ''), {literal(self.separator)}) """
+            # Split before quotes are taken away: without them ":":: would be split elsewhere.
+            f"""THEN string_split(replace({plain}, '"', ''), {literal(mark)}) """
             f"WHEN regexp_full_match({plain}, {literal(f'{field}(?:{safe}{field})*')}) "
             f"THEN [{back} FOR f IN regexp_extract_all({literal(mark)} || {plain}, {literal(each)}, 1)] END"
         )

@@ -58,6 +58,7 @@ def connected(
         connection.execute(f"SET allowed_paths = [{', '.join(map(literal, paths))}]")
         connection.execute(f"SET allowed_directories = [{literal(str(workspace.folder))}]")
         connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET enable_progress_bar = false")  # it would be written to standard output
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         yield connection

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from pricdr import JLT, SJLT, Guarantee, Ratings, Release, publish
 from pricdr._publish import rehearse
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
+from pricdr.errors import PublishWarning
 from pricdr.privacy.strategies import Guided, Spectral
 from tests.attacks.algorithm_one import svd_form
 
@@ -38,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the 10-million-rating releases")
     quick = parser.parse_args().quick
+    warnings.simplefilter("ignore", PublishWarning)  # of releases that nobody gets
     with tempfile.TemporaryDirectory() as folder:
         the_papers_largest(Path(folder))
         against_the_svd_form()

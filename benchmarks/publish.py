@@ -20,12 +20,13 @@ import numpy as np
 import psutil
 import scipy.sparse as sp
 
-from pricdr import JLT, SJLT, Guarantee, Ratings, Release, publish
+from pricdr import Guarantee, Ratings, Release, publish
 from pricdr._publish import rehearse
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.errors import PublishWarning
 from pricdr.privacy.strategies import Guided, Spectral
+from pricdr.strategies import JLT, SJLT
 from tests.attacks.algorithm_one import svd_form
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

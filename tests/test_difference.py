@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, publish, verify
+from pricdr import Bounds, Guarantee, Ratings, publish, verify
 from pricdr.release.certificate import Certificate
 from pricdr.release.difference import COVERED, GROUPS, NO_LIMIT, difference
+from pricdr.strategies import JLT, SJLT
 
 USERS = ["a", "b", "c", "d"]
 RATINGS = Ratings.from_triples(USERS, ["x", "y", "x", "z"])

@@ -9,10 +9,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from pricdr import JLT, SJLT, Bounds, Features, Guarantee, Guided, Spectral, cli, publish, verify
+from pricdr import Bounds, Guarantee, cli, publish, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.registry import BY_NAME
+from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from pricdr.testing.strategies import (
     StrategyContract,
     audited,

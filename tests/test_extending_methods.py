@@ -8,12 +8,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from pricdr import JLT, Guarantee, publish, synthetic_pair, transfer
+from pricdr import Guarantee, publish, synthetic_pair, transfer
 from pricdr.cli import run
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError
 from pricdr.experiments.search import draws
 from pricdr.models.catalogue import METHODS, configure, method_class
+from pricdr.strategies import JLT
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text(encoding="utf-8")
 SECTION = PAGE[PAGE.index("## A method of your own") : PAGE.index("## A package of your own")]

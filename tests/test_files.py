@@ -417,7 +417,7 @@ def test_the_files_of_a_model_folder_have_one_mode(tmp_path, umask):
 @pytest.mark.parametrize("umask", UMASKS)
 def test_the_files_of_a_release_folder_have_one_mode_by_the_umask(tmp_path, umask):
     ratings = pricdr.Ratings.from_triples(["a", "b"], ["x", "y"])
-    release = pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=4))
+    release = pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.strategies.JLT(dim=4))
     with _umask(umask):
         release.save(tmp_path / "release")
     modes = _modes(tmp_path / "release")

@@ -6,27 +6,14 @@ import re
 
 import pytest
 
-from pricdr import (
-    JLT,
-    SJLT,
-    Calibration,
-    Features,
-    Guarantee,
-    Guided,
-    Ledger,
-    Ratings,
-    Release,
-    Spectral,
-    publish,
-    verify,
-)
+from pricdr import Guarantee, Ledger, Ratings, Release, publish, verify
 from pricdr.cli import run
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import LONGEST_FILTER
 from pricdr.data.reading.readers import read_ratings
 from pricdr.data.tables import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
-from pricdr.privacy.accounting import MAX_REFINEMENT, Unit
+from pricdr.privacy.accounting import MAX_REFINEMENT, Calibration, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.strategies import BY_NAME
@@ -34,6 +21,7 @@ from pricdr.privacy.strategies.base import MOST
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.certify import check
 from pricdr.release.readme import readme, statement
+from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 
 RATINGS = Ratings.from_triples(["a", "b", "c"], ["x", "x", "y"])
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

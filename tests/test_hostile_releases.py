@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
-from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
+from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, VerificationError
 from pricdr.privacy.ledger import Ledger
 from pricdr.privacy.strategies import Spectral
 from pricdr.release.certificate import seal
 from pricdr.release.folder import MATRIX
+from pricdr.strategies import JLT
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 USERS = [f"u{at:03}" for at in range(50)]

@@ -9,11 +9,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scipy.stats import norm
 
-from pricdr import JLT, Bounds, Guarantee, Ledger, Ratings, Spectral, publish, verify
+from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.release.inspection import Inspection, percent_up
 from pricdr.release.page import render_inspection
 from pricdr.signing import public_text
+from pricdr.strategies import JLT, Spectral
 from tests.pages.parsed import Parsed, require_self_contained
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

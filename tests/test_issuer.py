@@ -6,10 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
+from pricdr import Guarantee, Ledger, Ratings, publish, verify
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.readme import readme
+from pricdr.strategies import JLT
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])

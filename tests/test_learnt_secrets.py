@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Unit, publish
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.data.features import ItemFeatures
 from pricdr.privacy import run as run_module
 from pricdr.privacy import sums
 from pricdr.privacy.run import Entries, Secrets, erasing
 from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
+from pricdr.strategies import JLT, SJLT
 
 USERS = tuple(f"u{at}" for at in range(30))
 OTHERS = tuple(f"x{at}" for at in range(12))

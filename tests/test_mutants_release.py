@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Features, Guarantee, Ledger, Ratings, Spectral, publish, signing, verify
+from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, signing, verify
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release import plan
@@ -11,6 +11,7 @@ from pricdr.release.certificate import rounded_up
 from pricdr.release.ledger_check import check_ledger
 from pricdr.release.matrix_check import check_matrix
 from pricdr.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
+from pricdr.strategies import JLT, Features, Spectral
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr import Comparison, Guarantee, Ratings, RepeatedComparison
+from pricdr import Comparison, Guarantee, Ratings
 from pricdr.data.splits import leave_one_out
+from pricdr.evaluation.repeated import RepeatedComparison
 from pricdr.models import EASE, Chosen, EASESource, Trust
 from pricdr.notebook import Table, summary_html
 from pricdr.signing import create_keys

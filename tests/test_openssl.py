@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pricdr import JLT, Guarantee, Ratings, publish
+from pricdr import Guarantee, Ratings, publish
 from pricdr.release.revocation import revoke
 from pricdr.signing import create_keys, fingerprint, read_public_key
+from pricdr.strategies import JLT
 
 PAGE = Path(__file__).parents[1] / "docs" / "privacy-officer.md"
 SECTION = (

@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pricdr
-from pricdr import JLT, SJLT, Bounds, Calibration, Guarantee, Ratings, Spectral, Unit, publish
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.errors import BudgetError, InputError, ParameterError, PriCDRError
-from pricdr.privacy.accounting import epsilon_for, paper_sigma
+from pricdr.privacy.accounting import Calibration, epsilon_for, paper_sigma
 from pricdr.release.certify import check
+from pricdr.strategies import JLT, SJLT, Spectral
 
 USERS = tuple(f"u{i}" for i in range(30))
 ITEMS = tuple(f"i{i}" for i in range(20))

@@ -6,9 +6,10 @@ import warnings
 import polars as pl
 import pytest
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ledger, Ratings, publish
+from pricdr import Bounds, Guarantee, Ledger, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import PublishWarning
+from pricdr.strategies import JLT, SJLT
 
 LIKES = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
 STARS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"], [1.0, 5.0, 3.0])

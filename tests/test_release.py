@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
 import pricdr
-from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
+from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, OutputError, VerificationError
 from pricdr.release.certificate import Certificate, rounded_up, schema_text, seal
 from pricdr.release.certify import check
 from pricdr.release.readme import readme, statement
 from pricdr.signing import create_keys
+from pricdr.strategies import JLT
 
 IDS = ("alice", "böb", "0042", 'com,ma "quoted"', " spaced ", "🙂")
 

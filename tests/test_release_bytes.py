@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Guided, Ratings, Unit, publish, verify
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish, verify
 from pricdr.release import folder
 from pricdr.release.folder import MATRIX, _header
 from pricdr.signing import create_keys
+from pricdr.strategies import JLT, SJLT, Guided
 
 RATINGS = Ratings.from_triples(["a", "b", "b", "c"], ["x", "x", "y", "z"])
 USERS = ("b", "a", "nobody", "🙂", " spaced ")

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr import Guarantee, SyntheticConfig, publish, synthetic_pair
+from pricdr import Guarantee, publish, synthetic_pair
 from pricdr._repeat import whole_of
 from pricdr.data.hold_out_rules import described, drawn_at_random
 from pricdr.data.splits import leave_one_out
+from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, BPRConfig, Popularity, RidgeRelease, TrainingOptions
 

@@ -8,12 +8,13 @@ import warnings
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
+from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError
 from pricdr.release import revocation
 from pricdr.release.certificate import Certificate
 from pricdr.release.revocation import FIRST_LINE, LARGEST_NOTICE, Notice, require_not_revoked, revoke
 from pricdr.signing import create_keys, is_signed_by, public_text, read_private_key, sign
+from pricdr.strategies import JLT
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(b"stranger's key, which is public.")
 

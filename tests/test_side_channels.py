@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import pricdr.randomness
-from pricdr import JLT, SJLT, Guarantee, Ratings, publish
+from pricdr import Guarantee, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import PriCDRError
 from pricdr.privacy.strategies import Guided, LearnFrom, Spectral
+from pricdr.strategies import JLT, SJLT
 
 RARE_ITEM = "the-one-book-nobody-may-know-of"
 RARE_USER = "unlisted-user-7731"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pricdr.models.base
-from pricdr import JLT, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
+from pricdr import Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.data.splits import set_aside
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
@@ -15,6 +15,7 @@ from pricdr.models import BPR, DMF, EASE, Chosen, CoNet, EASERelease, RidgeRelea
 from pricdr.models.evidence import has_evidence
 from pricdr.models.inputs import Inputs
 from pricdr.signing import create_keys
+from pricdr.strategies import JLT
 from pricdr.testing.contracts import Planted
 from pricdr.testing.releases import release_with_rows
 from pricdr.training.checkpoints import CheckpointFiles, FinishedNetworks

@@ -12,25 +12,14 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from pricdr import (
-    JLT,
-    Bounds,
-    Calibration,
-    Guarantee,
-    Ratings,
-    Spectral,
-    Unit,
-    publish,
-    synthetic_pair,
-    transfer,
-    verify,
-)
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish, synthetic_pair, transfer, verify
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, VerificationError
-from pricdr.privacy.accounting import epsilon_warnings, odds_factor
+from pricdr.privacy.accounting import Calibration, epsilon_warnings, odds_factor
 from pricdr.release.readme import readme, statement, weakness
+from pricdr.strategies import JLT, Spectral
 
 RATINGS = Ratings.from_triples(["a", "b", "b"], ["x", "x", "y"])
 USERS = ["a", "b", "c"]

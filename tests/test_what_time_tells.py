@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr import JLT, Bounds, Guarantee, Ledger, Ratings, Spectral, publish, verify
+from pricdr import Bounds, Guarantee, Ledger, Ratings, publish, verify
 from pricdr.cli import run
+from pricdr.strategies import JLT, Spectral
 
 PROMISE = Guarantee(epsilon=1, delta=1e-6)
 PACKAGE = Path(pricdr.__file__).parent

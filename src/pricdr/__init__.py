@@ -22,97 +22,45 @@ if TYPE_CHECKING:
     from pricdr._publish import publish as publish
     from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
-    from pricdr.alignment.record import AlignmentRecord as AlignmentRecord
-    from pricdr.alignment.record import read_alignment as read_alignment
-    from pricdr.data.blocks import RatingsSource as RatingsSource
     from pricdr.data.domains import DomainPair as DomainPair
     from pricdr.data.feature_files import read_features as read_features
-    from pricdr.data.features import ItemFeatures as ItemFeatures
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
-    from pricdr.data.reading.columns import Columns as Columns
-    from pricdr.data.reading.query import Query as Query
     from pricdr.data.reading.readers import read_ids as read_ids
     from pricdr.data.reading.readers import read_ratings as read_ratings
-    from pricdr.data.splits import HeldOut as HeldOut
     from pricdr.data.splits import Split as Split
     from pricdr.data.splits import split as split
-    from pricdr.data.synthetic import SyntheticConfig as SyntheticConfig
     from pricdr.data.synthetic import synthetic_pair as synthetic_pair
     from pricdr.errors import PriCDRError as PriCDRError
     from pricdr.evaluation.comparison import Comparison as Comparison
-    from pricdr.evaluation.comparison import PairedDifference as PairedDifference
-    from pricdr.evaluation.comparison import ScoringModel as ScoringModel
     from pricdr.evaluation.comparison import evaluate as evaluate
-    from pricdr.evaluation.paired_tests import Difference as Difference
-    from pricdr.evaluation.repeated import RepeatedComparison as RepeatedComparison
-    from pricdr.evaluation.repeated import RepeatedDifference as RepeatedDifference
-    from pricdr.evaluation.verdict import Judgement as Judgement
-    from pricdr.evaluation.verdict import Training as Training
-    from pricdr.evaluation.verdict import Verdict as Verdict
     from pricdr.models.fitted import FittedModel as FittedModel
     from pricdr.models.pricdr.hetero import HeteroCDR as HeteroCDR
-    from pricdr.privacy.accounting import Calibration as Calibration
     from pricdr.privacy.accounting import Guarantee as Guarantee
     from pricdr.privacy.accounting import Unit as Unit
     from pricdr.privacy.bounds import Bounds as Bounds
-    from pricdr.privacy.ledger import Balance as Balance
     from pricdr.privacy.ledger import Ledger as Ledger
-    from pricdr.privacy.ledger_lines import Spend as Spend
-    from pricdr.privacy.strategies import JLT as JLT
-    from pricdr.privacy.strategies import SJLT as SJLT
-    from pricdr.privacy.strategies import Features as Features
-    from pricdr.privacy.strategies import Guided as Guided
-    from pricdr.privacy.strategies import Spectral as Spectral
-    from pricdr.progress import Progress as Progress
     from pricdr.release import Release as Release
     from pricdr.release import verify as verify
-    from pricdr.release.certificate import Certificate as Certificate
 
 __version__ = "0.9.0"
 
 _HOME = {
-    "AlignmentRecord": "pricdr.alignment.record",
-    "Balance": "pricdr.privacy.ledger",
     "Bounds": "pricdr.privacy.bounds",
-    "Calibration": "pricdr.privacy.accounting",
-    "Certificate": "pricdr.release.certificate",
-    "Columns": "pricdr.data.reading.columns",
     "Comparison": "pricdr.evaluation.comparison",
-    "Difference": "pricdr.evaluation.paired_tests",
     "DomainPair": "pricdr.data.domains",
-    "Features": "pricdr.privacy.strategies",
     "FittedModel": "pricdr.models.fitted",
     "Guarantee": "pricdr.privacy.accounting",
-    "Guided": "pricdr.privacy.strategies",
-    "HeldOut": "pricdr.data.splits",
     "HeteroCDR": "pricdr.models.pricdr.hetero",
-    "ItemFeatures": "pricdr.data.features",
-    "JLT": "pricdr.privacy.strategies",
-    "Judgement": "pricdr.evaluation.verdict",
     "Ledger": "pricdr.privacy.ledger",
-    "PairedDifference": "pricdr.evaluation.comparison",
     "PriCDRError": "pricdr.errors",
-    "Progress": "pricdr.progress",
-    "Query": "pricdr.data.reading.query",
     "Ratings": "pricdr.data.ratings",
-    "RatingsSource": "pricdr.data.blocks",
     "Release": "pricdr.release",
-    "RepeatedComparison": "pricdr.evaluation.repeated",
-    "RepeatedDifference": "pricdr.evaluation.repeated",
-    "SJLT": "pricdr.privacy.strategies",
-    "ScoringModel": "pricdr.evaluation.comparison",
-    "Spectral": "pricdr.privacy.strategies",
-    "Spend": "pricdr.privacy.ledger_lines",
     "Split": "pricdr.data.splits",
-    "SyntheticConfig": "pricdr.data.synthetic",
-    "Training": "pricdr.evaluation.verdict",
     "Unit": "pricdr.privacy.accounting",
-    "Verdict": "pricdr.evaluation.verdict",
     "evaluate": "pricdr.evaluation.comparison",
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
-    "read_alignment": "pricdr.alignment.record",
     "read_features": "pricdr.data.feature_files",
     "read_ids": "pricdr.data.reading.readers",
     "read_ratings": "pricdr.data.reading.readers",

@@ -318,7 +318,9 @@ def _known(strategy: Strategy | str) -> Strategy:
         return strategy_named(strategy)
     if not isinstance(strategy, Strategy):
         given = f"the class {strategy.__name__}" if isinstance(strategy, type) else type(strategy).__name__
-        raise ParameterError(f"strategy must be a strategy, such as pricdr.JLT(dim=200), or its name, got {given}")
+        raise ParameterError(
+            f"strategy must be a strategy, such as pricdr.strategies.JLT(dim=200), or its name, got {given}"
+        )
     BY_NAME.register(type(strategy))
     return strategy
 

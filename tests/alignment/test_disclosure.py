@@ -6,16 +6,18 @@ from contextlib import suppress
 
 import pytest
 
-from pricdr import JLT, AlignmentRecord, Guarantee, Ratings, publish, read_alignment, verify
+from pricdr import Guarantee, Ratings, publish, verify
 from pricdr._publish import rehearse
 from pricdr.alignment.messages import WhoLearns
 from pricdr.alignment.normalisation import Normalisation
+from pricdr.alignment.record import AlignmentRecord, read_alignment
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.difference import difference
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
 from pricdr.release.readme import readme
+from pricdr.strategies import JLT
 from tests.alignment.records import ANSWERER_IDS, SESSION, STARTER_IDS, record_of, write_list
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)

@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Ratings, read_ratings
+from pricdr import Bounds, Ratings, read_ratings
 from pricdr.data.csr import CSR
 from pricdr.randomness import Secret
+from pricdr.strategies import JLT
 from tests.attacks.evidence import Tally, contest, guess_bound
 from tests.attacks.rows import likelihood_ratio
 from tests.attacks.target import Opened, Setting

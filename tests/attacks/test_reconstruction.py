@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, publish
+from pricdr import Bounds, Guarantee, Ratings, publish
 from pricdr.data.reading.readers import read_ratings
 from pricdr.randomness import Simulation
+from pricdr.strategies import JLT, SJLT
 from tests.attacks import flawed
 from tests.attacks.reconstruction import remove_lift, undo_constant_seed, undo_seed
 from tests.attacks.target import Opened, Setting, item_names, settings

@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 from scipy.optimize import brentq
 
-from pricdr import JLT, SJLT, Bounds, Guarantee
+from pricdr import Bounds, Guarantee
 from pricdr.privacy.accounting import delta_of, mu_of
 from pricdr.privacy.noise import probabilities
+from pricdr.strategies import JLT, SJLT
 from pricdr.testing.laws import ALPHA
 from tests.attacks import flawed
 from tests.attacks.evidence import decide, guess_bound, refutation_power

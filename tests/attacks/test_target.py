@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from pricdr import JLT, Bounds, Ledger, Ratings, publish
+from pricdr import Bounds, Ledger, Ratings, publish
 from pricdr.privacy.accounting import LATTICE_FACTOR
 from pricdr.randomness import Secret, Simulation
+from pricdr.strategies import JLT
 from tests.attacks.target import (
     Opened,
     Setting,

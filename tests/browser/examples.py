@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
+from pricdr import Guarantee, Ledger, Ratings, publish, verify
 from pricdr.cli.evaluate_page import evaluation_page
 from pricdr.demo.outcome import outcome_page
 from pricdr.evaluation.comparison import RANKINGS, Comparison
@@ -16,6 +16,7 @@ from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
 from pricdr.report.folder import read_folder
 from pricdr.report.page import report
+from pricdr.strategies import JLT
 from tests.demo.test_outcome import GAIN, NONE, outcome
 from tests.pages.everything import everything
 from tests.report import made_up

@@ -257,7 +257,7 @@ with tempfile.TemporaryDirectory() as folder:
     del users, items, frame
     with Workspace.opened(Path(folder)) as workspace:
         ratings = read_on_disk(Path(folder), ReadOptions(), workspace).ratings
-        pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.JLT(dim=8))
+        pricdr.publish(ratings, pricdr.Guarantee(epsilon=4, delta=1e-6), strategy=pricdr.strategies.JLT(dim=8))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

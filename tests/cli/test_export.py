@@ -5,11 +5,12 @@ import json
 import polars as pl
 import pytest
 
-from pricdr import JLT, Guarantee, publish, synthetic_pair
+from pricdr import Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.signing import create_keys, public_text, read_public_key
+from pricdr.strategies import JLT
 
 QUICK = ["--method", "ridge-release"]
 

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from pricdr import JLT, FittedModel, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
+from pricdr import FittedModel, Guarantee, HeteroCDR, publish, synthetic_pair, transfer
 from pricdr.cli import run
 from pricdr.data.reading.readers import read_ratings, write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import ParameterError
 from pricdr.models import method_of
+from pricdr.strategies import JLT
 
 SETTINGS = "hidden = 16\nwidth = 8\nbatch = 64\n"
 QUICK = ["--epochs", "4", "--device", "cpu", "--seed", "3"]

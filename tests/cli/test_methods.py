@@ -6,13 +6,14 @@ import json
 import polars as pl
 import pytest
 
-from pricdr import JLT, Guarantee, publish, synthetic_pair
+from pricdr import Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.models.base import DataAccess
 from pricdr.models.catalogue import METHODS, method_class
+from pricdr.strategies import JLT
 
 TRAINED = {"hetero", "hetero-paper", "symmetric", "dmf", "bpr", "neumf", "conet", "ddtcdr", "darec", "etl"}
 

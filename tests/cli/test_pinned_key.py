@@ -4,9 +4,10 @@ import shutil
 
 import pytest
 
-from pricdr import Guarantee, Ledger, Ratings, Release, Spectral, publish
+from pricdr import Guarantee, Ledger, Ratings, Release, publish
 from pricdr.errors import ParameterError
 from pricdr.signing import create_keys, read_private_key
+from pricdr.strategies import Spectral
 
 QUICK = ("--epochs", 1, "--device", "cpu")
 PROMISE = ("--epsilon", 4, "--delta", 1e-6)

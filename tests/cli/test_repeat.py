@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from pricdr import Guarantee, Spectral, publish, synthetic_pair
+from pricdr import Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.strategies import Spectral
 
 
 @pytest.fixture(scope="module")

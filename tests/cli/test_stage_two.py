@@ -10,10 +10,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr import JLT, Guarantee, publish, synthetic_pair
+from pricdr import Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.strategies import JLT
 
 QUICK = ["--epochs", "3", "--device", "cpu"]
 

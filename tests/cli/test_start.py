@@ -8,10 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pricdr import JLT, FittedModel, Guarantee, publish, synthetic_pair
+from pricdr import FittedModel, Guarantee, publish, synthetic_pair
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.data.synthetic import SyntheticConfig
+from pricdr.strategies import JLT
 
 QUICK = ["--epochs", "3", "--device", "cpu"]
 

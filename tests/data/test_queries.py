@@ -7,7 +7,8 @@ from contextlib import closing
 import polars as pl
 import pytest
 
-from pricdr import Query, cli
+from pricdr import cli
+from pricdr.data.reading.query import Query
 from pricdr.data.reading.readers import read_ratings_file as read
 from pricdr.errors import InputError, ParameterError
 from tests.data import postgres

@@ -10,22 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricdr import (
-    JLT,
-    SJLT,
-    Bounds,
-    Features,
-    Guarantee,
-    Guided,
-    ItemFeatures,
-    Ratings,
-    Spectral,
-    Unit,
-    publish,
-)
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
+from pricdr.data.features import ItemFeatures
 from pricdr.data.reading.options import ReadOptions
 from pricdr.data.workspace import Workspace
 from pricdr.engines.disk_reading import read_on_disk
+from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 
 
 def table(rng, rows=300, users=40, items=25, *, values=True, times=True) -> pl.DataFrame:

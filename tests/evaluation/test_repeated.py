@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from pricdr import Comparison, RepeatedComparison, Verdict
+from pricdr import Comparison
 from pricdr.errors import ParameterError
 from pricdr.evaluation.paired_tests import over_repetitions
-from pricdr.evaluation.verdict import Training
+from pricdr.evaluation.repeated import RepeatedComparison
+from pricdr.evaluation.verdict import Training, Verdict
 
 
 def comparison(gain, users=6, cold=2):

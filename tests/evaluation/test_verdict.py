@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr import Difference, Judgement, Verdict
 from pricdr.data.splits import leave_one_out
-from pricdr.evaluation.paired_tests import compare, over_repetitions
-from pricdr.evaluation.verdict import WITHOUT_RELEASE, Training, training_of, verdict_lines
+from pricdr.evaluation.paired_tests import Difference, compare, over_repetitions
+from pricdr.evaluation.verdict import WITHOUT_RELEASE, Judgement, Training, Verdict, training_of, verdict_lines
 from pricdr.models import DataAccess, Origin
 from pricdr.models.catalogue import METHODS, method_class
 

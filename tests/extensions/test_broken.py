@@ -5,12 +5,13 @@ from typing import ClassVar
 
 import pytest
 
-from pricdr import JLT, Guarantee, Ratings, publish
+from pricdr import Guarantee, Ratings, publish
 from pricdr.cli import run
 from pricdr.errors import ParameterError
 from pricdr.models import EASE, Popularity, TargetMethod, register
 from pricdr.models.catalogue import METHODS, configure, method_class
 from pricdr.privacy.registry import BY_NAME
+from pricdr.strategies import JLT
 from pricdr.strategies import register as register_strategy
 from tests.extensions.packages import BUCKETS, NEIGHBOURS
 

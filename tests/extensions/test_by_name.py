@@ -2,11 +2,11 @@
 
 import pytest
 
-from pricdr import JLT, Guarantee, Ledger, Ratings, publish, transfer
+from pricdr import Guarantee, Ledger, Ratings, publish, transfer
 from pricdr.errors import ParameterError
 from pricdr.models.catalogue import METHODS
 from pricdr.privacy.registry import BY_NAME
-from pricdr.strategies import Projection
+from pricdr.strategies import JLT, Projection
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 SOURCE = Ratings.from_triples(["a", "b", "b"], ["x", "y", "z"])
@@ -28,7 +28,7 @@ def test_a_strategy_that_needs_nothing_is_published_by_name(name):
         ("jtl", "^there is no strategy 'jtl': spectral, guided, features, jlt, sjlt"),
         ("JLT", "^there is no strategy 'JLT'"),
         ("", "^there is no strategy ''"),
-        (JLT, r"such as pricdr.JLT\(dim=200\), or its name, got the class JLT$"),
+        (JLT, r"such as pricdr.strategies.JLT\(dim=200\), or its name, got the class JLT$"),
         (None, "got NoneType"),
     ],
 )

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pricdr import JLT, Guarantee, Ratings, publish, verify
+from pricdr import Guarantee, Ratings, publish, verify
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
 from pricdr.errors import InputError, ParameterError, VerificationError
@@ -14,6 +14,7 @@ from pricdr.models import FittedModel, Popularity
 from pricdr.models.catalogue import METHODS, method_class
 from pricdr.privacy.registry import BY_NAME
 from pricdr.release.certificate import seal
+from pricdr.strategies import JLT
 from tests.extensions.packages import BUCKETS, NEIGHBOURS
 
 MARK = 'import pathlib\npathlib.Path(__file__).with_name("imported").touch()\n'

@@ -10,12 +10,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from pricdr import JLT, Guarantee, Ratings, Release, publish, verify
+from pricdr import Guarantee, Ratings, Release, publish, verify
 from pricdr.errors import InputError, VerificationError
 from pricdr.release.certificate import Certificate
 from pricdr.release.folder import CERTIFICATE
 from pricdr.release.revocation import ENDING, FIRST_LINE, Notice, require_not_revoked
 from pricdr.signing import public_text, sign
+from pricdr.strategies import JLT
 from tests.fuzz.cases import LONGEST_REFUSAL, Files, Kind, Seed, require
 from tests.fuzz.mutations import TEXTS, json_bytes, mutate_bytes, mutate_folder, mutate_json
 

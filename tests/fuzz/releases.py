@@ -25,24 +25,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from scipy.special import log_ndtr
 
-from pricdr import (
-    JLT,
-    SJLT,
-    Bounds,
-    Calibration,
-    Features,
-    Guarantee,
-    Guided,
-    Ledger,
-    Ratings,
-    Release,
-    Spectral,
-    publish,
-    verify,
-)
+from pricdr import Bounds, Guarantee, Ledger, Ratings, Release, publish, verify
 from pricdr.cli.inspect import inspect
 from pricdr.data.features import ItemFeatures
 from pricdr.errors import PriCDRError
+from pricdr.privacy.accounting import Calibration
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
 from pricdr.release.certify import issue
@@ -52,6 +39,7 @@ from pricdr.release.page import render_inspection
 from pricdr.release.readme import readme
 from pricdr.release.terms import Terms
 from pricdr.signing import public_text, sign
+from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from tests.alignment.records import record_of
 from tests.fuzz.cases import Files, Kind, Seed, Wrong, require, require_ids
 from tests.fuzz.ledgers import repeatable

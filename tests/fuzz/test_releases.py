@@ -7,10 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pricdr import JLT, Guarantee, Ledger, Ratings, publish, verify
+from pricdr import Guarantee, Ledger, Ratings, publish, verify
 from pricdr.errors import PriCDRError, VerificationError
 from pricdr.release.certificate import Certificate, content_digest
 from pricdr.release.certify import check
+from pricdr.strategies import JLT
 
 quick = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 

@@ -268,7 +268,8 @@ def test_a_joint_model_can_be_repeated_by_what_it_records(planted, tmp_path):
 
 
 def test_the_command_line_trains_them_and_starts_from_no_network_of_two_stages(tmp_path, capsys):
-    from pricdr import JLT, Guarantee, publish
+    from pricdr import Guarantee, publish
+    from pricdr.strategies import JLT
 
     pair = synthetic_pair(SyntheticConfig(users=150, source_items=300, target_items=300))
     write_ratings(tmp_path / "ratings.parquet", pair.target)

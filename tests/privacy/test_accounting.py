@@ -5,7 +5,8 @@ from dp_accounting import dp_event, get_epsilon_gaussian
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 from dp_accounting.rdp.rdp_privacy_accountant import RdpAccountant
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ledger, Ratings, Unit, publish
+from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish
+from pricdr.strategies import JLT, SJLT
 
 RATINGS = Ratings.from_triples(["a", "b"], ["x", "y"], [4, 2])
 USERS = ("a", "b", "c")

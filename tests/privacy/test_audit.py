@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Unit, publish
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.cli import run
 from pricdr.errors import ParameterError
 from pricdr.privacy.audit import (
@@ -19,6 +19,7 @@ from pricdr.privacy.audit import (
     one_run_p_value,
 )
 from pricdr.privacy.strategies import Features, Guided, LearnFrom, Spectral
+from pricdr.strategies import JLT, SJLT
 
 PROMISE = Guarantee(epsilon=2, delta=1e-6)
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from pricdr import JLT, SJLT, Guarantee, Ratings, Spectral, publish
+from pricdr import Guarantee, Ratings, publish
 from pricdr._publish import rehearse
 from pricdr.privacy.estimate import estimate
+from pricdr.strategies import JLT, SJLT, Spectral
 
 PROMISE = Guarantee(epsilon=4, delta=1e-6)
 

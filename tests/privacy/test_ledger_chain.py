@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pricdr import JLT, Guarantee, Ledger, Ratings, Unit, publish, verify
+from pricdr import Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import BudgetError, InputError, LedgerError, OutputError, VerificationError
 from pricdr.privacy.ledger_lines import BudgetLine, Spend, compact, line_hash, parse
 from pricdr.release.ledger_check import check_ledger, lost_line
+from pricdr.strategies import JLT
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
 PROMISE = Guarantee(epsilon=1, delta=1e-6)

@@ -9,11 +9,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricdr import JLT, Guarantee, Ledger, Ratings, Unit, publish, verify
+from pricdr import Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import LedgerError, ParameterError, VerificationError
 from pricdr.privacy.ledger_lines import BudgetLine, Spend, compact, line_hash, parse, signature_line
 from pricdr.release.ledger_check import check_ledger, lost_line
 from pricdr.signing import create_keys, public_text, read_private_key
+from pricdr.strategies import JLT
 
 BUDGET = Guarantee(epsilon=8, delta=1e-6)
 KEY, OTHER = (Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32) for seed in (1, 2))

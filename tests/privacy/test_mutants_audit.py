@@ -3,12 +3,13 @@
 import pytest
 from scipy.special import ndtri
 
-from pricdr import JLT, Bounds, Guarantee, Unit
+from pricdr import Bounds, Guarantee, Unit
 from pricdr.errors import ParameterError
 from pricdr.privacy.accounting import epsilon_of
 from pricdr.privacy.audit import Finding, Subject, audit_likelihood_ratio, audit_one_run, worst_case
 from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import LearnFrom, Spectral
+from pricdr.strategies import JLT
 
 
 def _subject(epsilon: float) -> Subject:

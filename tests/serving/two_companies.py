@@ -6,20 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pricdr import (
-    Guarantee,
-    Ledger,
-    Ratings,
-    Release,
-    Spectral,
-    SyntheticConfig,
-    evaluate,
-    publish,
-    split,
-    synthetic_pair,
-)
+from pricdr import Guarantee, Ledger, Ratings, Release, evaluate, publish, split, synthetic_pair
+from pricdr.data.synthetic import SyntheticConfig
 from pricdr.models import EASE, Chosen, EASERelease, Trust
 from pricdr.signing import create_keys
+from pricdr.strategies import Spectral
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = (SCRIPT, "a/../b", "\u202egnp.exe", "😀", "'\"&amp;", "100 % x", "x" * 300)

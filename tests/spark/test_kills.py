@@ -12,9 +12,10 @@ import pytest
 
 import pricdr
 import pricdr.engines.spark.blocks as spark_blocks
-from pricdr import Guarantee, Ledger, Ratings, Spectral, publish
+from pricdr import Guarantee, Ledger, Ratings, publish
 from pricdr.engines.spark import open_ratings
 from pricdr.errors import EngineError
+from pricdr.strategies import Spectral
 
 pytestmark = [
     pytest.mark.spark,

@@ -6,8 +6,10 @@ import pytest
 
 import pricdr
 import pricdr.engines.spark.blocks as spark_blocks
-from pricdr import JLT, Bounds, Features, Guarantee, Guided, ItemFeatures, Ratings, Spectral, Unit, publish
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
+from pricdr.data.features import ItemFeatures
 from pricdr.engines.spark import open_ratings
+from pricdr.strategies import JLT, Features, Guided, Spectral
 
 pytestmark = pytest.mark.spark
 PROMISE = Guarantee(epsilon=6, delta=1e-6)

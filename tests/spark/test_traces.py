@@ -11,8 +11,9 @@ from contextlib import suppress
 import pytest
 
 import pricdr.engines.spark.blocks as spark_blocks
-from pricdr import Guarantee, Spectral, publish, randomness
+from pricdr import Guarantee, publish, randomness
 from pricdr.engines.spark import open_ratings
+from pricdr.strategies import Spectral
 from tests.spark.key_search import KeySearch
 
 pytestmark = pytest.mark.spark

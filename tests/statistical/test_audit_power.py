@@ -2,9 +2,10 @@
 
 import pytest
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Unit
+from pricdr import Bounds, Guarantee, Unit
 from pricdr.privacy.audit import Subject, audit_likelihood_ratio, audit_one_run
 from pricdr.privacy.strategies import Guided, Spectral
+from pricdr.strategies import JLT, SJLT
 
 pytestmark = pytest.mark.statistical
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from pricdr import JLT, SJLT, Bounds, Guarantee, Ratings, Spectral, Unit, publish
+from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.errors import VerificationError
 from pricdr.release.matrix_check import LEVELS, Block, check_floors, check_matrix, too_short
+from pricdr.strategies import JLT, SJLT, Spectral
 
 pytestmark = pytest.mark.statistical
 STEPS = 1024

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pricdr import JLT, SJLT, Guarantee, Ratings, publish
+from pricdr import Guarantee, Ratings, publish
 from pricdr.privacy.strategies.hadamard import padded_size, walsh_hadamard
 from pricdr.progress import silent
 from pricdr.randomness import Simulation
+from pricdr.strategies import JLT, SJLT
 from pricdr.testing.laws import ALPHA, has_scale, mean_p_value
 
 pytestmark = pytest.mark.statistical

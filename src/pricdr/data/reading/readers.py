@@ -164,7 +164,7 @@ def read_ratings_file(
         path: ``.csv``, ``.tsv``, ``.inter``, ``.dat`` (``::``), ``.jsonl``/``.ndjson``/``.json`` (also with
             ``.gz``), or ``.parquet``; with a ``delimiter`` any other name is delimited text too. A folder means all
             files in it and in its subfolders (``country=de``), a pattern (``ratings/*.parquet``) all files that match,
-            and ``-`` standard input. Or a :class:`~pricdr.Query`.
+            and ``-`` standard input. Or a :class:`~pricdr.data.reading.query.Query`.
         columns: The columns to read; found by name by default.
         threshold: Keep only pairs rated at least this; users and items without such a pair stay, unrated, even if that
             is all of them. The rating column is then required.

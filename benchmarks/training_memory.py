@@ -1,6 +1,6 @@
 """The memory model of training against measurements: the peak of a process minus what it had before it read anything.
 
-Every size runs in its own process. docs/recommending-at-scale.md states the model.
+Every size runs in its own process. docs/scale.md states the model.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from docs._generate import command_line, python_api
+from docs._generate import command_line, python_api, spec
 
 ROOT: Final = Path(__file__).parents[2]
 _LINK: Final = re.compile(r"\]\((?:\.\./)+([\w./-]+)(#[\w-]+)?\)")
@@ -17,7 +17,8 @@ _FIGURE: Final = re.compile(r"(\d) ± (\.?\d)")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add what is generated, and what pages link to outside this folder."""
-    for name, content in {"reference/command-line.md": command_line.reference(), **python_api.pages()}.items():
+    reference = {"reference/command-line.md": command_line.reference(), "reference/spec.md": spec.reference()}
+    for name, content in {**reference, **python_api.pages()}.items():
         files.append(File.generated(config, name, content=content))
     for path in _served():
         files.append(File.generated(config, _address(path), abs_src_path=str(ROOT / path)))

@@ -1,4 +1,4 @@
-"""``make results``: docs/results.md and docs/reproducing.md from templates, every figure computed from ``results``."""
+"""``make results``: docs/results.md from its template, every figure computed from ``results``."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -18,7 +18,6 @@ from pricdr.experiments.tables import results_by_arm, share
 from pricdr.report.paper import paper_table
 
 ROOT: Final = Path(__file__).parents[2]
-PAGES: Final = {"results.md": "results.md.j2", "reproducing.md": "reproducing.md.j2"}
 METRIC: Final = "NDCG@10"
 EPSILONS: Final = (8, 4, 2, 1, 0.5)
 DOUBAN: Final = "Douban Book→Music"
@@ -173,13 +172,13 @@ def compared_table(pair: Experiment, strata: Sequence[str]) -> str:
     return "\n".join([head, *rows])
 
 
-def page(template: str = "results.md.j2") -> str:
-    """Return a page as it should be."""
+def page() -> str:
+    """Return the page as it should be."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )  # Markdown, not HTML: nothing is escaped, and every value is ours
     environment.filters |= {"percent": percent, "figure": figure, "short": short, "decimal": decimal, "signed": signed}
-    return environment.get_template(template).render(
+    return environment.get_template("results.md.j2").render(
         tables={name: Experiment(name) for name in specs() if (ROOT / "results" / f"{name}.jsonl").exists()},
         synthetic=Synthetic(),
         duplicates=DUPLICATES,
@@ -197,6 +196,5 @@ def paper_rows() -> dict[str, dict[str, float]]:
 
 
 if __name__ == "__main__":
-    for name, template in PAGES.items():
-        (ROOT / "docs" / name).write_text(page(template), encoding="utf-8")
+    (ROOT / "docs" / "results.md").write_text(page(), encoding="utf-8")
     frontier_figure.write()

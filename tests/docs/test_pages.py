@@ -24,7 +24,7 @@ OPTIONS = {
     }
     for name, command, _ in command_line.commands()
 }
-GENERATED = {"reference/command-line.md", *python_api.pages()}
+GENERATED = {"reference/command-line.md", "reference/spec.md", *python_api.pages()}
 each_page = pytest.mark.parametrize("path", PAGES, ids=lambda p: p.name)
 each_page_of_prose = pytest.mark.parametrize(  # what extending.md tells people to write is run by a test of its own
     "path", [path for path in PAGES if path.name != "extending.md"], ids=lambda p: p.name

@@ -24,7 +24,7 @@ from benchmarks.frontier_table import NOTE, Table
 from benchmarks.latent_pair import LatentConfig, LatentPair, latent_pair
 from pricdr.data.features import ItemFeatures
 from pricdr.data.ratings import Ids, Ratings
-from pricdr.data.splits import HeldOut, leave_one_out
+from pricdr.data.splits import HeldOut, hold_out
 from pricdr.evaluation.metrics import Float64Array, per_user
 from pricdr.evaluation.paired_tests import standard_error
 from pricdr.evaluation.ranking import sampled_ranks
@@ -107,7 +107,7 @@ class Task:
         cold = able[: math.floor(COLD * len(able) + 0.5)]
         evaluated = np.sort(cold[:MOST_EVALUATED])
         users = tuple(target.users[at] for at in evaluated)
-        split = leave_one_out(Ratings(target.matrix[evaluated], users, target.items, has_values=False), seed=seed)
+        split = hold_out(Ratings(target.matrix[evaluated], users, target.items, has_values=False), seed=seed)
         parts = [HeldOut(evaluated[part.users], part.items, part.negatives) for part in (split.validation, split.test)]
         known = np.ones(len(counts), dtype=bool)
         known[cold] = False

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, IntArray, Ratings
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 import torch
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.memory import memory_limit, require_memory
 from pricdr.models.factorisation.bpr import BPR, BPRConfig
@@ -139,7 +139,7 @@ def test_a_limit_that_is_none_is_refused(monkeypatch, wrong):
 
 @pytest.mark.parametrize("seed", [-1, 2**63, 2**70, 1.0, True, "1"])
 def test_seeds_have_one_rule(seed):
-    for take in (lambda: TrainingOptions(seed=seed), lambda: leave_one_out(ratings(6, 20), seed=seed)):
+    for take in (lambda: TrainingOptions(seed=seed), lambda: hold_out(ratings(6, 20), seed=seed)):
         with pytest.raises(ParameterError, match="seed must be a whole number from 0 to 9223372036854775807, got"):
             take()
     TrainingOptions(seed=2**63 - 1)

@@ -9,7 +9,7 @@ import pytest
 
 import pricdr
 from pricdr import Comparison, Guarantee, Ratings
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.evaluation.repeated import RepeatedComparison
 from pricdr.models import EASE, Chosen, EASESource, Trust
 from pricdr.notebook import Table, summary_html
@@ -61,7 +61,7 @@ def planted() -> Planted:
 
 @pytest.fixture(scope="module")
 def split(planted):
-    return leave_one_out(planted.target.select(items=tuple(f"i{at:02d}" for at in range(300))), seed=3, cold=0.25)
+    return hold_out(planted.target.select(items=tuple(f"i{at:02d}" for at in range(300))), seed=3, cold=0.25)
 
 
 def test_everything_in_a_summary_is_text():

@@ -8,8 +8,7 @@ import pytest
 import pricdr
 from pricdr import Guarantee, publish, synthetic_pair
 from pricdr._repeat import whole_of
-from pricdr.data.hold_out_rules import described, drawn_at_random
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import described, drawn_at_random, hold_out
 from pricdr.data.synthetic import SyntheticConfig
 from pricdr.errors import InputError, ParameterError
 from pricdr.models import BPR, BPRConfig, Popularity, RidgeRelease, TrainingOptions
@@ -78,7 +77,7 @@ def test_what_cannot_be_repeated_is_refused(pair, release):
 
 def test_a_split_is_put_together_again(pair):
     target = pair.target.positives().rated()
-    split = leave_one_out(target, seed=3)
+    split = hold_out(target, seed=3)
     assert whole_of(split).fingerprint() == target.fingerprint()
     shuffled = pair.target.select(users=pair.target.users[::-1])
     assert whole_of(split, shuffled).fingerprint() == target.fingerprint()
@@ -86,7 +85,7 @@ def test_a_split_is_put_together_again(pair):
 
 def test_hidden_histories_have_to_be_given_and_to_be_the_same(pair):
     target = pair.target.positives().rated()
-    split = leave_one_out(target, seed=3, cold=0.2)
+    split = hold_out(target, seed=3, cold=0.2)
     with pytest.raises(InputError, match=r"does not hold the histories of its \d+ cold users"):
         whole_of(split)
     assert whole_of(split, pair.target).fingerprint() == target.fingerprint()

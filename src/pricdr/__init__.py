@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pricdr._publish import publish as publish
     from pricdr._repeat import repeat as repeat
     from pricdr._transfer import transfer as transfer
-    from pricdr.data.domains import DomainPair as DomainPair
-    from pricdr.data.feature_files import read_features as read_features
+    from pricdr.data.features import read_features as read_features
+    from pricdr.data.pairs import DomainPair as DomainPair
     from pricdr.data.pairs import prepare as prepare
     from pricdr.data.ratings import Ratings as Ratings
     from pricdr.data.reading.readers import read_ids as read_ids
@@ -48,7 +48,7 @@ __version__ = "0.9.0"
 _HOME = {
     "Bounds": "pricdr.privacy.bounds",
     "Comparison": "pricdr.evaluation.comparison",
-    "DomainPair": "pricdr.data.domains",
+    "DomainPair": "pricdr.data.pairs",
     "FittedModel": "pricdr.models.fitted",
     "Guarantee": "pricdr.privacy.accounting",
     "HeteroCDR": "pricdr.models.pricdr.hetero",
@@ -61,7 +61,7 @@ _HOME = {
     "evaluate": "pricdr.evaluation.comparison",
     "prepare": "pricdr.data.pairs",
     "publish": "pricdr._publish",
-    "read_features": "pricdr.data.feature_files",
+    "read_features": "pricdr.data.features",
     "read_ids": "pricdr.data.reading.readers",
     "read_ratings": "pricdr.data.reading.readers",
     "repeat": "pricdr._repeat",

@@ -9,9 +9,8 @@ from typing import Literal
 import numpy as np
 
 from pricdr._transfer import transfer
-from pricdr.data.hold_out_rules import pair_codes
 from pricdr.data.ratings import Ratings, RatingsLike
-from pricdr.data.splits import Split, split
+from pricdr.data.splits import Split, pair_codes, split
 from pricdr.errors import InputError, ParameterError, require_count
 from pricdr.evaluation.comparison import Comparison, evaluate
 from pricdr.evaluation.metrics import CUTOFFS

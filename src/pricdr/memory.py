@@ -26,7 +26,7 @@ def require_memory(need: int, what: str) -> None:
     limit = memory_limit()
     if need > limit:
         raise MemoryLimitError(
-            f"{what} needs about {in_words(need)} of memory, the limit is {in_words(limit)}: use smaller inputs or "
+            f"{what} needs about {format_bytes(need)} of memory, the limit is {format_bytes(limit)}: use smaller inputs or "
             f"settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
         )
 
@@ -59,10 +59,10 @@ def _stated() -> str:
     return os.environ.get(VARIABLE) or "not set: half of what this machine or container has"
 
 
-def in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Return a number of bytes in a unit that suits it.
 
-    >>> in_words(300), in_words(1_696_000), in_words(5 * 10**10)
+    >>> format_bytes(300), format_bytes(1_696_000), format_bytes(5 * 10**10)
     ('300 bytes', '1.7 MB', '50.0 GB')
     """
     for unit, bytes_ in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 1000)):

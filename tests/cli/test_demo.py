@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from pricdr import Ledger, verify
-from pricdr.data.split_files import load_split
+from pricdr.data.splits import load_split
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.demo import story
 from pricdr.evaluation.metrics import per_user

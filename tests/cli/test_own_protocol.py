@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from pricdr.cli import run
-from pricdr.data.split_files import load_split
+from pricdr.data.splits import load_split
 from tests.pages.parsed import require_self_contained
 
 USERS, ITEMS = 40, 260

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from pricdr.data.feature_files import read_features
+from pricdr.data.features import read_features
 from pricdr.errors import InputError
 
 NUMBERS = "item,year,length\n007,1999,1.5\nb,2001,-2\n"

@@ -8,8 +8,7 @@ import pytest
 
 from pricdr.cli import run
 from pricdr.data.reading.readers import read_ratings_file as read
-from pricdr.data.split_files import load_split, read_official, save_split
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out, load_split, read_official, save_split
 from pricdr.data.synthetic import SyntheticConfig, synthetic_pair
 from pricdr.errors import InputError
 
@@ -24,12 +23,12 @@ def ratings():
 
 @pytest.fixture
 def folder(ratings, tmp_path):
-    save_split(leave_one_out(ratings, seed=3, cold=0.25), tmp_path)
+    save_split(hold_out(ratings, seed=3, cold=0.25), tmp_path)
     return tmp_path
 
 
 def test_a_split_survives_the_round_trip(ratings, folder):
-    made, loaded = leave_one_out(ratings, seed=3, cold=0.25), load_split(folder)
+    made, loaded = hold_out(ratings, seed=3, cold=0.25), load_split(folder)
     assert made.train.fingerprint() == loaded.train.fingerprint()
     for a, b in ((made.test, loaded.test), (made.validation, loaded.validation)):
         for field in ("users", "items", "negatives"):

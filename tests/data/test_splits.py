@@ -7,8 +7,7 @@ import pricdr
 from pricdr import Ratings
 from pricdr.cli import run
 from pricdr.data.reading.readers import write_ratings
-from pricdr.data.split_files import load_split
-from pricdr.data.splits import NEGATIVES, HeldOut, Split, leave_one_out, official, set_aside
+from pricdr.data.splits import NEGATIVES, HeldOut, Split, hold_out, load_split, official, set_aside
 from pricdr.errors import InputError, ParameterError
 
 ITEMS = tuple(f"i{n:03d}" for n in range(260))
@@ -24,7 +23,7 @@ def _ratings(seed=0, users=60, most=20):
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 0.2, 0.9]))
 def test_a_split_keeps_its_promises(seed, cold):
     ratings = _ratings(seed % 7)
-    split = leave_one_out(ratings, seed=seed, cold=cold)
+    split = hold_out(ratings, seed=seed, cold=cold)
     full, train = ratings.matrix.toarray() > 0, split.train.matrix.toarray() > 0
     counts = full.sum(axis=1)
     evaluated = np.flatnonzero(counts >= 3)
@@ -77,7 +76,7 @@ def test_nothing_to_set_aside_is_said():
 
 @pytest.mark.parametrize("cold", [0.0, 0.3])
 def test_users_with_one_to_three_ratings_are_a_stratum_within_warm(cold):
-    split = leave_one_out(_ratings(most=9), seed=4, cold=cold)
+    split = hold_out(_ratings(most=9), seed=4, cold=cold)
     strata, left = split.strata(), np.diff(split.train.matrix.indptr)[split.test.users]
     assert list(strata) == ["all", "warm", "few", "cold"]
     assert strata["few"].any()
@@ -87,7 +86,7 @@ def test_users_with_one_to_three_ratings_are_a_stratum_within_warm(cold):
 
 
 def test_the_same_seed_gives_the_same_split_and_another_does_not():
-    one, two, other = (leave_one_out(_ratings(), seed=s, cold=0.2) for s in (4, 4, 5))
+    one, two, other = (hold_out(_ratings(), seed=s, cold=0.2) for s in (4, 4, 5))
     for a, b in ((one.test, two.test), (one.validation, two.validation)):
         assert np.array_equal(a.items, b.items)
         assert np.array_equal(a.negatives, b.negatives)
@@ -101,7 +100,7 @@ def test_held_out_items_and_negatives_are_uniform():
     assert len(rated) > 5
     tested, drawn = np.zeros(len(ITEMS)), np.zeros(len(ITEMS))
     for seed in range(600):
-        split = leave_one_out(ratings, seed=seed)
+        split = hold_out(ratings, seed=seed)
         tested[split.test.items] += 1
         drawn[split.test.negatives.ravel()] += 1
     expected = 600 / len(rated)
@@ -133,16 +132,16 @@ def test_the_public_split_is_that_of_the_command(tmp_path):
 @pytest.mark.parametrize("cold", [-0.1, 1.0, float("nan")])
 def test_a_cold_fraction_outside_its_range_is_refused(cold):
     with pytest.raises(ParameterError, match="cold"):
-        leave_one_out(_ratings(), seed=0, cold=cold)
+        hold_out(_ratings(), seed=0, cold=cold)
 
 
 def test_too_few_ratings_or_items_are_refused():
     lonely = Ratings.from_triples(["a", "b"], ["x", "y"]).select(items=ITEMS)
     with pytest.raises(InputError, match="nothing can be held out"):
-        leave_one_out(lonely, seed=0)
+        hold_out(lonely, seed=0)
     narrow = Ratings.from_triples(["a"] * 3, ["x", "y", "z"])
     with pytest.raises(InputError, match="too few"):
-        leave_one_out(narrow, seed=0)
+        hold_out(narrow, seed=0)
 
 
 def _official_parts():
@@ -178,7 +177,7 @@ def test_an_official_split_cannot_hold_out_what_was_not_rated(part):
 
 
 def test_a_cold_user_with_ratings_is_a_contradiction():
-    split = leave_one_out(_ratings(), seed=0)
+    split = hold_out(_ratings(), seed=0)
     with pytest.raises(InputError, match="cold user has ratings"):
         Split(split.train, split.validation, split.test, np.ones(60, dtype=bool), seed=0)
 
@@ -187,8 +186,8 @@ def test_the_training_part_says_that_it_is_one():
     """One rating more can deal the held-out items of others anew: a release of the rest has to disclose the split."""
     ratings = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
     ratings = ratings.select(items=tuple(f"i{n}" for n in range(400)))
-    split = leave_one_out(ratings, seed=1)
+    split = hold_out(ratings, seed=1)
     assert split.train.filtered_by == "the training part of a split"
-    assert leave_one_out(ratings.disclosing("a 5-core"), seed=1).train.filtered_by == (
+    assert hold_out(ratings.disclosing("a 5-core"), seed=1).train.filtered_by == (
         "a 5-core, the training part of a split"
     )

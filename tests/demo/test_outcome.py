@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import Split, leave_one_out
+from pricdr.data.splits import Split, hold_out
 from pricdr.demo.outcome import (
     ALONE,
     NOT_FOR_REAL,
@@ -104,7 +104,7 @@ def split(cold: float = 0.5) -> Split:
     rng = np.random.default_rng(0)
     cells = [(f"u{u}", f"i{i}") for u in range(40) for i in rng.choice(300, 5, replace=False)]
     ratings = Ratings.from_triples(*zip(*cells, strict=True)).select(items=tuple(f"i{i}" for i in range(300)))
-    return leave_one_out(ratings, seed=0, cold=cold)
+    return hold_out(ratings, seed=0, cold=cold)
 
 
 def test_outcomes_hold_means_and_paired_differences_of_each_stratum():

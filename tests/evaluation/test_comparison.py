@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 import pricdr
 from pricdr.data.ids import Ids
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES, of_lists, per_user
 from pricdr.evaluation.paired_tests import compare, standard_error
@@ -42,7 +42,7 @@ def _ratings(seed=0, users=80, fewest=2, most=20):
 
 
 def _split(cold=0.25):
-    return leave_one_out(_ratings(), seed=1, cold=cold)
+    return hold_out(_ratings(), seed=1, cold=cold)
 
 
 def _model(split, seed, *, skill=0.0):

@@ -7,7 +7,7 @@ import pytest
 
 import pricdr
 from pricdr.data.ids import Ids
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.errors import InputError
 from pricdr.evaluation.ranking import ranks
 
@@ -34,7 +34,7 @@ def split():
     rng = np.random.default_rng(0)
     pairs = [(f"u{user:02d}", item) for user in range(30) for item in rng.choice(ITEMS, 6, replace=False)]
     ratings = pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=ITEMS)
-    return leave_one_out(ratings, seed=0, cold=0.2)
+    return hold_out(ratings, seed=0, cold=0.2)
 
 
 def model(split, seed):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.evaluation.paired_tests import Difference, compare, over_repetitions
 from pricdr.evaluation.verdict import WITHOUT_RELEASE, Judgement, Training, Verdict, training_of, verdict_lines
 from pricdr.models import DataAccess, Origin
@@ -94,7 +94,7 @@ def test_the_release_is_spoken_of_where_it_is_the_difference(first, second, expe
     items = tuple(f"i{at:03d}" for at in range(230))
     pairs = [(f"u{user:02d}", item) for user in range(40) for item in rng.choice(items, 5, replace=False)]
     ratings = pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items)
-    split = leave_one_out(ratings, seed=0, cold=0.3)
+    split = hold_out(ratings, seed=0, cold=0.3)
     users, items = split.train.users, split.train.items
     guess = rng.random((len(users), len(items)))
     good = guess.copy()
@@ -122,7 +122,7 @@ def test_another_method_as_the_baseline_says_nothing_about_the_release(baseline)
     rng = np.random.default_rng(0)
     users, items = tuple(f"u{at:02d}" for at in range(30)), tuple(f"i{at:03d}" for at in range(230))
     pairs = [(user, item) for user in users for item in rng.choice(items, 5, replace=False)]
-    split = leave_one_out(pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items), seed=0)
+    split = hold_out(pricdr.Ratings.from_triples(*zip(*pairs, strict=True)).select(items=items), seed=0)
     table = rng.random((len(users), len(items)))
     models = {
         "first": Scores(users, items, table, ALONE, baseline),

@@ -10,7 +10,7 @@ import pytest
 from pricdr import __version__, publish
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.readers import read_ratings, write_ratings
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.data.synthetic import synthetic_pair
 from pricdr.errors import InputError, ParameterError
 from pricdr.evaluation.metrics import NAMES
@@ -369,7 +369,7 @@ def test_a_search_draws_the_same_settings_again_and_never_sees_test(root, tmp_pa
     monkeypatch.setattr(
         searching, "draws", lambda method, trials, fixed, dim: [{**SMALL, "width": 2 + n} for n in range(trials)]
     )
-    monkeypatch.setattr(Task, "split", lambda self, seed: Blind(leave_one_out(self.pair.target, seed=seed, cold=0.25)))
+    monkeypatch.setattr(Task, "split", lambda self, seed: Blind(hold_out(self.pair.target, seed=seed, cold=0.25)))
     context, log = RunContext(root, tmp_path, "cpu"), tmp_path / "log.jsonl"
     best = search(DATA, ["dmf", "hetero"], 2, log, context)
     trials = read_trials(log)

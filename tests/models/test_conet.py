@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.errors import ParameterError
 from pricdr.models.crossdomain.conet import CoNet, CoNetConfig
 from pricdr.testing.contracts import PlaintextContract, Planted

@@ -11,7 +11,7 @@ from torch import nn
 
 import pricdr.models.base
 from pricdr.data.ratings import Ratings
-from pricdr.data.splits import leave_one_out, set_aside
+from pricdr.data.splits import hold_out, set_aside
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.models import SourceStageConfig
 from pricdr.models.catalogue import MOST, configure, with_preset
@@ -242,7 +242,7 @@ def test_a_split_without_any_warm_user_is_refused():
     ratings = Ratings.from_triples(["u"] * 3, ["i000", "i001", "i002"])
     ratings = ratings.select(items=tuple(f"i{at:03d}" for at in range(250)))
     with pytest.raises(ParameterError, match=r"cold must lie in \[0, 1\), got 1.0"):
-        leave_one_out(ratings, seed=0, cold=1.0)
+        hold_out(ratings, seed=0, cold=1.0)
 
 
 def test_a_plaintext_source_of_other_people_is_refused(planted):
@@ -354,7 +354,7 @@ def test_a_seed_always_deals_the_same_split():
     """What was published of a split is its seed: another version must hold out the same items."""
     names = tuple(f"i{at:03d}" for at in range(250))
     ratings = Ratings.from_triples([f"u{at}" for at in range(4) for _ in range(6)], names[:24]).select(items=names)
-    split = leave_one_out(ratings, seed=7)
+    split = hold_out(ratings, seed=7)
     assert split.test.items.tolist() == [1, 11, 14, 18]
     assert split.validation.items.tolist() == [3, 10, 15, 20]
     assert split.test.negatives[:, 0].tolist() == [211, 206, 73, 66]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import pricdr
-from pricdr.data.splits import leave_one_out
+from pricdr.data.splits import hold_out
 from pricdr.errors import ParameterError
 from pricdr.models import DMF, EASE, TrainingOptions
 from pricdr.models.pricdr._target_stage import TargetStageConfig
@@ -156,7 +156,7 @@ def test_publish_read_and_evaluate_show_themselves(kernel, tmp_path, planted):
     assert pricdr.read_ratings(file, progress=True).users == ("a",)
     assert "reading " in kernel.html[-1]
     ratings = planted.target.select(items=tuple(f"i{at:02d}" for at in range(300)))
-    split = leave_one_out(ratings, seed=0)
+    split = hold_out(ratings, seed=0)
     model = EASE().fit(split.train, progress=True)
     assert "fitting ease" in kernel.html[-1]
     assert "60 users x 300 items" in kernel.html[-1]

@@ -105,15 +105,15 @@ class EngineInput:
         """Return whether the files are too large for the memory limit, and say so."""
         from pricdr.data.reading.inputs import find_inputs
         from pricdr.engines.outofcore import EXPANSION
-        from pricdr.memory import VARIABLE, in_words, memory_limit
+        from pricdr.memory import VARIABLE, format_bytes, memory_limit
 
         size = find_inputs(self.given).size if isinstance(self.given, Path) else None
         limit = memory_limit()
         if size is None or size * EXPANSION <= limit:
             return False
         say(
-            f"out of core: {in_words(size)} of files may take {in_words(size * EXPANSION)} in memory, and the limit "
-            f"is {in_words(limit)} ({VARIABLE} changes it)"
+            f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the limit "
+            f"is {format_bytes(limit)} ({VARIABLE} changes it)"
         )
         return True
 
@@ -143,13 +143,13 @@ class EngineInput:
         from pricdr.data.workspace import Workspace
         from pricdr.engines.disk_reading import read_on_disk
         from pricdr.engines.outofcore import sort_memory
-        from pricdr.memory import in_words
+        from pricdr.memory import format_bytes
 
         beside = Path(tempfile.gettempdir()) if count_only else self.out.absolute().parent  # a dry run makes no folder
         workspace = lifetime.enter_context(Workspace.opened(beside if self.temp_dir is None else self.temp_dir))
         say(
             f"out of core: ratings are kept in {workspace.folder} (in plaintext, readable only by you, removed at "
-            f"the end) and sorted with {in_words(sort_memory())} of memory"
+            f"the end) and sorted with {format_bytes(sort_memory())} of memory"
         )
         with progress_bar(f"reading {shown(self.given)}") as progress:
             return read_on_disk(

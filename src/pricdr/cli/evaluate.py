@@ -66,7 +66,7 @@ def evaluate(
 
     --public-key refuses a model unless its folder records that this key signed the release it was trained on.
     """
-    from pricdr.data.split_files import load_split
+    from pricdr.data.splits import load_split
     from pricdr.evaluation.comparison import chosen_rankings, compared
     from pricdr.files import require_absent
 

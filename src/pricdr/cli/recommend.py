@@ -80,7 +80,7 @@ def _write(
     out: Path, fitted: "FittedModel", users: Path | None, k: int, histories: "Ratings | None", *, resume: bool
 ) -> None:
     from pricdr.data.reading.readers import read_ids
-    from pricdr.memory import in_words
+    from pricdr.memory import format_bytes
     from pricdr.models.recommendation_files import kept_parts, parts_folder, write_recommendations
     from pricdr.models.recommending import Recommender, model_memory
 
@@ -92,7 +92,7 @@ def _write(
     if parts > 1:
         say(
             f"{len(user_ids):,} users x {len(fitted.items):,} items in {parts:,} parts: about "
-            f"{in_words(recommender.memory())} of memory, {in_words(model_memory(fitted))} of it for the model"
+            f"{format_bytes(recommender.memory())} of memory, {format_bytes(model_memory(fitted))} of it for the model"
         )
     try:
         with progress_bar(f"recommending for {len(user_ids):,} users") as progress:

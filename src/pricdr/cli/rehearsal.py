@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pricdr.cli.console import say, warn
 from pricdr.cli.source_screen import say_nominal, warn_of
-from pricdr.memory import in_words, memory_limit
+from pricdr.memory import format_bytes, memory_limit
 
 if TYPE_CHECKING:
     from pricdr._publish import Rehearsal
@@ -46,11 +46,11 @@ def say_rehearsal(
         say(f"out of core: {on_disk.sentence()}")
     seconds = rehearsal.work.seconds + reading_seconds
     say(
-        f"memory: about {in_words(need)}; time: about {_time(seconds)}, reading included "
+        f"memory: about {format_bytes(need)}; time: about {_time(seconds)}, reading included "
         "(estimates from the size of your data, for this screen alone)"
     )
     if need > limit:
-        warn(f"that is more than {in_words(limit)}, the limit for one computation on this machine")
+        warn(f"that is more than {format_bytes(limit)}, the limit for one computation on this machine")
     _say_certificate(rehearsal.certificate)
     warn_of(rehearsal.certificate)
     say("dry run: nothing was spent or drawn, and no release was written")

@@ -52,7 +52,7 @@ class RepeatOptions:
             split: what they were measured on; new splits are drawn from the ratings it was made of.
             public_key: the key that must have signed the releases.
         """
-        from pricdr.data.hold_out_rules import drawn_at_random
+        from pricdr.data.splits import drawn_at_random
 
         if self.times is None:
             self._require_none()

@@ -13,7 +13,7 @@ from pricdr.cli.reading_options import DEFAULT_READING, ReadingOptions, reads_ra
 from pricdr.errors import InputError, ParameterError
 
 if TYPE_CHECKING:
-    from pricdr.data.hold_out_rules import Float64Array
+    from pricdr.data.csr import Float64Array
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.data.splits import Split
 
@@ -59,7 +59,7 @@ def split(
     --train and --test take files that you divided yourself. Test ratings that are also to be trained on are dropped and
     counted. Without --validation one rating of every user with two or more in --train is set aside.
     """
-    from pricdr.data.split_files import read_official, save_split
+    from pricdr.data.splits import read_official, save_split
     from pricdr.data.splits import split as split_ratings
     from pricdr.files import new_folder
 

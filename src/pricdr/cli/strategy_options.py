@@ -113,7 +113,7 @@ def _guided(options: StrategyOptions) -> dict[str, Any]:
 
 
 def _features(options: StrategyOptions) -> dict[str, Any]:
-    from pricdr.data.feature_files import read_features
+    from pricdr.data.features import read_features
 
     if options.item_features is None:
         raise ParameterError("--strategy features needs --item-features: a public table of items")

@@ -262,7 +262,7 @@ def _say_coverage(ratings: "Ratings", release: "Release") -> None:
 
 def _data(path: RatingsInput, reading: ReadingOptions, threshold: float | None) -> "tuple[Ratings, HeldOut | None]":
     """Return what to train on: a split with its validation items, or all ratings."""
-    from pricdr.data.split_files import load_split
+    from pricdr.data.splits import load_split
 
     if isinstance(path, Path) and is_split(path):
         with working(f"reading {path}"):

@@ -18,6 +18,7 @@ __all__ = ["CSC", "CSR", "RatingMatrix", "as_csr", "checked_csr", "csr_of_cells"
 Numbers: TypeAlias = npt.NDArray[Any]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
+Float64Array: TypeAlias = npt.NDArray[np.float64]
 if TYPE_CHECKING:
     CSR: TypeAlias = sp.csr_array[Any, tuple[int, int]]
     """A sparse matrix of any type of numbers, by rows."""

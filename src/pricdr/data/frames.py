@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.hold_out_rules import Float64Array
+from pricdr.data.csr import Float64Array
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.columns import find_in_frame
 from pricdr.data.reading.formats import typed_source

@@ -1,41 +1,44 @@
-"""``Split``: what the target trains on, what it is measured by, and which users have no history at all.
+"""``Split``: what the target trains on, what it is measured by, who has no history; and the folder that holds a split.
 
-Holding a split in memory needs numpy alone; ``split_files`` reads and writes it.
+A split holds items out at random, the latest ones, or those that somebody gave; and hides the whole history of some
+users, who look like newcomers. Every held-out item comes with unrated items, its negatives, to be ranked among.
 """
 
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from pricdr.data.csr import row_counts
-from pricdr.data.hold_out_rules import (
-    FEWEST,
-    OFFICIAL,
-    ONE_AT_RANDOM,
-    Float64Array,
-    choose_at_random,
-    choose_latest,
-    choose_newcomers,
-    choose_one_of_each,
-    described,
-    draw_negatives,
-    items_to_test,
-    pair_codes,
-    require_negatives,
-    require_times,
-    rows_of,
-    united,
-)
-from pricdr.data.hold_out_rules import NEGATIVES as NEGATIVES
-from pricdr.data.hold_out_rules import BoolArray as BoolArray
+from pricdr.data.csr import CSR, Float64Array, entry_rows, row_counts
+from pricdr.data.csr import BoolArray as BoolArray
+from pricdr.data.ids import Ids, require_ids
 from pricdr.data.ratings import IntArray, Ratings, RatingsLike
-from pricdr.errors import InputError, require_count, require_seed, require_share
+from pricdr.data.reading.fields import CSV
+from pricdr.data.reading.readers import read_ratings
+from pricdr.data.tables import Columns, Text, read_delimited, read_text_columns, texts, write_ratings, write_table
+from pricdr.errors import InputError, ParameterError, require_count, require_probability, require_seed, require_share
+from pricdr.memory import memory_limit, require_memory
 from pricdr.randomness import Simulation
+from pricdr.untrusted import Folder
 
+NEGATIVES: Final = 99
 FEW: Final = 3
 """The most training ratings of a user who counts as having few."""
+_FEWEST: Final = 3
+"""Ratings a user needs to be evaluated: one to test, one to validate, one to train on."""
+_COPIES: Final = 6
+"""Arrays of the drawn items' size in memory while they are drawn."""
+ONE_AT_RANDOM: Final = "one rating of each user, at random"
+"""The protocol of a split that does not say otherwise."""
+_OFFICIAL: Final = "an official split"
+_LONGEST_PROTOCOL: Final = 200
+_PARTS: Final = ("validation", "test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,10 +138,10 @@ class Split:
         require_seed(seed=seed)
         require_share(cold=cold)
         simulation = Simulation(seed)
-        whole, (trained, tested, validated) = united(train, test, validation)
-        counts = np.bincount(rows_of(whole)[trained], minlength=len(whole.users))
+        whole, (trained, tested, validated) = _united(train, test, validation)
+        rows = entry_rows(whole.matrix)
         if validation is None:
-            validated = choose_one_of_each(whole, trained, simulation)
+            validated = _one_of_each(whole, trained, simulation)
         repeated = "every rating given for that is also in another part"
         only_one = repeated if validation is not None else "no user has two ratings to train on"
         for mask, lack in (
@@ -148,10 +151,9 @@ class Split:
         ):
             if not mask.any():
                 raise InputError(f"nothing is left to {lack}")
-        candidates = np.intersect1d(rows_of(whole)[tested], np.flatnonzero(counts))
-        hidden = choose_newcomers(len(whole.users), candidates, cold, simulation)
-        kept = _part_of(whole, trained & ~validated & ~hidden[rows_of(whole)])
-        held_out = with_negatives(whole, validated, tested, simulation)
+        hidden = _newcomers(len(whole.users), np.intersect1d(rows[tested], rows[trained]), cold, simulation)
+        kept = _training_part(whole, trained & ~validated & ~hidden[rows])
+        held_out = _with_negatives(whole, validated, tested, simulation)
         not_tested = len(whole.users) - len(held_out[1].starts)
         return cls(kept, *held_out, cold_users(kept, held_out[1]), seed, not_tested, "ratings that were given apart")
 
@@ -237,18 +239,6 @@ def _with_times(ratings: RatingsLike, times: Float64Array | str | None) -> tuple
     return ratings_and_times(ratings, times)
 
 
-def leave_one_out(ratings: Ratings, *, seed: int, cold: float = 0.0) -> Split:
-    """Hold out one item for testing and one for validation of every user with at least three ratings.
-
-    >>> r = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
-    >>> r = r.select(items=tuple(f"i{n}" for n in range(400)))
-    >>> split = leave_one_out(r, seed=1)
-    >>> len(split.train), len(split.test), split.not_evaluated
-    (3, 1, 1)
-    """
-    return hold_out(ratings, seed=seed, cold=cold)
-
-
 def hold_out(
     ratings: Ratings,
     *,
@@ -258,29 +248,32 @@ def hold_out(
     ratio: float | None = None,
     times: Float64Array | None = None,
 ) -> Split:
-    """Hold out items of every user with enough ratings, see :func:`split`.
+    """Hold out items of every user with enough ratings, see :func:`split`: one to test and one to validate by.
 
-    Negatives for validation and for testing are drawn apart and share no item of a user. With ``cold``, that fraction
-    of the evaluated users loses the rest of its history too: they are what a newcomer looks like.
+    >>> r = Ratings.from_triples(["a"] * 4 + ["b"], ["i1", "i2", "i3", "i4", "i1"])
+    >>> split = hold_out(r.select(items=tuple(f"i{n}" for n in range(400))), seed=1)
+    >>> len(split.train), len(split.test), split.not_evaluated
+    (3, 1, 1)
     """
     require_seed(seed=seed)
     require_count(test_items=test_items)
     require_share(cold=cold)
     counts = row_counts(ratings.matrix)
-    fewest = test_items + FEWEST - 1
+    fewest = test_items + _FEWEST - 1
     evaluated = np.flatnonzero(counts >= fewest)
     if not len(evaluated):
         raise InputError(f"no user has {fewest} ratings or more: nothing can be held out")
     simulation = Simulation(seed)
-    tests = items_to_test(counts[evaluated], test_items, ratio)
-    choose = choose_at_random if times is None else partial(choose_latest, require_times(ratings, times))
-    to_test, to_validate = choose(ratings.matrix, evaluated, tests, simulation)
-    hidden = choose_newcomers(len(ratings.users), evaluated, cold, simulation)
+    tests = _items_to_test(counts[evaluated], test_items, ratio)
+    if times is None:
+        to_test, to_validate = _at_random(ratings.matrix, evaluated, tests, simulation)
+    else:
+        to_test, to_validate = _latest(ratings.matrix, evaluated, tests, _require_times(ratings, times), simulation)
+    hidden = _newcomers(len(ratings.users), evaluated, cold, simulation)
     keep = ~(np.repeat(hidden, counts) | to_test | to_validate)
-    validation, test = with_negatives(ratings, to_validate, to_test, simulation)
-    not_evaluated = int((counts < fewest).sum())
+    held_out = _with_negatives(ratings, to_validate, to_test, simulation)
     protocol = described(test_items, ratio, by_time=times is not None)
-    return Split(_part_of(ratings, keep), validation, test, hidden, seed, not_evaluated, protocol)
+    return Split(_training_part(ratings, keep), *held_out, hidden, seed, int((counts < fewest).sum()), protocol)
 
 
 def set_aside(
@@ -302,14 +295,12 @@ def set_aside(
         raise InputError("no user has two ratings or more: nothing can be set aside")
     require_seed(seed=seed)
     simulation = Simulation(seed)
-    require_negatives(ratings, int(counts[chosen].max()), NEGATIVES)
-    at = np.flatnonzero(choose_one_of_each(ratings, np.ones(len(ratings), dtype=bool), simulation))
+    out = _one_of_each(ratings, np.ones(len(ratings), dtype=bool), simulation)
     candidates = chosen if among is None else chosen[among[chosen]]
-    keep = ~np.repeat(choose_newcomers(len(ratings.users), candidates, cold, simulation), counts)
-    keep[at] = False
-    unrated = pair_codes(ratings), len(ratings.items)
-    negatives = draw_negatives(*unrated, chosen, NEGATIVES, simulation.generator("negatives"))
-    return ratings.only(keep), HeldOut(chosen, ratings.matrix.indices[at].astype(np.int64), negatives)
+    hidden = _newcomers(len(ratings.users), candidates, cold, simulation)
+    negatives = _unrated(ratings, chosen, NEGATIVES, simulation)
+    held_out = HeldOut(chosen, ratings.matrix.indices[out].astype(np.int64), negatives)
+    return ratings.only(~(np.repeat(hidden, counts) | out)), held_out
 
 
 def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
@@ -320,9 +311,9 @@ def official(ratings: Ratings, validation: HeldOut, test: HeldOut) -> Split:
     if missing.any():
         user, item = divmod(int(out[missing][0]), len(ratings.items))
         raise InputError(f"the split holds out {ratings.items[item]!r} of {ratings.users[user]!r}, who never rated it")
-    train = _part_of(ratings, ~np.isin(codes, out))
+    train = _training_part(ratings, ~np.isin(codes, out))
     not_evaluated = len(ratings.users) - len(test.starts)
-    return Split(train, validation, test, cold_users(train, test), None, not_evaluated, OFFICIAL)
+    return Split(train, validation, test, cold_users(train, test), None, not_evaluated, _OFFICIAL)
 
 
 def cold_users(train: Ratings, test: HeldOut) -> BoolArray:
@@ -332,7 +323,7 @@ def cold_users(train: Ratings, test: HeldOut) -> BoolArray:
     return cold
 
 
-def _part_of(ratings: Ratings, keep: BoolArray) -> Ratings:
+def _training_part(ratings: Ratings, keep: BoolArray) -> Ratings:
     """Return the ratings to train on, marked as the part of a split.
 
     One rating more can deal the held-out items of others anew. So a release of the training part, a guide say, keeps
@@ -343,7 +334,7 @@ def _part_of(ratings: Ratings, keep: BoolArray) -> Ratings:
     return ratings.only(keep).disclosing(rule if before is None else f"{before}, {rule}")
 
 
-def with_negatives(
+def _with_negatives(
     ratings: Ratings, to_validate: BoolArray, to_test: BoolArray, simulation: Simulation
 ) -> tuple[HeldOut, HeldOut]:
     """Return what is held out, masks over the stored ratings, with items that no user rated to rank it among.
@@ -351,21 +342,304 @@ def with_negatives(
     Those for validation and those for testing share no item of a user. Every test item has a draw of its own; the
     validation items of a user share one.
     """
-    rows = rows_of(ratings)
-    items = ratings.matrix.indices.astype(np.int64)
+    rows, items = entry_rows(ratings.matrix), ratings.matrix.indices.astype(np.int64)
     users = np.unique(rows[to_validate | to_test])
-    require_negatives(ratings, int(row_counts(ratings.matrix)[users].max()), 2 * NEGATIVES)
-    codes, n_items = pair_codes(ratings), len(ratings.items)
-    drawn = draw_negatives(codes, n_items, users, 2 * NEGATIVES, simulation.generator("negatives"))
+    drawn = _unrated(ratings, users, 2 * NEGATIVES, simulation)
     to_validation, to_first_test = drawn[:, :NEGATIVES], drawn[:, NEGATIVES:]
     tested = np.searchsorted(users, rows[to_test])
     negatives = to_first_test[tested]
     further = np.flatnonzero(np.diff(tested, prepend=-1) == 0)
     if len(further):
-        taken = np.union1d(codes, (users[:, None] * n_items + to_validation).ravel())
+        n_items = len(ratings.items)
+        taken = np.union1d(pair_codes(ratings), (users[:, None] * n_items + to_validation).ravel())
         generator = simulation.generator("further negatives")
         negatives[further] = draw_negatives(taken, n_items, users[tested[further]], NEGATIVES, generator)
-    validation = HeldOut(
-        rows[to_validate], items[to_validate], to_validation[np.searchsorted(users, rows[to_validate])]
-    )
+    validated = np.searchsorted(users, rows[to_validate])
+    validation = HeldOut(rows[to_validate], items[to_validate], to_validation[validated])
     return validation, HeldOut(rows[to_test], items[to_test], negatives)
+
+
+def _unrated(ratings: Ratings, users: IntArray, count: int, simulation: Simulation) -> IntArray:
+    """Draw items that each of these users did not rate; refuse ratings that leave somebody too few."""
+    most = int(row_counts(ratings.matrix)[users].max())
+    if len(ratings.items) - most < count:
+        raise InputError(
+            f"{len(ratings.items):,} items are too few: a user who rated {most:,} of them leaves fewer than "
+            f"{count} to be ranked among"
+        )
+    return draw_negatives(pair_codes(ratings), len(ratings.items), users, count, simulation.generator("negatives"))
+
+
+def described(test_items: int, ratio: float | None, *, by_time: bool) -> str:
+    """Return what is tested by, in words.
+
+    >>> described(1, None, by_time=True), described(3, None, by_time=False)
+    ('the latest rating of each user', '3 ratings of each user, at random')
+    >>> described(1, 0.2, by_time=True)
+    "the latest 20 % of each user's ratings"
+    """
+    amount = "one rating" if test_items == 1 else f"{test_items} ratings"
+    tested = f"{amount} of each user" if ratio is None else f"{100 * ratio:g} % of each user's ratings"
+    return f"the latest {tested}".replace("latest one rating", "latest rating") if by_time else f"{tested}, at random"
+
+
+def drawn_at_random(protocol: str) -> tuple[int, float | None] | None:
+    """Return how many test items, or which ratio, the words of :func:`described` stand for; None if drawn otherwise.
+
+    >>> drawn_at_random("3 ratings of each user, at random"), drawn_at_random("20 % of each user's ratings, at random")
+    ((3, None), (1, 0.2))
+    >>> drawn_at_random("the latest rating of each user")
+    """
+    if protocol in (ONE_AT_RANDOM, _OFFICIAL):
+        return 1, None
+    if several := re.fullmatch(r"([0-9]{1,6}) ratings of each user, at random", protocol):
+        return int(several[1]), None
+    share = re.fullmatch(r"([0-9.]{1,12}(?:e-[0-9]{1,3})?) % of each user's ratings, at random", protocol)
+    return None if share is None else (1, float(share[1]) / 100)
+
+
+def _items_to_test(counts: IntArray, test_items: int, ratio: float | None) -> IntArray:
+    """Return how many items of each evaluated user are tested by."""
+    if ratio is None:
+        return np.full(len(counts), test_items)
+    require_probability(ratio=ratio)
+    if test_items != 1:
+        raise ParameterError("test_items and ratio exclude each other: both say how much is held out")
+    rounded = np.floor(ratio * counts + 0.5).astype(np.int64)
+    return np.asarray(np.clip(rounded, 1, counts - _FEWEST + 1))
+
+
+def _at_random(
+    matrix: CSR, evaluated: IntArray, tests: IntArray, simulation: Simulation
+) -> tuple[BoolArray, BoolArray]:
+    """Choose what to test and what to validate by, uniformly, as masks over the stored ratings."""
+    to_test, to_validate = np.zeros((2, matrix.nnz), dtype=bool)
+    counts, starts = row_counts(matrix)[evaluated], matrix.indptr[evaluated]
+    picks = simulation.generator("held-out items")
+    first = picks.integers(0, counts)
+    # Another position, uniformly among the others.
+    second = (first + picks.integers(1, counts)) % counts
+    to_test[starts + first] = to_validate[starts + second] = True
+    if tests.max() > 1:
+        key = simulation.generator("further held-out items").random(matrix.nnz)
+        key[to_test | to_validate] = np.inf
+        to_test |= _smallest(matrix, key, evaluated, np.zeros_like(tests), tests - 1)
+    return to_test, to_validate
+
+
+def _latest(
+    matrix: CSR, evaluated: IntArray, tests: IntArray, times: Float64Array, simulation: Simulation
+) -> tuple[BoolArray, BoolArray]:
+    """Choose the latest ratings of each user to test by and the one before them to validate by."""
+    # Ratings of the same time, a day say, come in random order: in the file's they would follow the items' names.
+    rank = np.empty(matrix.nnz)
+    rank[np.lexsort((simulation.generator("order of ties").random(matrix.nnz), -times))] = np.arange(matrix.nnz)
+    none = np.zeros_like(tests)
+    return _smallest(matrix, rank, evaluated, none, tests), _smallest(matrix, rank, evaluated, tests, tests + 1)
+
+
+def _require_times(ratings: Ratings, times: Float64Array) -> Float64Array:
+    """Return the times as numbers; refuse them where they are not one finite number per rating."""
+    values = np.asarray(times, dtype=np.float64)
+    if values.shape != (len(ratings),):
+        raise InputError(f"there are {len(ratings):,} ratings and {values.size:,} times: give one of each")
+    if not np.isfinite(values).all():
+        raise InputError("times must be finite numbers")
+    return values
+
+
+def _one_of_each(ratings: Ratings, among: BoolArray, simulation: Simulation) -> BoolArray:
+    """Choose one rating of every user with two or more ``among`` the stored ones."""
+    of_users = np.bincount(entry_rows(ratings.matrix)[among], minlength=len(ratings.users))
+    several = np.flatnonzero(of_users > 1)
+    starts = np.cumsum(of_users) - of_users
+    picked = starts[several] + simulation.generator("items set aside").integers(0, of_users[several])
+    chosen = np.zeros(len(ratings), dtype=bool)
+    chosen[np.flatnonzero(among)[picked]] = True
+    return chosen
+
+
+def _newcomers(users: int, candidates: IntArray, cold: float, simulation: Simulation) -> BoolArray:
+    """Choose a fraction of the candidates, who are to look like newcomers."""
+    hidden = np.zeros(users, dtype=bool)
+    count = math.floor(cold * len(candidates) + 0.5)
+    hidden[simulation.generator("cold users").permutation(candidates)[:count]] = True
+    return hidden
+
+
+def _smallest(matrix: CSR, key: Float64Array, users: IntArray, begin: IntArray, end: IntArray) -> BoolArray:
+    """Mark, among each of these users' ratings sorted by ``key``, those from ``begin`` up to ``end``."""
+    rows, place = entry_rows(matrix), np.empty(matrix.nnz, dtype=np.int64)
+    place[np.lexsort((key, rows))] = np.arange(matrix.nnz) - matrix.indptr[rows]
+    low, high = np.zeros((2, matrix.shape[0]), dtype=np.int64)
+    low[users], high[users] = begin, end
+    return np.asarray((place >= low[rows]) & (place < high[rows]))
+
+
+def pair_codes(ratings: Ratings) -> IntArray:
+    """Return each rated pair as one number, ascending: user x items + item."""
+    return entry_rows(ratings.matrix) * len(ratings.items) + ratings.matrix.indices
+
+
+def draw_negatives(codes: IntArray, n_items: int, users: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Draw ``count`` distinct items for each user, uniformly; those that collide are drawn again.
+
+    ``codes`` are the pairs that must not be drawn, each as one number and sorted: one search finds them.
+    """
+    require_memory(_COPIES * 8 * count * len(users), f"{count} negatives for each of {len(users):,} held-out items")
+    offsets = users[:, None] * n_items
+    drawn = rng.integers(0, n_items, (len(users), count))
+    while True:
+        order = np.argsort(drawn, axis=1, kind="stable")
+        ordered = np.take_along_axis(drawn, order, axis=1)
+        again = np.zeros_like(drawn, dtype=bool)
+        repeated = np.pad(ordered[:, 1:] == ordered[:, :-1], ((0, 0), (1, 0)))
+        np.put_along_axis(again, order, repeated, axis=1)
+        at = np.searchsorted(codes, drawn + offsets)
+        # The minimum: a pair after the last rated one is found past the end.
+        again |= codes[np.minimum(at, len(codes) - 1)] == drawn + offsets
+        if not again.any():
+            return drawn
+        drawn[again] = rng.integers(0, n_items, int(again.sum()))
+
+
+def _united(
+    train: RatingsLike, test: RatingsLike, validation: RatingsLike | None
+) -> tuple[Ratings, tuple[BoolArray, BoolArray, BoolArray]]:
+    """Return all ratings as one, and masks over them: trained on, tested by, validated by, and nothing twice."""
+    given = [Ratings.of(part).positives() for part in (train, test, validation) if part is not None]
+    users = tuple(sorted({user for part in given for user in part.rated().users}))
+    items = tuple(sorted({item for part in given for item in part.rated().items}))
+    codes = [pair_codes(part.select(users, items)) for part in given]
+    whole = np.unique(np.concatenate(codes))
+    trained, tested, *rest = (np.isin(whole, part) for part in codes)
+    validated = rest[0] if rest else np.zeros(len(whole), dtype=bool)
+    rows, columns = np.divmod(whole, max(len(items), 1))
+    filtered_by = next((part.filtered_by for part in given if part.filtered_by is not None), None)
+    ratings = Ratings.from_codes(
+        rows, columns, np.ones(len(whole)), users, items, filtered_by=filtered_by, has_values=False
+    )
+    return ratings, (trained, tested & ~trained, validated & ~trained & ~tested)
+
+
+def save_split(split: Split, folder: Path) -> None:
+    """Write ``split`` into an existing folder."""
+    train = split.train
+    write_ratings(folder / "train.parquet", train)
+    parts = (split.validation, split.test)
+    for name, part in zip(_PARTS, parts, strict=True):
+        write_table(folder / f"{name}.parquet", _pairs(train, part.users, part.items))
+    owners = np.concatenate([np.repeat(part.users, part.negatives.shape[1]) for part in parts])
+    drawn = np.concatenate([part.negatives.ravel() for part in parts])
+    of_part = texts(_PARTS, np.repeat([0, 1], [part.negatives.size for part in parts]))
+    write_table(folder / "negatives.parquet", {**_pairs(train, owners, drawn), "for": of_part})
+    strata = {name: int(keep.sum()) for name, keep in split.strata().items() if name != "all"}
+    about = {
+        "schema_version": 1,
+        "seed": split.seed,
+        "strata": {**strata, "not_evaluated": split.not_evaluated},
+        "fingerprint": train.fingerprint(),
+        "users": train.users,
+        "items": train.items,
+        # Not for the protocol of old, so that its files stay what they were.
+        **({} if split.protocol == ONE_AT_RANDOM else {"protocol": split.protocol}),
+    }
+    (folder / "split.json").write_text(json.dumps(about, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_split(folder: Path) -> Split:
+    """Read the split in ``folder``; :class:`InputError` where it is none, or was changed."""
+    with Folder.opened(folder, "a split") as opened:
+        if not opened.holds("split.json"):
+            raise InputError(f"{folder} is not a split: there is no split.json in it (pricdr split makes one)")
+        raw = opened.read("split.json", limit=memory_limit() // 8)
+    try:
+        about = json.loads(raw)
+        users, items = require_ids("user", about["users"]), require_ids("item", about["items"])
+        seed, left_out, stated = about["seed"], about["strata"]["not_evaluated"], about["fingerprint"]
+        if seed is not None:  # none where the authors made the split
+            require_seed(seed=seed)
+        if type(left_out) is not int or left_out < 0:
+            raise InputError(f"strata.not_evaluated is {left_out!r:.40}, a whole number is needed")
+        protocol = about.get("protocol", _OFFICIAL if seed is None else ONE_AT_RANDOM)
+        if type(protocol) is not str or len(protocol) > _LONGEST_PROTOCOL or not protocol.isprintable():
+            raise InputError(f"protocol is {protocol!r:.40}, a printable line is needed")
+    except (InputError, ParameterError) as error:
+        raise InputError(f"{folder / 'split.json'}: {error}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise InputError(f"{folder / 'split.json'} is not a split.json that can be read") from error
+    train = read_ratings(folder / "train.parquet").select(users, items)
+    if train.fingerprint() != stated:
+        raise InputError(f"{folder / 'train.parquet'} is not the one the split was written with")
+    validation, test = _read_held_out(folder, users, items)
+    # Which users are cold is not stored: an evaluated user without ratings to train on is.
+    return Split(train, validation, test, cold_users(train, test), seed, left_out, protocol)
+
+
+def read_official(path: Path, ratings: Ratings) -> Split:
+    """Read a split the authors made: CSV with user, valid_item, test_item and negatives_99 (space-separated).
+
+    Validation and test share their negatives there, as published.
+    """
+    columns = read_delimited(path, CSV, "an official split")
+    try:
+        users, valid, test, negatives = (columns[name] for name in ("user", "valid_item", "test_item", "negatives_99"))
+    except KeyError as error:
+        raise InputError(f"{path} is not a split: user, valid_item, test_item and negatives_99 are needed") from error
+    at_user = _positions(path, "user", ratings.users, users)
+    lists = [row.split(" ") for row in negatives]
+    if len({len(row) for row in lists}) != 1:
+        raise InputError(f"{path}: every user needs the same number of negatives")
+    flat = _positions(path, "item", ratings.items, [item for row in lists for item in row])
+    shared = flat.reshape(len(lists), -1)
+    parts = (
+        _from_file(path, at_user, _positions(path, "item", ratings.items, items), shared) for items in (valid, test)
+    )
+    return official(ratings, *parts)
+
+
+def _read_held_out(folder: Path, users: Ids, items: Ids) -> Iterator[HeldOut]:
+    """Yield both parts: the first item of a user belongs to the user's first negatives, the next to the next."""
+    of_negatives = folder / "negatives.parquet"
+    *drawn, parts = read_text_columns(of_negatives, ["user", "item", "for"])
+    owners, negatives = _positions_of_pairs(of_negatives, users, items, drawn)
+    for name in _PARTS:
+        path = folder / f"{name}.parquet"
+        rows, columns = _positions_of_pairs(path, users, items, read_text_columns(path, ["user", "item"]))
+        ours = np.isin(parts.codes, [at for at, part in enumerate(parts.values) if part == name])
+        each, uneven = divmod(int(ours.sum()), max(len(rows), 1))
+        wanted = each * np.bincount(rows, minlength=len(users))
+        if not each or uneven or (np.bincount(owners[ours], minlength=len(users)) != wanted).any():
+            raise InputError(f"{of_negatives} does not hold the same number for every item of {name}")
+        first_row = np.empty(len(users), dtype=np.int64)
+        first_row[rows[::-1]] = np.arange(len(rows))[::-1]
+        grouped = np.argsort(first_row[owners[ours]], kind="stable")
+        yield _from_file(path, rows, columns, negatives[ours][grouped].reshape(len(rows), each))
+
+
+def _from_file(path: Path, users: IntArray, items: IntArray, negatives: IntArray) -> HeldOut:
+    try:
+        return HeldOut(users, items, negatives)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
+def _pairs(ratings: Ratings, users: IntArray, items: IntArray) -> Columns:
+    return {"user": texts(ratings.users, users), "item": texts(ratings.items, items)}
+
+
+def _positions_of_pairs(path: Path, users: Ids, items: Ids, columns: Sequence[Text]) -> tuple[IntArray, IntArray]:
+    """Return the positions of users and of items; each distinct name is looked up once, however many rows have it."""
+    at_user, at_item = (
+        _positions(path, what, ids, [*text.values, *((None,) if (text.codes < 0).any() else ())])[text.codes]
+        for what, ids, text in (("user", users, columns[0]), ("item", items, columns[1]))
+    )
+    return at_user, at_item
+
+
+def _positions(path: Path, what: str, ids: Ids, names: Sequence[str | None]) -> IntArray:
+    at: dict[str | None, int] = {name: position for position, name in enumerate(ids)}
+    try:
+        return np.array([at[name] for name in names], dtype=np.int64)
+    except KeyError as error:
+        raise InputError(f"{path} names the {what} {error.args[0]!r:.60}, which is not in the ratings") from error

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pricdr.errors import DiskSpaceError, OutputError
 from pricdr.files import require_local
-from pricdr.memory import in_words
+from pricdr.memory import format_bytes
 
 _NAME: Final = ".pricdr-sort-"
 _UNFINISHED: Final = ".pricdr-new-"
@@ -72,7 +72,7 @@ class Workspace:
         free = shutil.disk_usage(self.folder).free
         if need > free:
             raise DiskSpaceError(
-                f"{what} needs about {in_words(need)} on the disk of {self.folder.parent}, {in_words(free)} are free: "
+                f"{what} needs about {format_bytes(need)} on the disk of {self.folder.parent}, {format_bytes(free)} are free: "
                 "choose another disk with --temp-dir"
             )
 

@@ -20,11 +20,10 @@ import torch
 
 from pricdr._publish import publish
 from pricdr._transfer import transfer
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.reading.readers import read_ids, read_ratings, write_ratings
-from pricdr.data.split_files import save_split
-from pricdr.data.splits import Split, leave_one_out
+from pricdr.data.splits import Split, hold_out, save_split
 from pricdr.data.synthetic import STRONGLY_SHARED, SyntheticConfig, synthetic_pair
 from pricdr.demo.outcome import (
     ALONE,
@@ -164,7 +163,7 @@ def set_up(folder: Path, pair: DomainPair) -> tuple[Path, Path]:
 
 def split_as_target(folder: Path) -> Split:
     """Split the target's own ratings, so that it has something to measure by, and save the split in its folder."""
-    split = leave_one_out(read_ratings(folder / "ratings.parquet").positives().rated(), seed=0, cold=COLD)
+    split = hold_out(read_ratings(folder / "ratings.parquet").positives().rated(), seed=0, cold=COLD)
     (folder / "split").mkdir()
     save_split(split, folder / "split")
     return split

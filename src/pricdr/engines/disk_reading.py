@@ -10,13 +10,12 @@ from pricdr.data.reading.options import ReadOptions
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.read import Figures, figures_of, number_ids, opened_table
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.report import Summary
+from pricdr.data.reading.report import Summary, stars_of
 from pricdr.data.reading.table import RatingsTable
-from pricdr.data.stars import stars_of
 from pricdr.data.workspace import Workspace
 from pricdr.engines.outofcore import BLOCK_ENTRIES, BYTES_PER_ENTRY, LARGE, Counts, DiskRatings, Store, sort_memory
 from pricdr.errors import InputError
-from pricdr.memory import in_words, require_memory
+from pricdr.memory import format_bytes, require_memory
 from pricdr.parallel import cores
 from pricdr.privacy.estimate import Estimate
 from pricdr.progress import Progress, silent
@@ -177,11 +176,11 @@ class Need:
     def sentence(self) -> str:
         """Return a sentence about it for people."""
         parts = {"item vectors": self.item_rows, "users' rows": self.user_rows, "blocks of users": self.blocks}
-        shown = ", ".join(f"{what} {in_words(size)}" for what, size in parts.items())
+        shown = ", ".join(f"{what} {format_bytes(size)}" for what, size in parts.items())
         return (
-            f"needs about {in_words(self.total)} of memory, however many ratings there are: the program "
-            f"{in_words(_PROGRAM)}, ids {in_words(self.ids)}, and the larger of {in_words(self.sorting)} to sort and "
-            f"{in_words(self._computing)} to compute ({shown})"
+            f"needs about {format_bytes(self.total)} of memory, however many ratings there are: the program "
+            f"{format_bytes(_PROGRAM)}, ids {format_bytes(self.ids)}, and the larger of {format_bytes(self.sorting)} to sort and "
+            f"{format_bytes(self._computing)} to compute ({shown})"
         )
 
     def require(self) -> None:

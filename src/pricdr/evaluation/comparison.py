@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, Typ
 import numpy as np
 import numpy.typing as npt
 
-from pricdr.data.hold_out_rules import ONE_AT_RANDOM
 from pricdr.data.ratings import Ids, IntArray
-from pricdr.data.splits import BoolArray, Split
+from pricdr.data.splits import ONE_AT_RANDOM, BoolArray, Split
 from pricdr.errors import InputError, ParameterError, printable
 from pricdr.evaluation.metrics import (
     CUTOFFS,

@@ -15,10 +15,10 @@ from zipfile import BadZipFile
 import numpy as np
 
 from pricdr.data.csr import sp
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.data.reading.known_files import find_files, read_pair
-from pricdr.data.splits import HeldOut, Split, leave_one_out
+from pricdr.data.splits import HeldOut, Split, hold_out
 from pricdr.data.splits import official as official_split
 from pricdr.errors import InputError, MissingDataError
 from pricdr.experiments.data_spec import DataSpec
@@ -37,7 +37,7 @@ class Task:
         """Return the target's split for one seed; an official split is the same for all."""
         if self.official is not None:
             return self.official
-        return leave_one_out(self.pair.target, seed=seed, cold=self.cold)
+        return hold_out(self.pair.target, seed=seed, cold=self.cold)
 
 
 def is_present(spec: DataSpec, root: Path, prepared: Path | None = None) -> bool:
@@ -85,7 +85,7 @@ def _digest(spec: DataSpec) -> str:
 def _prepare(spec: DataSpec, root: Path) -> Task:
     # Imported here: where arrays are prepared already, DuckDB need not be installed.
     from pricdr.data.pairs import prepare
-    from pricdr.data.split_files import read_official
+    from pricdr.data.splits import read_official
 
     source, target = (file.ratings for file in read_pair(root, spec.folder, spec.source, spec.target))
     if spec.filtered:

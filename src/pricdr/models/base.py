@@ -14,7 +14,7 @@ from typing import ClassVar, Final, TypeAlias
 import numpy as np
 
 from pricdr import __version__
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings, RatingsLike
 from pricdr.data.splits import BoolArray, HeldOut, set_aside
 from pricdr.errors import InputError, ParameterError

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pricdr.data.csr import CSR, sp
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ids, Ratings
 from pricdr.errors import InputError
 from pricdr.memory import require_memory

@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 
 from pricdr.data.csr import sp
-from pricdr.data.hold_out_rules import draw_negatives
 from pricdr.data.ratings import IntArray
-from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut
+from pricdr.data.splits import NEGATIVES, BoolArray, HeldOut, draw_negatives
 from pricdr.evaluation.metrics import Float64Array
 from pricdr.evaluation.paired_tests import clearly_above
 from pricdr.models.inputs import Inputs

@@ -6,7 +6,7 @@ import numpy as np
 
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ratings import Ratings
-from pricdr.data.stars import stars_of
+from pricdr.data.reading.report import stars_of
 from pricdr.errors import PublishWarning
 from pricdr.privacy.bounds import Bounds
 from pricdr.release.certificate import Certificate

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 from pricdr.files import new_folder
-from pricdr.memory import in_words, memory_limit, require_memory
+from pricdr.memory import format_bytes, memory_limit, require_memory
 from pricdr.untrusted import Folder
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def reserve(staging: Path, users: Ids, dim: int) -> None:
     need = len(users) * (4 * dim + 8) + sum(len(user.encode()) for user in users) + _SMALL_FILES
     free = shutil.disk_usage(staging).free
     if need > free:
-        raise OutputError(f"the release needs {in_words(need)}, {in_words(free)} are free on {staging.parent}")
+        raise OutputError(f"the release needs {format_bytes(need)}, {format_bytes(free)} are free on {staging.parent}")
     with (staging / MATRIX).open("wb") as file:
         if hasattr(os, "posix_fallocate"):  # not on macOS, which has the check above alone
             os.posix_fallocate(file.fileno(), 0, need)

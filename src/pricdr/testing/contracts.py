@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.evaluation.metrics import per_user

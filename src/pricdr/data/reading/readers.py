@@ -16,7 +16,7 @@ from pricdr.data.reading.options import ReadOptions
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.read import encode, opened_table
 from pricdr.data.reading.repeats import Floats, Repeats
-from pricdr.data.reading.report import MOST_BAD_ROWS, BadRows, Summary
+from pricdr.data.reading.report import MOST_BAD_ROWS, BadRows, Summary, stars_of
 from pricdr.data.reading.text_files import (
     STANDARD_INPUT,
     explaining_os_errors,
@@ -26,7 +26,6 @@ from pricdr.data.reading.text_files import (
     refusal,
     shorten,
 )
-from pricdr.data.stars import stars_of
 from pricdr.data.tables import write_ratings
 from pricdr.data.workspace import Workspace
 from pricdr.memory import require_memory

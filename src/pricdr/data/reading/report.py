@@ -13,6 +13,7 @@ from pricdr.errors import ParameterError, printable
 MOST_BAD_ROWS: Final = 0.01
 """The default for the share of rows that may be bad."""
 _SHOWN: Final = 5
+_MOST_STARS: Final = 10
 
 
 @dataclass
@@ -124,3 +125,18 @@ class Summary:
             return "the largest value counts (there is no time column)"
         untimed = f"; {self.repeats.untimed:,} without a readable time count as the earliest"
         return "the latest counts, by the time column" + (untimed if self.repeats.untimed else "")
+
+
+def stars_of(rating_range: tuple[float, float] | None, half_steps: bool) -> tuple[float, float] | None:
+    """Return the fewest and the most stars where ratings look like stars, so that the lowest are not likes.
+
+    None where even the fewest are more than half of the most: lower ratings were then left out before.
+
+    >>> stars_of((1.0, 5.0), True), stars_of((4.0, 5.0), True)
+    ((1.0, 5.0), None)
+    """
+    if rating_range is None or not half_steps:
+        return None
+    fewest, most = rating_range
+    looks_like_stars = 0 <= fewest < most <= _MOST_STARS
+    return rating_range if looks_like_stars and fewest <= most / 2 else None

@@ -17,7 +17,7 @@ from pricdr.data.reading.report import BadRows
 from pricdr.data.reading.text_files import named, refusal, shorten
 from pricdr.data.reading.times import finite_number, seconds_of
 from pricdr.errors import DiskSpaceError, MemoryLimitError
-from pricdr.memory import VARIABLE, in_words
+from pricdr.memory import VARIABLE, format_bytes
 from pricdr.parallel import cores
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def explained(what: Path | str, workspace: "Workspace", memory: int) -> Iterator
             hint = "choose another disk with --temp-dir"
             raise DiskSpaceError(f"cannot sort in {workspace.folder.parent}: {reason}: {hint}") from None
         if isinstance(error, duckdb.OutOfMemoryException | MemoryError):
-            need = f"{named(what)}: reading it needs more memory than the limit of {in_words(memory)}"
+            need = f"{named(what)}: reading it needs more memory than the limit of {format_bytes(memory)}"
             raise MemoryLimitError(f"{need}: raise it with the environment variable {VARIABLE}") from None
         raise refusal(what, f"cannot be read ({type(error).__name__})") from None
 

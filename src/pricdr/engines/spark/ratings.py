@@ -9,9 +9,8 @@ from pricdr.data.blocks import Convert
 from pricdr.data.ids import Ids, require_ids
 from pricdr.data.reading.columns import Columns
 from pricdr.data.reading.repeats import Repeats
-from pricdr.data.reading.report import Summary
+from pricdr.data.reading.report import Summary, stars_of
 from pricdr.data.reading.text_files import refusal
-from pricdr.data.stars import stars_of
 from pricdr.engines.spark.blocks import Blocks, SparkMatrix, packed
 from pricdr.engines.spark.session import explained, opened_session
 from pricdr.engines.spark.table import CheckedRows, checked_rows, require_no_text_file

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.models.fitted import FittedModel
 from pricdr.models.fitting import ScorePairs
 from pricdr.training.rows import SparseRows

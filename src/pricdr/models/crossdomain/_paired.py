@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.models._examples import MASKED, DomainExamples
 from pricdr.models.fitted import FittedModel
 from pricdr.models.interaction import Interaction, Layer

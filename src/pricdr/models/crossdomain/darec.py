@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, relu
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_count, require_not_negative, require_share
 from pricdr.models.base import PlaintextMethod, SearchSpace, Trained

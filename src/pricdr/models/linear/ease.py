@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.ratings import Ratings
 from pricdr.data.splits import HeldOut
 from pricdr.errors import require_positive

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pricdr.data.domains import DomainPair
+from pricdr.data.pairs import DomainPair
 from pricdr.data.splits import HeldOut
 from pricdr.models.base import PlaintextMethod, SearchSpace, Trained
 from pricdr.models.chosen import Chosen

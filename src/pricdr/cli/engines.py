@@ -112,8 +112,8 @@ class EngineInput:
         if size is None or size * EXPANSION <= limit:
             return False
         say(
-            f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the limit "
-            f"is {format_bytes(limit)} ({VARIABLE} changes it)"
+            f"out of core: {format_bytes(size)} of files may take {format_bytes(size * EXPANSION)} in memory, and the "
+            f"limit is {format_bytes(limit)} ({VARIABLE} changes it)"
         )
         return True
 

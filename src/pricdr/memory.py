@@ -26,8 +26,8 @@ def require_memory(need: int, what: str) -> None:
     limit = memory_limit()
     if need > limit:
         raise MemoryLimitError(
-            f"{what} needs about {format_bytes(need)} of memory, the limit is {format_bytes(limit)}: use smaller inputs "
-            f"or settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
+            f"{what} needs about {format_bytes(need)} of memory, the limit is {format_bytes(limit)}: use smaller "
+            f"inputs or settings, or raise the limit with the environment variable {VARIABLE} (now {_stated()})"
         )
 
 

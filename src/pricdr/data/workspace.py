@@ -72,8 +72,8 @@ class Workspace:
         free = shutil.disk_usage(self.folder).free
         if need > free:
             raise DiskSpaceError(
-                f"{what} needs about {format_bytes(need)} on the disk of {self.folder.parent}, {format_bytes(free)} are "
-                "free: choose another disk with --temp-dir"
+                f"{what} needs about {format_bytes(need)} on the disk of {self.folder.parent}, {format_bytes(free)} "
+                "are free: choose another disk with --temp-dir"
             )
 
     @contextmanager

@@ -179,8 +179,8 @@ class Need:
         shown = ", ".join(f"{what} {format_bytes(size)}" for what, size in parts.items())
         return (
             f"needs about {format_bytes(self.total)} of memory, however many ratings there are: the program "
-            f"{format_bytes(_PROGRAM)}, ids {format_bytes(self.ids)}, and the larger of {format_bytes(self.sorting)} to sort "
-            f"and {format_bytes(self._computing)} to compute ({shown})"
+            f"{format_bytes(_PROGRAM)}, ids {format_bytes(self.ids)}, and the larger of "
+            f"{format_bytes(self.sorting)} to sort and {format_bytes(self._computing)} to compute ({shown})"
         )
 
     def require(self) -> None:

@@ -12,7 +12,7 @@ FUZZ_CASES ?= 10000
 # Tests differ in length by a factor of ten thousand: whoever is done takes over what the other has not begun.
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: system system-packages extras setup demo test test-all fuzz lint format schema results docs bench bench-scale clean
+.PHONY: system system-packages extras setup demo test test-all fuzz lint format schema results docs dist bench bench-scale clean
 
 # What some tests need beside Python, and the engines and sources that not everybody has. A machine that cannot have it
 # builds all the same: those tests say why they skip.
@@ -97,6 +97,11 @@ results: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	$(BIN)/python -m docs._generate.self_contained build/site
+
+# A wheel, into dist/: pip finds no package named pricdr elsewhere.
+dist:
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 bench: setup
 	$(BIN)/python -m benchmarks.publish

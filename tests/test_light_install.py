@@ -1,4 +1,4 @@
-"""``pip install pricdr`` alone publishes, verifies, inspects and audits: without torch and its weight."""
+"""``pip install .`` alone publishes, verifies, inspects and audits: without torch and its weight."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ from pricdr.extras import REPORT, TRAIN, Extra
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-INSTALL = "pip install 'pricdr[train]'"
+INSTALL = TRAIN.command
 HIDDEN = """
 import json, sys
 HIDDEN = {"torch", "polars", "pandas", "pyarrow"}
@@ -103,7 +103,7 @@ def test_python_raises_the_same_message_as_an_import_error(ratings):
 
 def test_a_missing_extra_is_an_error_of_ours_and_of_pythons():
     with pytest.raises(MissingExtraError) as caught:
-        Extra("spare", ("no_such_module", "json"), "examples").require()
+        Extra("spare", ("no_such_module", "json"), "examples need").require()
     assert isinstance(caught.value, PriCDRError) and isinstance(caught.value, ImportError)  # noqa: PT018
     assert (caught.value.name, caught.value.exit_code) == ("no_such_module", 2)
     TRAIN.require()
@@ -146,7 +146,7 @@ def test_what_pip_installs_without_extras_has_no_torch():
 
 
 MOST_BYTES = 345_000_000
-"""Of the packages that ``pip install pricdr`` brings, on Linux, with compiled bytecode: ``du -sb`` without pip."""
+"""Of the packages that ``pip install .`` brings, on Linux, with compiled bytecode: ``du -sb`` without pip."""
 
 
 def unpacked(names: set[str]) -> int:

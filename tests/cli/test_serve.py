@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
+from pricdr.extras import SERVE
 from pricdr.models.fitted import FittedModel, Origin
 
 
@@ -98,7 +99,7 @@ def test_without_the_extra_it_says_what_to_install(model):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
-    assert done.stderr == "error: servers need uvicorn: pip install 'pricdr[serve]'\n"
+    assert done.stderr == f"error: servers need uvicorn: {SERVE.command}\n"
 
 
 def test_it_serves_what_recommend_writes_without_torch_until_stopped(pricdr, model, here):

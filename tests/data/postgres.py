@@ -18,7 +18,7 @@ ADDRESS_PASSWORD = "s3cr%3At%20word"
 def missing() -> str | None:
     """Return why there is no server to test against; None where there can be one."""
     if importlib.util.find_spec("adbc_driver_postgresql") is None:
-        return "adbc-driver-postgresql is not installed: `make system` brings it (pip install 'pricdr[sql]')"
+        return "adbc-driver-postgresql is not installed: `make system` brings it (pip install '.[sql]')"
     if _programs() is None:
         return "PostgreSQL is not installed: `make system` brings it"
     if os.getuid() == 0 and (_someone() is None or shutil.which("setpriv") is None):

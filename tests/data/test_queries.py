@@ -10,7 +10,8 @@ import pytest
 from pricdr import cli
 from pricdr.data.reading.query import Query
 from pricdr.data.reading.readers import read_ratings_file as read
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError, MissingExtraError, ParameterError
+from pricdr.extras import SQL
 from tests.data import postgres
 
 SELECT = 'SELECT "user", item, rating, rated_at AS time FROM ratings'
@@ -168,6 +169,6 @@ def test_what_does_not_go_together_on_the_command_line(arguments, says, capfd, t
 
 
 def test_a_machine_without_the_driver_is_told_what_to_install(refused, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "adbc_driver_postgresql.dbapi", None)
-    message = refused(lambda: read(Query.of("postgresql://h/d", SELECT)), ParameterError)
-    assert "pip install 'pricdr[sql]'" in message
+    monkeypatch.setitem(__import__("sys").modules, "adbc_driver_postgresql", None)
+    message = refused(lambda: read(Query.of("postgresql://h/d", SELECT)), MissingExtraError)
+    assert SQL.command in message

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pricdr.errors import ParameterError, printable
+from pricdr.extras import REPORT
 from pricdr.pages import Bullets, Cell, Column, Page, Row, Section, Table, render, table
 from pricdr.pages.page import slug
 from tests.pages.everything import EVIL, everything
@@ -134,7 +135,7 @@ def test_without_altair_a_chart_is_refused_in_one_line_that_says_what_to_install
     blocked = "import sys\nsys.modules['altair'] = None\n"
     code = f"{blocked}from pricdr.extras import REPORT\nREPORT.require()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1].endswith("charts need altair: pip install 'pricdr[report]'")
+    assert done.stderr.splitlines()[-1].endswith(f"charts need altair: {REPORT.command}")
 
 
 def test_bullets_hold_words_that_look_like_attributes():

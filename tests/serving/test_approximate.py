@@ -71,5 +71,5 @@ def test_it_is_used_only_for_many_items(model, monkeypatch):
 def test_without_faiss_it_says_what_to_install(model, monkeypatch):
     monkeypatch.setattr(searches, "EXACT_UP_TO", 1000)
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(MissingExtraError, match=r"approximate searches need faiss: pip install 'pricdr\[faiss\]'"):
+    with pytest.raises(MissingExtraError, match=r"approximate searches need faiss: pip install 'faiss-cpu>=1.9'"):
         build_search(model)

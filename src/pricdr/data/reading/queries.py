@@ -26,7 +26,8 @@ from pricdr.data.reading.query import Query
 from pricdr.data.reading.table import RatingsTable
 from pricdr.data.reading.text_files import explaining_os_errors, file_refusal, refusal
 from pricdr.data.reading.values import judged
-from pricdr.errors import InputError, ParameterError
+from pricdr.errors import InputError
+from pricdr.extras import SQL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,12 +141,8 @@ def add_values(
 @contextmanager
 def _results(query: Query) -> Iterator["pa.RecordBatchReader"]:
     """Yield the result of a query that can change nothing in a PostgreSQL database."""
-    try:
-        dbapi = import_module("adbc_driver_postgresql.dbapi")
-        import_module("pyarrow")
-    except ImportError:
-        missing = "--from needs adbc-driver-postgresql and pyarrow, which are not installed"
-        raise ParameterError(f"{missing}: install them with pip install 'pricdr[sql]'") from None
+    SQL.require()
+    dbapi = import_module("adbc_driver_postgresql.dbapi")
     try:
         # A line feed, so that a comment at the end does not swallow what the driver appends.
         statement = query.sql.strip().rstrip("; \t\r\n") + "\n"

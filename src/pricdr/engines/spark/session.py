@@ -8,12 +8,12 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pricdr.data.reading.text_files import shorten
-from pricdr.errors import EngineError, InputFileError, MissingExtraError, ParameterError, PriCDRError
+from pricdr.errors import EngineError, InputFileError, ParameterError, PriCDRError
+from pricdr.extras import SPARK
 from pricdr.memory import memory_limit
 from pricdr.parallel import cores
 
@@ -56,10 +56,7 @@ _SQL: Final = {
 
 def require_spark() -> None:
     """Refuse in one line if pyspark or Java is missing; nothing is imported."""
-    for module in ("pyspark", "pyarrow", "pandas"):  # pyspark's Arrow functions require pandas
-        if find_spec(module) is None:
-            fault = f"--engine spark needs {module}, which is not installed: pip install 'pricdr[spark]'"
-            raise MissingExtraError(fault, name=module)
+    SPARK.require()  # pyspark's Arrow functions require pandas
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").is_file()):
         raise EngineError(

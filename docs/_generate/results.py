@@ -126,9 +126,9 @@ def figure(found: Mean) -> str:
     return str(found).replace("-", "−")
 
 
-def short(found: Mean) -> str:
+def short(found: Mean, digits: int = 3) -> str:
     """Return a metric with three digits, for sentences."""
-    return f"{found.value:.3f}".replace("0.", ".", 1).replace("-", "−")
+    return f"{found.value:.{digits}f}".replace("0.", ".", 1).replace("-", "−")
 
 
 def decimal(value: float) -> str:

@@ -8,6 +8,9 @@ from docs._generate.results import DUPLICATES, ROOT, Experiment, figure, percent
 
 from pricdr.experiments.results import Mean
 
+ARMS = ("popularity", "guided, ε = 4", "DDTCDR (plaintext)")
+"""The floor, a release and the ceiling of a frontier."""
+
 
 def test_the_page_of_figures_is_what_the_results_give():
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == results.page(), "run `make results`"
@@ -23,6 +26,15 @@ def test_the_readme_has_the_shares_of_the_results(epsilon):
     shares = [Experiment(f"frontier_{data}").share(f"guided, ε = {epsilon}") for data in DUPLICATES]
     row = f"| {epsilon} | {percent(shares[0])} | {percent(shares[1])} |"
     assert row in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_says_what_the_full_ranking_shows():
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    movie, cell = (
+        [short(Experiment(f"frontier_{data}").ndcg(arm, "cold", "full"), 4) for arm in ARMS] for data in DUPLICATES
+    )
+    assert "NDCG@10 {} by popularity, {} at ε = 4 and {} in plaintext".format(*movie) in readme
+    assert "on Electronics→Cell {}, {} and {}.".format(*cell) in readme
 
 
 def test_at_epsilon_one_a_quarter_to_a_half_is_left_as_the_readme_says():

@@ -9,7 +9,7 @@ import pytest
 from pricdr import Guarantee, Ratings, publish
 from pricdr.data import tables
 from pricdr.errors import MissingExtraError, OutputError, ParameterError
-from pricdr.release.export import export_parquet
+from pricdr.release.folder import export_parquet
 from pricdr.strategies import JLT
 
 USERS = ["b", "a", "nobody", "🙂", " spaced ", "007", "q\"uote's"]

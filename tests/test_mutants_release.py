@@ -8,8 +8,7 @@ from pricdr.data.features import ItemFeatures
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release import plan
 from pricdr.release.certificate import rounded_up
-from pricdr.release.ledger_check import check_ledger
-from pricdr.release.matrix_check import check_matrix
+from pricdr.release.checks import check_ledger, check_matrix
 from pricdr.signing import create_keys, is_signed_by, read_private_key, read_public_key, sign
 from pricdr.strategies import JLT, Features, Spectral
 

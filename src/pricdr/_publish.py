@@ -5,6 +5,7 @@ once, and only then draw anything. Nothing is filtered here, and nothing read of
 matrix.
 """
 
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from pricdr.alignment.record import AlignmentRecord, require_list
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike
-from pricdr.errors import InputError, ParameterError, PriCDRError
+from pricdr.data.reading.report import stars_caution, stars_in
+from pricdr.errors import InputError, ParameterError, PriCDRError, PublishWarning
 from pricdr.privacy.accounting import Calibration, Guarantee
 from pricdr.privacy.bounds import Bounds
 from pricdr.privacy.estimate import Estimate, estimate
@@ -27,19 +29,18 @@ from pricdr.privacy.strategies import Spectral, Strategy
 from pricdr.progress import Progress, shown
 from pricdr.randomness import Randomness, Secret, Simulation
 from pricdr.release import Release
-from pricdr.release.cautions import warn_before_spending
 from pricdr.release.certificate import (
     AlignmentStatement,
     Certificate,
     GuideStatement,
     InputStatement,
     NoiseSource,
+    NoiseStatement,
     StrategyStatement,
     require_issuer,
     today,
 )
-from pricdr.release.certify import issue
-from pricdr.release.ledger_check import foreseen_statement, ledger_statement
+from pricdr.release.certify import bounds_statement, issue, ledger_statement
 from pricdr.release.plan import (
     Plan,
     guide_statement,
@@ -48,7 +49,7 @@ from pricdr.release.plan import (
     settled_plan,
     unlisted_users,
 )
-from pricdr.release.terms import Terms
+from pricdr.release.readme import cautions
 
 _DEFAULT_STRATEGY = Spectral()
 _PRESENCE = Bounds()
@@ -82,13 +83,15 @@ class _Ready:
         """Return the certificate; without a ledger's line unless that has been paid."""
         plan, strategy = self.plan, self.plan.strategy
         assert strategy.dim is not None, "settled by now"
-        terms = Terms(
+        draft = Certificate.model_construct(
             epsilon=None if plan.source == "none" else plan.guarantee.epsilon,
             delta=plan.guarantee.delta,
-            calibration=plan.calibration,
-            declared=self.declared,
-            settled=plan.settled,
-            source=plan.source,
+            unit=plan.guarantee.unit.value,
+            calibration=plan.calibration.value,
+            bounds=bounds_statement(self.declared.bounds),
+            noise=NoiseStatement.model_construct(source=plan.source),
+            users=self.declared.users,
+            items=self.declared.items,
             strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
             dim=strategy.dim,
             input=self.inputs,
@@ -98,7 +101,7 @@ class _Ready:
             issuer=self.issuer,
             issued=self.issued,
         )
-        return issue(terms)
+        return issue(draft, plan.settled)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +184,7 @@ def publish(
     )
     plan = ready.plan
     # What cannot be certified must not be paid for either.
-    warn_before_spending(ready.certificate(), ratings, bounds, counted=ledger is not None)
+    _warn_before_spending(ready.certificate(), ratings, bounds, counted=ledger is not None)
     with ExitStack() as lifetime:
         report = lifetime.enter_context(shown(progress))  # before the spend: opening a display may fail too
         entries = ready.entries()  # before it too: ratings on disk are sorted here, and the disk may be full
@@ -233,7 +236,7 @@ def rehearse(
     balance = None if ledger is None else ledger.after(**_cost(plan))
     certificate = ready.certificate()
     if balance is not None:
-        certificate = certificate.model_copy(update={"ledger": foreseen_statement(balance)})
+        certificate = certificate.model_copy(update={"ledger": ledger_statement(balance, foreseen=True)})
     counted = len(ready.selected) + (0 if ready.unlisted is None else len(ready.unlisted))
     return Rehearsal(
         certificate=certificate,
@@ -293,6 +296,15 @@ def _prepare(
         issued=issued,
         guide=guide,
     )
+
+
+def _warn_before_spending(foreseen: Certificate, ratings: RatingsSource, bounds: Bounds, *, counted: bool) -> None:
+    """Warn the caller of the caller. Who asks for a test release has been told by the name of the argument."""
+    if not foreseen.promises:
+        return
+    stars = stars_caution(ratings, stars_in(ratings)) if bounds.rating_bound is None else None
+    for text in [*([] if stars is None else [stars]), *cautions(foreseen, counted=counted)]:
+        warnings.warn(text, PublishWarning, stacklevel=3)
 
 
 @contextmanager

@@ -32,12 +32,11 @@ from pricdr.errors import PriCDRError
 from pricdr.privacy.accounting import Calibration
 from pricdr.randomness import Simulation
 from pricdr.release.certificate import Certificate
-from pricdr.release.certify import issue
+from pricdr.release.certify import issue, settled_by
 from pricdr.release.folder import CERTIFICATE, MATRIX, README, SIGNATURE, USERS
 from pricdr.release.inspection import Inspection
 from pricdr.release.page import render_inspection
 from pricdr.release.readme import readme
-from pricdr.release.terms import Terms
 from pricdr.signing import public_text, sign
 from pricdr.strategies import JLT, SJLT, Features, Guided, Spectral
 from tests.alignment.records import record_of
@@ -189,7 +188,8 @@ def _reissued(rng: Random, content: Any) -> bytes:
     elif draw < 0.6:
         _scale_noise(content, rng.choice((0.5, 0.9, 1 - 1e-6, 1 + 1e-6, 1.01, 1.1, 2.0, 1e6, 1e-6)))
     try:
-        certificate = issue(Terms.of(Certificate.model_validate(_without_digest(content))))
+        draft = Certificate.model_validate(_without_digest(content))
+        certificate = issue(draft, settled_by(draft))
     except (ValueError, TypeError, AttributeError, ArithmeticError, AssertionError, PriCDRError):
         return _text(content)
     return certificate.to_bytes()

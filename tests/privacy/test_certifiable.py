@@ -8,13 +8,11 @@ from hypothesis import strategies as st
 
 from pricdr import Bounds, Guarantee, Ledger, Ratings, Unit, publish, verify
 from pricdr.errors import ParameterError, VerificationError
-from pricdr.privacy.accounting import Calibration
 from pricdr.privacy.steps import Declared, calibrate
 from pricdr.privacy.strategies import Guided, Spectral
 from pricdr.privacy.strategies.item_model import ItemModel
-from pricdr.release.certificate import GuideStatement, InputStatement, StrategyStatement
-from pricdr.release.certify import check, issue
-from pricdr.release.terms import Terms
+from pricdr.release.certificate import Certificate, GuideStatement, InputStatement, NoiseStatement, StrategyStatement
+from pricdr.release.certify import bounds_statement, check, issue
 
 KINDS = [
     Spectral(dim=8),
@@ -49,24 +47,27 @@ def test_what_is_settled_is_certified_and_checks(strategy, limits, epsilon, user
         guide = GuideStatement(
             sha256="0" * 64, strategy="jlt", private=True, epsilon=1.0, delta=1e-6, unit="rating", missing_users=0
         )
-    certificate = issue(
-        Terms(
-            epsilon=epsilon,
-            delta=1e-6,
-            calibration=Calibration.EXACT,
-            declared=declared,
-            settled=settled,
-            source="secret",
-            strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
-            dim=strategy.dim,
-            input=InputStatement(
-                threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
-            ),
-            guide=guide,
-            ledger=None,
-            software="pricdr 0.3.0",
-        )
+    draft = Certificate.model_construct(
+        epsilon=epsilon,
+        delta=1e-6,
+        unit=unit.value,
+        calibration="exact",
+        bounds=bounds_statement(bounds),
+        noise=NoiseStatement.model_construct(source="secret"),
+        users=declared.users,
+        items=declared.items,
+        strategy=StrategyStatement(name=strategy.name, parameters=strategy.parameters()),
+        dim=strategy.dim,
+        input=InputStatement(
+            threshold=None, user_list="declared", item_universe=universe, filtered_by=None, alignment=None
+        ),
+        guide=guide,
+        ledger=None,
+        software="pricdr 0.3.0",
+        issuer=None,
+        issued=None,
     )
+    certificate = issue(draft, settled)
     check(certificate)
 
 
@@ -82,7 +83,7 @@ def test_the_case_that_once_was_charged_and_failed(tmp_path):
 def test_what_cannot_be_certified_is_not_charged(tmp_path, monkeypatch):
     ledger = Ledger.create(tmp_path / "ledger", Guarantee(epsilon=8, delta=1e-6))
 
-    def refuse(_terms):
+    def refuse(_draft, _settled):
         raise VerificationError("no")
 
     monkeypatch.setattr(sys.modules["pricdr._publish"], "issue", refuse)

@@ -9,7 +9,7 @@ from scipy.special import betainc, betainccinv, erfcx, gammainc, gammainccinv, g
 
 from pricdr.privacy.accounting import delta_of, epsilon_of, mu_of
 from pricdr.privacy.audit import guess_probabilities
-from pricdr.release.matrix_check import floor_of
+from pricdr.release.checks import floor_of
 
 CLOSE = 1e-11
 """``verify`` allows 1e-9."""

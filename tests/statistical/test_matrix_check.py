@@ -5,7 +5,7 @@ import pytest
 
 from pricdr import Bounds, Guarantee, Ratings, Unit, publish
 from pricdr.errors import VerificationError
-from pricdr.release.matrix_check import LEVELS, Block, check_floors, check_matrix, too_short
+from pricdr.release.checks import LEVELS, Block, check_floors, check_matrix, too_short
 from pricdr.strategies import JLT, SJLT, Spectral
 
 pytestmark = pytest.mark.statistical

@@ -87,19 +87,18 @@ def audit(
 def _from_release(folder: Path, public_key: Path | None) -> "Subject":
     from pricdr.privacy.audit import Subject
     from pricdr.release import verify
-    from pricdr.release.terms import Terms, described
+    from pricdr.release.certify import declared_by, described, settled_by
 
     certificate = verify(folder, public_key=public_key).certificate
     if certificate.epsilon is None or certificate.mu is None:
         raise ParameterError(f"{folder} has no noise: there is no claim to audit")
     if not certificate.promises:
         warn(f"{folder} is NOT PRIVATE: what is audited is the same mechanism with secret noise")
-    terms = Terms.of(certificate)
     return Subject(
         strategy=described(certificate),
-        declared=terms.declared,
-        settled=terms.settled,
-        delta=terms.delta,
+        declared=declared_by(certificate),
+        settled=settled_by(certificate),
+        delta=certificate.delta,
         claimed_epsilon=certificate.epsilon,
         claimed_mu=certificate.mu,
     )

@@ -19,7 +19,7 @@ def export(
     The file holds no promise and cannot be verified: keep the release, and hand out that.
     """
     from pricdr.release import Release
-    from pricdr.release.export import export_parquet
+    from pricdr.release.folder import export_parquet
 
     release = Release.load(folder, public_key=public_key)
     export_parquet(release, out)

@@ -172,7 +172,7 @@ def verify(
     copy shows only against a release that it does not hold.
     """
     from pricdr.privacy.ledger import Ledger
-    from pricdr.release.ledger_check import check_ledger
+    from pricdr.release.checks import check_ledger
     from pricdr.signing import fingerprint, public_from_text
 
     folders = releases or []
@@ -219,7 +219,7 @@ def repair(
     """
     from pricdr.privacy.ledger import Ledger
     from pricdr.release import verify as verify_release
-    from pricdr.release.ledger_check import lost_line
+    from pricdr.release.checks import lost_line
 
     if (release is None) != forfeit:
         raise ParameterError(

@@ -147,7 +147,7 @@ def say_nominal(certificate: "Certificate | None") -> None:
 
 def warn_of(certificate: "Certificate") -> None:
     """Warn of everything that makes a promise weaker than it could be."""
-    from pricdr.release.cautions import cautions
+    from pricdr.release.readme import cautions
 
     for text in cautions(certificate, counted=certificate.ledger is not None):
         warn(text)

@@ -1,16 +1,20 @@
 """Issues certificates from what was declared or drawn, and checks them: checking is issuing again and comparing.
 
-:class:`Terms` holds everything a certificate cannot derive; :func:`issue` derives the rest. So every figure and every
-sentence of a certificate has one source, and :func:`check` has nothing to keep in step with it. The words belong to the
-schema version: changing one means a new version, or older releases would no longer verify.
+A *draft* is a certificate of which only what follows from nothing else has to be there: :data:`STATED`, the ε that was
+asked for, the declared bounds, and where the noise came from. :func:`issue` derives the rest from it and from the
+calibrated steps. So every figure and every sentence of a certificate has one source, and :func:`check`, which issues
+from the certificate itself, has nothing to keep in step with it. The words belong to the schema version: changing one
+means a new version, or older releases would no longer verify.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pricdr.errors import ParameterError, VerificationError
 from pricdr.privacy.accounting import (
     LATTICE_FACTOR,
+    MAX_REFINEMENT,
     SAMPLER_DISTANCE,
     Calibration,
     Unit,
@@ -22,8 +26,12 @@ from pricdr.privacy.accounting import (
     is_private,
     paper_sigma,
 )
+from pricdr.privacy.bounds import Bounds
+from pricdr.privacy.ledger import Balance
+from pricdr.privacy.mechanism import Grid
 from pricdr.privacy.registry import BY_NAME
-from pricdr.privacy.steps import CalibratedStep, UserGroup, total_mu, total_numbers
+from pricdr.privacy.steps import CalibratedStep, Declared, UserGroup, total_mu, total_numbers
+from pricdr.privacy.strategies.base import Strategy
 from pricdr.release.certificate import (
     BoundsStatement,
     Certificate,
@@ -34,67 +42,156 @@ from pricdr.release.certificate import (
     StepStatement,
     rounded_up,
 )
-from pricdr.release.terms import Terms
 
 DELTAS: Final = (1e-5, 1e-6, 1e-8, 1e-10)
 """Where every certificate states its ε, beside its own δ."""
 GROUP_SIZES: Final = (5, 20, 100)
 """Numbers of ratings for which the cost to a whole user is stated: declared here, not read off anybody."""
+STATED: Final = (
+    *("delta", "unit", "strategy", "users", "items", "dim", "guide", "calibration", "input", "ledger"),
+    *("software", "issuer", "issued"),
+)
+"""Fields of a certificate that are declared, and follow from nothing else."""
 _TOLERANCE: Final = 1e-9
 
 
-def issue(terms: Terms) -> Certificate:
-    """Return the certificate for these terms, without its files; :class:`VerificationError` where they disagree."""
-    epsilon, nominal = _epsilons(terms)
-    _check_terms(terms)
-    last, declared = terms.settled[-1], terms.declared
-    return Certificate(
-        private=terms.source == "secret" and epsilon is not None and is_private(epsilon),
-        epsilon=epsilon,
-        nominal_epsilon=nominal,
-        delta=terms.delta,
-        unit=terms.unit.value,
-        sigma=last.grid.sigma,
-        sensitivity=last.step.sensitivity,
-        mu=total_mu(terms.settled) if terms.noisy else None,
-        grid=last.grid.sigma / grid_steps(last.grid.refinement) if terms.noisy else last.grid.step,
-        strategy=terms.strategy,
-        users=declared.users,
-        items=declared.items,
-        dim=terms.dim,
-        steps=[_step(one, terms) for one in terms.settled],
-        guide=terms.guide,
-        neighbours=_neighbours(terms),
-        epsilon_at_delta=_curve(terms),
-        whole_user=_whole_user(terms),
-        bounds=BoundsStatement(
-            counts="rows" if terms.bounds.rating_bound is None else "values",
-            rating_bound=terms.bounds.largest,
-            rating_step=terms.bounds.rating_step,
-            clip=terms.bounds.clip,
-        ),
-        calibration=terms.calibration.value,
-        noise=NoiseStatement(
-            law="discrete Gaussian on the grid, independent in every coordinate" if terms.noisy else "none",
-            source=terms.source,
+def issue(draft: Certificate, settled: Sequence[CalibratedStep]) -> Certificate:
+    """Return the certificate of a draft, without its files; :class:`VerificationError` where it contradicts itself."""
+    noisy, last, bounds = _noisy(draft), settled[-1], declared_by(draft).bounds
+    epsilon, nominal = _epsilons(draft, settled)
+    _check_statements(draft, settled)
+    derived = {
+        "private": draft.noise.source == "secret" and epsilon is not None and is_private(epsilon),
+        "epsilon": epsilon,
+        "nominal_epsilon": nominal,
+        "sigma": last.grid.sigma,
+        "sensitivity": last.step.sensitivity,
+        "mu": total_mu(settled) if noisy else None,
+        "grid": _stated_grid(last.grid, noisy),
+        "steps": [_step(one, settled, noisy) for one in settled],
+        "neighbours": _neighbours(draft, settled),
+        "epsilon_at_delta": _curve(draft, settled),
+        "whole_user": _whole_user(draft, settled),
+        "bounds": bounds_statement(bounds),
+        "noise": NoiseStatement(
+            law="discrete Gaussian on the grid, independent in every coordinate" if noisy else "none",
+            source=draft.noise.source,
             refinement=last.grid.refinement,
-            grid_steps_per_sigma=grid_steps(last.grid.refinement) if terms.noisy else None,
+            grid_steps_per_sigma=grid_steps(last.grid.refinement) if noisy else None,
             lattice_factor=LATTICE_FACTOR,
             sampler_distance=SAMPLER_DISTANCE,
         ),
-        input=terms.input,
-        ledger=terms.ledger,
-        not_protected=_not_protected(terms),
-        warnings=_warnings(terms),
-        software=terms.software,
-        issuer=terms.issuer,
-        issued=terms.issued,
+        "not_protected": _not_protected(draft),
+        "warnings": _warnings(draft, settled, bounds),
+    }
+    return Certificate.model_validate({**{name: getattr(draft, name) for name in STATED}, **derived})
+
+
+def check(certificate: Certificate) -> None:
+    """Issue the certificate again, with itself as the draft; :class:`VerificationError` names a field that differs."""
+    try:
+        again = issue(certificate, settled_by(certificate))
+    except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
+        raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
+    for name in type(certificate).model_fields:
+        if name not in {"files", "signed_by"}:  # facts about the folder, which ``verify`` checks against it
+            _require_agreement(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
+
+
+def declared_by(c: Certificate) -> Declared:
+    """Return what a certificate, or a draft of one, says was declared about the ratings."""
+    bounds = Bounds(
+        rating_bound=c.bounds.rating_bound if c.bounds.counts == "values" else None,
+        rating_step=c.bounds.rating_step,
+        clip=c.bounds.clip,
+    )
+    return Declared(bounds=bounds, unit=Unit(c.unit), users=c.users, items=c.items)
+
+
+def described(certificate: Certificate) -> Strategy:
+    """Return the strategy that a certificate names, with its parameters."""
+    stated = certificate.strategy
+    if stated.name not in BY_NAME:
+        raise VerificationError(
+            f"strategy {stated.name!r:.40} is not one this software knows ({', '.join(BY_NAME)}): the release can be "
+            "verified where the package that brings this strategy is installed"
+        )
+    try:
+        kind = BY_NAME[stated.name]
+    except ParameterError as error:
+        raise VerificationError(f"{error}") from error
+    try:
+        strategy = kind.described(certificate.dim, stated.parameters)
+    except (TypeError, KeyError, ValueError, OverflowError) as error:
+        raise VerificationError(f"strategy {kind.name} has no such parameters: {error!s:.80}") from error
+    # Defaults would fill in what a certificate leaves out: it must state every parameter, and no other.
+    if strategy.parameters() != stated.parameters:
+        raise VerificationError(f"strategy {kind.name} cannot have the parameters {stated.parameters!s:.80}")
+    return strategy
+
+
+def settled_by(c: Certificate) -> tuple[CalibratedStep, ...]:
+    """Return the steps behind a certificate: its strategy lays them out again, with the stated noise."""
+    layout = described(c).steps(declared_by(c))
+    if max([c.noise.refinement, *(step.refinement for step in c.steps)]) > MAX_REFINEMENT:
+        raise ParameterError(f"refinement must be at most {MAX_REFINEMENT}")
+    if len(c.steps) != len(layout):
+        raise VerificationError(f"strategy {c.strategy.name} has {len(layout)} steps, the certificate {len(c.steps)}")
+    grids = (Grid(step.sigma, step.grid, step.refinement) for step in c.steps)
+    return tuple(map(CalibratedStep, layout, grids))
+
+
+def bounds_statement(bounds: Bounds) -> BoundsStatement:
+    """Return what a certificate says of the declared bounds."""
+    return BoundsStatement(
+        counts="rows" if bounds.rating_bound is None else "values",
+        rating_bound=bounds.largest,
+        rating_step=bounds.rating_step,
+        clip=bounds.clip,
     )
 
 
-def _step(one: CalibratedStep, terms: Terms) -> StepStatement:
+def ledger_statement(balance: Balance, *, foreseen: bool = False) -> LedgerStatement:
+    """Return what a certificate says about the ledger whose last line records its release.
+
+    ``foreseen``: what it would say of a release that is not recorded; there is no line and no hash of one yet.
+    """
+    line = balance.spends[-1]
+    return LedgerStatement(
+        releases=len(balance.spends),
+        mu_total=balance.mu,
+        epsilon_total=balance.epsilon,
+        budget_epsilon=balance.budget.epsilon,
+        budget_delta=balance.budget.delta,
+        numbers=line.dim,
+        recorded=None if foreseen else line.recorded,
+        nonce=None if foreseen else line.nonce or None,
+        opening=None if foreseen else balance.opening,
+        head=None if foreseen else line.hash or None,
+    )
+
+
+def _noisy(c: Certificate) -> bool:
+    return c.noise.source != "none"
+
+
+def _asked(c: Certificate) -> float | None:
+    """Return the ε that was asked for: the nominal one, under the paper's calibration."""
+    return c.epsilon if c.nominal_epsilon is None else c.nominal_epsilon
+
+
+def _epsilon_at(settled: Sequence[CalibratedStep], delta: float, *, mu: float | None = None) -> float:
+    """Return ε of the whole release, or of something that costs ``mu``, with the noise table's error counted."""
+    return composed_epsilon([(total_mu(settled) if mu is None else mu, total_numbers(settled))], delta)
+
+
+def _stated_grid(grid: Grid, noisy: bool) -> float:
+    return grid.sigma / grid_steps(grid.refinement) if noisy else grid.step
+
+
+def _step(one: CalibratedStep, settled: Sequence[CalibratedStep], noisy: bool) -> StepStatement:
     step, grid = one.step, one.grid
-    whole = composed_mu(other.mu for other in terms.settled if other.step.payer is step.payer) if terms.noisy else 0.0
+    whole = composed_mu(other.mu for other in settled if other.step.payer is step.payer) if noisy else 0.0
     return StepStatement(
         name=step.name,
         purpose=step.purpose,
@@ -106,192 +203,167 @@ def _step(one: CalibratedStep, terms: Terms) -> StepStatement:
         sensitivity=step.sensitivity,
         rounding=step.rounding(grid),
         sigma=grid.sigma,
-        grid=grid.sigma / grid_steps(grid.refinement) if terms.noisy else grid.step,
+        grid=_stated_grid(grid, noisy),
         refinement=grid.refinement,
-        mu=one.mu if terms.noisy else None,
-        share=(one.mu / whole) ** 2 if terms.noisy else None,
+        mu=one.mu if noisy else None,
+        share=(one.mu / whole) ** 2 if noisy else None,
     )
 
 
-def check(certificate: Certificate) -> None:
-    """Issue the certificate again from its own terms; :class:`VerificationError` names the first field that differs."""
-    try:
-        again = issue(Terms.of(certificate))
-    except (ValueError, ArithmeticError) as error:  # refused parameters, figures out of all proportion
-        raise VerificationError(f"the certificate contradicts itself: {error!s:.200}") from error
-    for name in type(certificate).model_fields:
-        if name in {"files", "signed_by"}:  # facts about the folder, which ``verify`` checks against it
-            continue
-        _agree(name, _plain(getattr(certificate, name)), _plain(getattr(again, name)))
-
-
-def _epsilons(terms: Terms) -> tuple[float | None, float | None]:
+def _epsilons(c: Certificate, settled: Sequence[CalibratedStep]) -> tuple[float | None, float | None]:
     """Return the exact and the nominal ε; refuse an ε below what σ gives."""
-    sigmas = [one.grid.sigma for one in terms.settled]
-    if not terms.noisy:
-        if any(sigmas) or terms.epsilon is not None:
+    sigmas, asked = [one.grid.sigma for one in settled], _asked(c)
+    if not _noisy(c):
+        if any(sigmas) or asked is not None:
             raise VerificationError("a release without noise cannot state sigma or epsilon")
         return None, None
-    if not all(sigmas) or terms.epsilon is None:
+    if not all(sigmas) or asked is None:
         raise VerificationError("sigma and epsilon must be stated where there is noise")
-    delivered = terms.epsilon_at(terms.delta)
-    if terms.calibration is Calibration.PAPER:
+    delivered = _epsilon_at(settled, c.delta)
+    if c.calibration == Calibration.PAPER.value:
         # Here σ follows from the nominal ε, not from what is delivered, so it has to be compared itself.
-        _agree("sigma", terms.grid.sigma, paper_sigma(terms.epsilon, terms.delta, dim=terms.dim))
+        _require_agreement("sigma", sigmas[-1], paper_sigma(asked, c.delta, dim=c.dim))
         if not math.isfinite(delivered):
-            raise ParameterError(f"nominal epsilon {terms.epsilon:g} delivers nothing that can be certified")
-        return delivered, terms.epsilon
-    if delivered > terms.epsilon * (1 + _TOLERANCE):
+            raise ParameterError(f"nominal epsilon {asked:g} delivers nothing that can be certified")
+        return delivered, asked
+    if delivered > asked * (1 + _TOLERANCE):
         raise VerificationError(
-            f"epsilon {terms.epsilon:g} promises more than sigma gives: {delivered:.6g} at delta {terms.delta:g}"
+            f"epsilon {asked:g} promises more than sigma gives: {delivered:.6g} at delta {c.delta:g}"
         )
-    return terms.epsilon, None
+    return asked, None
 
 
-def _check_terms(terms: Terms) -> None:
-    """Refuse terms that contradict each other where no derived field would show it."""
-    kind = BY_NAME[terms.strategy.name]
-    universe = terms.input.item_universe
-    if universe == "not needed" and kind.needs_catalogue:
-        raise VerificationError(f"strategy {kind.name} needs an item universe, and none is stated")
+def _unlisted_pay(settled: Sequence[CalibratedStep]) -> bool:
+    return any(one.step.payer is UserGroup.UNLISTED for one in settled)
+
+
+def _check_statements(c: Certificate, settled: Sequence[CalibratedStep]) -> None:
+    """Refuse statements that contradict each other where no derived field would show it."""
+    kind, universe = BY_NAME[c.strategy.name], c.input.item_universe
     # Users outside the list may have rated items that nobody declared; which ones exist must not show.
-    hashes = any(one.step.payer is UserGroup.UNLISTED for one in terms.settled) and terms.declared.items is None
-    if hashes != (universe == "hashed into buckets"):
-        raise VerificationError(f"strategy {kind.name} and the statement about hashed items do not fit")
-    if (universe == "declared") != (terms.declared.items is not None):
-        raise VerificationError("an item universe is declared with its size, or neither is stated")
-    if terms.input.alignment is not None and terms.input.user_list != "declared":
-        raise VerificationError("an aligned user list is a declared one, and this was read off the ratings")
-    if (terms.guide is not None) != kind.takes_guide:
-        raise VerificationError(f"strategy {kind.name} and the statement about a guide do not fit")
-    if terms.guide is not None and terms.guide.missing_users >= terms.declared.users:
-        raise VerificationError("the guide lacks every listed user")
+    hashes = _unlisted_pay(settled) and c.items is None
     # Without noise a release costs more than any budget: no ledger can have paid for it.
-    total = total_mu(terms.settled) if terms.noisy else math.inf
-    if terms.ledger is not None:
-        _check_account(terms.ledger, total)
-        _check_line(terms.ledger, total_numbers(terms.settled))
+    total = total_mu(settled) if _noisy(c) else math.inf
+    faults = {
+        f"strategy {kind.name} needs an item universe, and none is stated": (
+            universe == "not needed" and kind.needs_catalogue
+        ),
+        f"strategy {kind.name} and the statement about hashed items do not fit": (
+            hashes != (universe == "hashed into buckets")
+        ),
+        "an item universe is declared with its size, or neither is stated": (
+            (universe == "declared") != (c.items is not None)
+        ),
+        "an aligned user list is a declared one, and this was read off the ratings": (
+            c.input.alignment is not None and c.input.user_list != "declared"
+        ),
+        f"strategy {kind.name} and the statement about a guide do not fit": (c.guide is not None) != kind.takes_guide,
+        "the guide lacks every listed user": c.guide is not None and c.guide.missing_users >= c.users,
+    }
+    for fault, found in faults.items():
+        if found:
+            raise VerificationError(fault)
+    if c.ledger is not None:
+        _check_account(c.ledger, total, total_numbers(settled))
 
 
-def _check_account(account: LedgerStatement, mu: float) -> None:
+def _check_account(account: LedgerStatement, mu: float, numbers: int) -> None:
     # At least what one release of that μ would cost; the true total counts more noisy numbers.
     least = composed_epsilon([(account.mu_total, 1)], account.budget_delta)
     if account.mu_total < mu * (1 - _TOLERANCE) or account.epsilon_total < least * (1 - _TOLERANCE):
         raise VerificationError("the ledger's totals are less than its releases cost")
     if account.epsilon_total > account.budget_epsilon * (1 + 2 * _TOLERANCE):
         raise VerificationError("the ledger states more than its budget as spent")
-
-
-def _check_line(account: LedgerStatement, numbers: int) -> None:
     if None in (account.recorded, account.nonce, account.opening, account.head):
         raise VerificationError("the ledger's statement does not say which line of which ledger this release is")
     if account.numbers != numbers:
         raise VerificationError(f"the ledger counts {account.numbers:,} noisy numbers, the release has {numbers:,}")
 
 
-def _curve(terms: Terms) -> list[EpsilonAtDelta]:
-    if not terms.noisy:
+def _curve(c: Certificate, settled: Sequence[CalibratedStep]) -> list[EpsilonAtDelta]:
+    if not _noisy(c):
         return []
-    return [EpsilonAtDelta(delta=d, epsilon=_stated(terms.epsilon_at(d))) for d in DELTAS]
+    return [EpsilonAtDelta(delta=d, epsilon=_stated(_epsilon_at(settled, d))) for d in DELTAS]
 
 
-def _whole_user(terms: Terms) -> list[GroupFigure]:
+def _whole_user(c: Certificate, settled: Sequence[CalibratedStep]) -> list[GroupFigure]:
     """Return the cost of a rating-level release to a user with t ratings: t·μ if removed at worst, 2t·μ if replaced.
 
     Rows in independent random directions give about √t·μ; parallel rows attain the worst case.
     """
-    if terms.unit is Unit.USER or not terms.noisy:
+    if c.unit == Unit.USER.value or not _noisy(c):
         return []
-
-    whole = total_mu(terms.settled)
+    whole = total_mu(settled)
 
     def cost(mu: float) -> float | None:
-        return _stated(terms.epsilon_at(terms.delta, mu=mu))
+        return _stated(_epsilon_at(settled, c.delta, mu=mu))
 
     return [
         GroupFigure(
             ratings=t,
             removed_at_worst=cost(t * whole),
             replaced_at_worst=cost(2 * t * whole),
-            removed_typically=cost(t**0.5 * whole) if BY_NAME[terms.strategy.name].rows_cancel else None,
+            removed_typically=cost(t**0.5 * whole) if BY_NAME[c.strategy.name].rows_cancel else None,
         )
         for t in GROUP_SIZES
     ]
 
 
-def _neighbours(terms: Terms) -> str:
+def _neighbours(c: Certificate, settled: Sequence[CalibratedStep]) -> str:
     """Return the neighbouring relation that the promise is about, in one sentence."""
-    unlisted = any(one.step.payer is UserGroup.UNLISTED for one in terms.settled)
-    everybody = " (listed or not)" if unlisted else ""
-    if terms.unit is Unit.RATING:
+    everybody = " (listed or not)" if _unlisted_pay(settled) else ""
+    if c.unit == Unit.RATING.value:
         return (
             f"two inputs over the same listed users that differ in one (user, item) entry{everybody}, "
-            f"each value within [0, {terms.bounds.largest:g}], not rated being 0"
+            f"each value within [0, {declared_by(c).bounds.largest:g}], not rated being 0"
         )
     return f"two inputs over the same listed users that differ in all ratings of one user{everybody}, however many"
 
 
-def _not_protected(terms: Terms) -> list[str]:
+def _not_protected(c: Certificate) -> list[str]:
     """Return what the promise does not cover, one sentence each: from who is listed to what holds of everybody."""
-    strategy = BY_NAME[terms.strategy.name]
-    sentences = [
-        "The user list itself: its ids, their number and their order are in the release."
-        if terms.input.user_list == "declared"
-        else "Who has ratings at all: without a declared user list the users were read off the ratings."
-    ]
-    if terms.input.alignment is not None:
-        sentences.append(
-            "That everybody on the list is a user of two parties: it came from an intersection of their users, so "
-            "being listed says so."
-        )
-    if terms.input.item_universe == "read off the ratings":
-        sentences.append(
-            "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
-            "it; the guarantee holds for ratings of items that somebody else rated too."
-        )
-    if terms.input.filtered_by is not None:
-        sentences.append(
-            "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
-            "and item sets fixed; which users and items survived the filter is not covered."
-        )
-    if strategy.learns:
-        sentences.append(
-            "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
-            "not take that user's ratings out of the other rows."
-        )
-    sentences += strategy.not_protected
-    if terms.guide is not None:
-        sentences.append(
-            "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
-            "of the same ratings."
-        )
-    if terms.unit is Unit.RATING:
-        sentences.append(
-            "A user's taste as a whole: the promise is for one rating; the section on a whole user says more."
-        )
-    sentences.append("What other releases of the same ratings tell, unless one ledger counts them all.")
-    sentences.append("What holds of the population: the release is made to tell general tastes.")
-    return sentences
+    strategy, given = BY_NAME[c.strategy.name], c.input
+    declared, rating = given.user_list == "declared", c.unit == Unit.RATING.value
+    sentences = {
+        "The user list itself: its ids, their number and their order are in the release.": declared,
+        "Who has ratings at all: without a declared user list the users were read off the ratings.": not declared,
+        "That everybody on the list is a user of two parties: it came from an intersection of their users, so "
+        "being listed says so.": given.alignment is not None,
+        "Which items exist: the item universe was read off the ratings, and the first rating of an item changes "
+        "it; the guarantee holds for ratings of items that somebody else rated too.": (
+            given.item_universe == "read off the ratings"
+        ),
+        "The filter the ratings went through before: the guarantee holds for the filtered matrix with its user "
+        "and item sets fixed; which users and items survived the filter is not covered.": given.filtered_by is not None,
+        "Erasure: directions were learnt from everybody's ratings, so deleting a user's row from the release does "
+        "not take that user's ratings out of the other rows.": strategy.learns,
+        **dict.fromkeys(strategy.not_protected, True),
+        "Ratings that the guide's party holds too: they pay in both releases. And every new guide is a new release "
+        "of the same ratings.": c.guide is not None,
+        "A user's taste as a whole: the promise is for one rating; the section on a whole user says more.": rating,
+        "What other releases of the same ratings tell, unless one ledger counts them all.": True,
+        "What holds of the population: the release is made to tell general tastes.": True,
+    }
+    return [sentence for sentence, holds in sentences.items() if holds]
 
 
-def _warnings(terms: Terms) -> list[str]:
+def _warnings(c: Certificate, settled: Sequence[CalibratedStep], bounds: Bounds) -> list[str]:
     """Return what whoever reads the certificate should be warned of; empty where there is nothing."""
-    lines = list(delta_warnings(terms.delta, terms.declared.users))
-    if terms.source == "secret" and terms.epsilon is not None:
+    lines, asked, last = list(delta_warnings(c.delta, c.users)), _asked(c), settled[-1]
+    if c.noise.source == "secret" and asked is not None:
         # Under the paper's calibration what was asked for is not what is promised.
-        exact = terms.calibration is Calibration.EXACT
-        lines += epsilon_warnings(terms.epsilon if exact else terms.epsilon_at(terms.delta), terms.unit)
+        exact = c.calibration == Calibration.EXACT.value
+        lines += epsilon_warnings(asked if exact else _epsilon_at(settled, c.delta), Unit(c.unit))
     # A name that is not ours now must not become ours later: releases made with it would no longer say what they did.
-    if terms.strategy.name not in BY_NAME.own:
+    if c.strategy.name not in BY_NAME.own:
         lines.append(
-            f"strategy {terms.strategy.name} is not part of PriCDR: that one change to the ratings moves its steps no "
+            f"strategy {c.strategy.name} is not part of PriCDR: that one change to the ratings moves its steps no "
             "further than stated is the claim of whoever wrote it"
         )
-    if terms.guide is not None and not terms.guide.private:
+    if c.guide is not None and not c.guide.private:
         lines.append("the guide is NOT PRIVATE: it protects nobody on the other side")
     # Learnt rows pay for their rounding instead, so it cannot hide anything that was not paid for.
-    unrounded = terms.settled[-1].step.spread is None
-    if terms.noisy and unrounded and not terms.grid.keeps_signal(terms.bounds, terms.dim):
+    if _noisy(c) and last.step.spread is None and not last.grid.keeps_signal(bounds, c.dim):
         lines.append("sigma is so large against one rating step that nothing of the ratings is left: pure noise")
     return lines
 
@@ -300,7 +372,7 @@ def _stated(epsilon: float) -> float | None:
     return rounded_up(epsilon) if math.isfinite(epsilon) else None
 
 
-def _agree(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401
+def _require_agreement(name: str, stated: Any, follows: Any) -> None:  # noqa: ANN401
     if not _same(stated, follows):
         raise VerificationError(
             f"{name} is stated as {stated!s:.60}, but {follows!s:.60} follows from the rest of the certificate"

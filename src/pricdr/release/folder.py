@@ -5,7 +5,7 @@ Holding a release in memory needs numpy alone, so that models can train where no
 
 Nothing in the folder is parsed on trust. ``release.safetensors`` has one possible header for its shape, which follows
 from the certificate; ``users.txt`` and ``README.md`` have one spelling. Each file is compared with what would have been
-written, and what is left are finite numbers on the grid (``matrix_check``): nothing else fits into a release.
+written, and what is left are finite numbers on the grid (``checks``): nothing else fits into a release.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from pricdr.data.ids import LONGEST_ID, Ids, id_lines, parse_id_lines
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
-from pricdr.files import new_folder
+from pricdr.files import new_folder, require_writable
 from pricdr.memory import format_bytes, memory_limit, require_memory
 from pricdr.untrusted import Folder
 
@@ -199,7 +199,7 @@ def verify(
     no such folder.
     """
     from pricdr.release.certify import check
-    from pricdr.release.matrix_check import check_matrix
+    from pricdr.release.checks import check_matrix
 
     with _opened(folder) as opened:
         certificate, raw = _read_certificate(opened)
@@ -224,6 +224,26 @@ def require_outside_releases(path: Path) -> None:
     for folder in (place, *place.parents):
         if (folder / CERTIFICATE).is_file():
             raise OutputError(f"{path} is a release folder or inside one, and would spoil it: put it beside releases")
+
+
+def export_parquet(release: Release, path: str | os.PathLike[str]) -> Path:
+    """Write a release to a new Parquet file, for other programs: what it holds cannot be verified any more.
+
+    Its columns are ``user`` (text) and ``vector`` (a list of float32), in the order of the user list.
+    """
+    from pricdr.data.tables import texts, write_table
+
+    file, dim = Path(path), release.certificate.dim
+    if file.suffix != ".parquet":
+        raise ParameterError(f"an export must end in .parquet, got {file.name!r:.80}")
+    require_outside_releases(file)
+    require_writable(file)
+    require_memory(3 * release.matrix.nbytes, f"writing {len(release.users):,} rows of {dim:,} numbers as Parquet")
+    columns = {"user": texts(release.users)}
+    columns |= {f"v{at}": np.ascontiguousarray(release.matrix[:, at]) for at in range(dim)}
+    vector = ", ".join(f"v{at}" for at in range(dim))
+    write_table(file, columns, select=f'"user", [{vector}]::FLOAT[] AS vector')
+    return file
 
 
 def reserve(staging: Path, users: Ids, dim: int) -> None:

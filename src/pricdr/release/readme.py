@@ -39,6 +39,26 @@ def weakness(certificate: Certificate) -> tuple[str, ...]:
     return *epsilon_warnings(certificate.epsilon, Unit(certificate.unit)), *little
 
 
+def cautions(certificate: Certificate, *, counted: bool) -> list[str]:
+    """Return everything that makes a promise weaker than it could be; ``counted``: a ledger counts the release."""
+    given, texts = certificate.input, []
+    if given.user_list != "declared":
+        texts.append("no user list: the users are read off the ratings, so who has ratings at all is not protected")
+    if given.item_universe == "read off the ratings":
+        strategy = certificate.strategy.name
+        texts.append(f"{strategy} without an item list: the item universe is read off the ratings; it is disclosed")
+    if given.filtered_by is not None:
+        texts.append(f"these ratings were filtered before ({given.filtered_by}); it is disclosed")
+    if certificate.promises and not counted:
+        texts.append(
+            "no ledger: this release is not counted against a budget; others of the same ratings add to its cost"
+        )
+    texts += [*certificate.warnings, *weakness(certificate)]
+    if not certificate.private:
+        texts.append("this release is NOT PRIVATE and must not leave the source")
+    return list(dict.fromkeys(texts))
+
+
 def _sections(certificate: Certificate) -> list[Section]:
     sections = [
         Section("What this is", _what(certificate)),

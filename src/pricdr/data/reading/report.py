@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
+from pricdr.data.blocks import RatingsSource
+from pricdr.data.ratings import Ratings
 from pricdr.data.reading.repeats import Repeats
 from pricdr.data.reading.text_files import named, refusal
 from pricdr.errors import ParameterError, printable
@@ -140,3 +144,23 @@ def stars_of(rating_range: tuple[float, float] | None, half_steps: bool) -> tupl
     fewest, most = rating_range
     looks_like_stars = 0 <= fewest < most <= _MOST_STARS
     return rating_range if looks_like_stars and fewest <= most / 2 else None
+
+
+def stars_in(ratings: RatingsSource) -> tuple[float, float] | None:
+    """Return the fewest and the most stars of ratings in memory; None where they are not, or do not look like stars."""
+    if not isinstance(ratings, Ratings) or not ratings.has_values or not len(ratings):
+        return None
+    values = ratings.matrix.data
+    return stars_of((float(values.min()), float(values.max())), bool((np.rint(2 * values) == 2 * values).all()))
+
+
+def stars_caution(ratings: RatingsSource, stars: tuple[float, float] | None) -> str | None:
+    """Return a warning where ratings look like stars and, without a threshold, all of them count as likes.
+
+    Not where ``prepare`` filtered them: the threshold was chosen there.
+    """
+    if stars is None or ratings.threshold is not None or ratings.filtered_by is not None:
+        return None
+    fewest, most = stars
+    rule = "without a threshold each row counts as a like"
+    return f"ratings from {fewest:g} to {most:g} look like stars: {rule}, even one of {fewest:g}"

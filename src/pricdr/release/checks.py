@@ -1,23 +1,35 @@
-"""Refuses a released matrix that certified noise makes impossible.
+"""What a certificate alone cannot show: that a matrix has the stated noise, and a ledger paid for it.
 
-Every number carries independent noise of a known σ. Whatever the signal under it, sums of squares then have floors: a
-signal makes ‖signal + noise‖² stochastically larger, so the chi-square quantiles of noise alone bound it from below,
-for rows, for columns and for differences of either. Where something declared bounds the signal, there are ceilings
-too. An honest release fails any of these checks once in 10^10 times (docs/mathematics.md, section 11).
+**The matrix.** Every number carries independent noise of a known σ. Whatever the signal under it, sums of squares then
+have floors: a signal makes ‖signal + noise‖² stochastically larger, so the chi-square quantiles of noise alone bound it
+from below, for rows, for columns and for differences of either. Where something declared bounds the signal, there are
+ceilings too. An honest release fails any of these checks once in 10^10 times (docs/mathematics.md, section 11).
+
+**The ledger.** Every certificate names its line in the ledger and that line's hash, which covers everything before it.
+So a ledger that was rolled back, replaced or rewritten contradicts a release that exists, and a line that was cut off
+can be rebuilt from the release it paid for. With the public key of a signed ledger, its end is shown to be one that the
+holder of the key wrote. What no check can see: a ledger forged by whoever has the key, or an old copy of it in place of
+a newer one whose further releases nobody presents.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, gammainccinv, gammaincinv
 
-from pricdr.errors import VerificationError
+from pricdr.errors import LedgerError, VerificationError
+from pricdr.privacy.accounting import Guarantee, Unit
+from pricdr.privacy.ledger import Balance, Ledger
+from pricdr.privacy.ledger_lines import Spend
 from pricdr.privacy.mechanism import MOST_ITEMS
-from pricdr.release.certificate import Certificate
+from pricdr.release.certificate import Certificate, LedgerStatement
+from pricdr.release.folder import Release, verify
+from pricdr.signing import public_text, read_public_key
 
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
@@ -31,6 +43,8 @@ _MANY: Final = 1_000_000
 """From so many numbers on a floor is a bound instead of the exact quantile."""
 _SLACK: Final = 2.0**-50
 """Relative: what a few roundings of double precision can do to a multiple of the grid."""
+_TOLERANCE: Final = 1e-9
+"""Relative: another machine may compute the last bits of a ledger's total differently."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +81,7 @@ def longest_signal(certificate: Certificate) -> float:
     return (certificate.items or MOST_ITEMS) * certificate.bounds.rating_bound
 
 
-def _stretches(values: Float32Array) -> Iterator[Float64Array]:
+def _row_chunks(values: Float32Array) -> Iterator[Float64Array]:
     for start in range(0, len(values), _ROWS_AT_ONCE):
         yield values[start : start + _ROWS_AT_ONCE].astype(np.float64)
 
@@ -91,7 +105,7 @@ def _check_ceiling(block: Block) -> None:
     rows, width = block.values.shape
     noise = block.sigma * math.sqrt(2 * float(gammainccinv(width / 2, ALPHA / rows)))
     most = (block.longest + noise) * (1 + 1e-6) + block.grid * width
-    longest = max(float(np.einsum("ij,ij->i", part, part).max()) for part in _stretches(block.values)) ** 0.5
+    longest = max(float(np.einsum("ij,ij->i", part, part).max()) for part in _row_chunks(block.values)) ** 0.5
     if longest > most:
         raise VerificationError(
             f"the matrix has a row of norm {longest:.4g}: the declared bounds and this noise allow {most:.4g}"
@@ -116,7 +130,7 @@ def _check_floor(values: Float32Array, block: Block, what: str) -> None:
         return
     of_rows, of_columns = np.zeros(len(values)), np.zeros(values.shape[1])
     at = 0
-    for part in _stretches(values):
+    for part in _row_chunks(values):
         squares = (part / block.sigma) ** 2
         of_rows[at : at + len(part)] = squares.sum(axis=1)
         of_columns += squares.sum(axis=0)
@@ -179,3 +193,104 @@ def _check_repeats(block: Block) -> None:
     whole = np.ascontiguousarray(block.values).view(np.dtype((np.void, width * 4))).ravel()
     if len(np.unique(whole)) != rows:
         raise VerificationError("the matrix has the same row twice, which independent noise makes impossible")
+
+
+@dataclass(frozen=True)
+class LedgerCheck:
+    """A ledger that was checked, and which of its releases were there to check it against."""
+
+    balance: Balance
+    presented: frozenset[int]
+    """Numbers of the releases that were given."""
+
+    @property
+    def not_presented(self) -> tuple[int, ...]:
+        """Return the numbers that the ledger paid for and nobody gave: elsewhere, or never finished."""
+        return tuple(number for number in range(1, len(self.balance.spends) + 1) if number not in self.presented)
+
+
+def check_ledger(ledger: Ledger, folders: Iterable[Path] = (), *, public_key: Path | None = None) -> LedgerCheck:
+    """Check a ledger, and that it holds every one of these releases.
+
+    With ``public_key``, a PEM file, the ledger and each of them must be signed by that key.
+    :class:`VerificationError` where one of its lines was changed, or where a release contradicts it.
+    """
+    try:
+        balance = ledger.read()
+    except LedgerError as error:
+        raise VerificationError(str(error)) from error
+    if public_key is not None and balance.signed_by != public_text(read_public_key(public_key)):
+        who = "signed by another key" if balance.signed_by else "not signed"
+        raise VerificationError(
+            f"{ledger.path} is {who}, so {public_key} vouches for none of it: its last line may have been changed, or "
+            "lines cut off"
+        )
+    paid: dict[int, tuple[Path, str]] = {}
+    for folder in folders:
+        release = _verified(folder, public_key)
+        number = _number_of(release.certificate, balance, folder, ledger)
+        # Two different matrices for one line: the second was never paid for, however well both verify.
+        other, matrix = paid.setdefault(number, (folder, release.sha256()))
+        if matrix != release.sha256():
+            both = f"{folder} and {other} both claim to be release {number}"
+            raise VerificationError(f"{both} of {ledger.path}: it paid for one")
+    return LedgerCheck(balance, frozenset(paid))
+
+
+def _verified(folder: Path, public_key: Path | None) -> Release:
+    """Return the release; an error names its folder first, since several are checked at a time."""
+    try:
+        return verify(folder, public_key=public_key)
+    except VerificationError as error:
+        raise VerificationError(f"{folder}: {error}") from error
+
+
+def lost_line(certificate: Certificate) -> Spend:
+    """Rebuild a release's line from its certificate; its hash shows whether it is the line that was written."""
+    account = certificate.ledger
+    if account is None or account.head is None or certificate.mu is None:
+        raise LedgerError("the release does not name its line in a ledger: it was made without one")
+    asked = certificate.epsilon if certificate.nominal_epsilon is None else certificate.nominal_epsilon
+    assert asked is not None, "where there is a mu there is an epsilon"
+    assert account.recorded is not None and account.nonce is not None, "checked with the head"  # noqa: PT018
+    return Spend(
+        mu=certificate.mu,
+        dim=account.numbers,
+        strategy=certificate.strategy.name,
+        promise=str(Guarantee(epsilon=asked, delta=certificate.delta, unit=Unit(certificate.unit))),
+        recorded=account.recorded,
+        nonce=account.nonce,
+        number=account.releases,
+        hash=account.head,
+    )
+
+
+def _number_of(certificate: Certificate, balance: Balance, folder: Path, ledger: Ledger) -> int:
+    """Return the release's number in the ledger, once everything its certificate says about the ledger holds."""
+    account = certificate.ledger
+    if account is None:
+        raise VerificationError(f"{folder} was made without a ledger: {ledger.path} does not count it")
+    budget = Guarantee(epsilon=account.budget_epsilon, delta=account.budget_delta, unit=Unit(certificate.unit))
+    if budget != balance.budget or account.opening not in (None, balance.opening):
+        raise VerificationError(
+            f"{folder} was made with a ledger other than {ledger.path}, or the ledger was replaced: "
+            "their first lines differ"
+        )
+    until = balance.until(account.releases)
+    if len(until.spends) < account.releases or not _agrees(certificate, account, until):
+        raise VerificationError(
+            f"{ledger.path} does not hold release {account.releases} as {folder} states it: the ledger was rolled back "
+            "or rewritten, and what it shows as left may have been spent already"
+        )
+    return account.releases
+
+
+def _agrees(certificate: Certificate, account: LedgerStatement, until: Balance) -> bool:
+    line = until.spends[-1]
+    if account.head is not None:
+        named = (account.head, account.numbers, account.recorded, account.nonce)
+        if named != (line.hash, line.dim, line.recorded, line.nonce):
+            return False
+    stated = (certificate.mu or 0.0, account.mu_total, account.epsilon_total)
+    held = (line.mu, until.mu, until.epsilon)
+    return all(abs(one - other) <= _TOLERANCE * other for one, other in zip(stated, held, strict=True))

@@ -36,8 +36,7 @@ def files(tmp_path):
         Ratings.from_triples(["a", "b"], ["x", "y"]), Guarantee(epsilon=4, delta=1e-6), strategy=JLT(dim=2)
     )
     release.save(tmp_path / "movies.release", signing_key=tmp_path / "company.key")
-    file = revoke(tmp_path / "movies.release", key=tmp_path / "company.key", reason="é", out=tmp_path / "notices")
-    file.rename(tmp_path / "notices" / "movies.revocation")
+    revoke(tmp_path / "movies.release", key=tmp_path / "company.key", reason="é", out=tmp_path / "notices")
     return tmp_path
 
 
@@ -80,6 +79,6 @@ def test_the_signature_of_a_notice(files):
     done = run(blocks()[3], files)
     assert done.returncode == 0, done.stderr
     assert "Signature Verified Successfully" in done.stdout
-    notice = files / "notices" / "movies.revocation"
+    (notice,) = (files / "notices").iterdir()
     notice.write_bytes(notice.read_bytes().replace("é".encode(), b"ee"))
     assert run(blocks()[3], files).returncode != 0

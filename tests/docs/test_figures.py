@@ -37,6 +37,17 @@ def test_the_readme_says_what_the_full_ranking_shows():
     assert "on Electronics→Cell {}, {} and {}.".format(*cell) in readme
 
 
+def test_the_page_for_operators_says_what_weekly_releases_keep():
+    page = " ".join((ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split())
+    for epsilon, words in (
+        ("2", "{} of the plaintext gain on Movie→Music and {} on"),
+        ("1", "{} and {}"),
+        ("0.5", "{} and {}"),
+    ):
+        shares = [percent(Experiment(f"frontier_{data}").share(f"guided, ε = {epsilon}")) for data in DUPLICATES]
+        assert f"at ε = {epsilon} {words}".format(*shares) in page.replace("at ε = 2 keeps", "at ε = 2")
+
+
 def test_at_epsilon_one_a_quarter_to_a_half_is_left_as_the_readme_says():
     shares = [Experiment(f"frontier_{data}").share("guided, ε = 1").value for data in DUPLICATES]
     assert [round(4 * share) for share in shares] == [1, 2]

@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from pricdr import __version__
+from pricdr.alignment.messages import AlignmentRecord, require_list
 from pricdr.alignment.normalisation import agreed_normalisation
-from pricdr.alignment.record import AlignmentRecord, require_list
 from pricdr.data.blocks import RatingsSource
 from pricdr.data.ids import Ids, as_ids
 from pricdr.data.ratings import IdsLike, Ratings, RatingsLike

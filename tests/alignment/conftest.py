@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from pricdr.alignment.blinding import Blinder
+from pricdr.alignment.curve import Blinder
 from pricdr.alignment.messages import Message, WhoLearns, read_message
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import (

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pricdr.alignment.messages import WhoLearns
+from pricdr.alignment.messages import AlignmentRecord, WhoLearns, list_content, list_sha256, record_beside
 from pricdr.alignment.normalisation import Normalisation
-from pricdr.alignment.record import AlignmentRecord, list_content, list_sha256, record_beside
 
 SESSION = "0123456789abcdef" * 2
 STARTER_IDS, ANSWERER_IDS = 987_654_321, 876_543_210

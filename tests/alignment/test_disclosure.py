@@ -8,9 +8,8 @@ import pytest
 
 from pricdr import Guarantee, Ratings, publish, verify
 from pricdr._publish import rehearse
-from pricdr.alignment.messages import WhoLearns
+from pricdr.alignment.messages import AlignmentRecord, WhoLearns, read_alignment
 from pricdr.alignment.normalisation import Normalisation
-from pricdr.alignment.record import AlignmentRecord, read_alignment
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.release.certificate import Certificate, seal
 from pricdr.release.difference import difference

@@ -1,6 +1,5 @@
 """Whole sessions compared with a plain set intersection, and what each step must refuse."""
 
-import dataclasses
 import os
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
@@ -10,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pricdr.alignment.blinding import Blinder
-from pricdr.alignment.messages import Message, WhoLearns
+from pricdr.alignment.curve import Blinder
+from pricdr.alignment.messages import Message, WhoLearns, list_sha256
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.alignment.protocol import (
     Step,
@@ -25,7 +24,6 @@ from pricdr.alignment.protocol import (
     first_message,
     second_message,
 )
-from pricdr.alignment.record import list_sha256
 from pricdr.errors import InputError, ParameterError, PriCDRError, VerificationError
 from tests.alignment.conftest import answer, as_bytes, normalised, read, start
 
@@ -71,7 +69,7 @@ def test_an_empty_intersection(align):
 
 
 def test_several_processes_produce_the_same_message(monkeypatch):
-    monkeypatch.setattr("pricdr.alignment.blinding.PORTION", 7)
+    monkeypatch.setattr("pricdr.alignment.curve.PORTION", 7)
     reports = []
     state = begin(normalised([f"u{i}" for i in range(20)]), pad_to=25)
     many = first_message(state, Blinder(2, lambda *report: reports.append(report)))
@@ -85,8 +83,8 @@ def _exit_process(contents, key):
 
 
 def test_a_killed_worker_is_reported_in_one_line(monkeypatch):
-    monkeypatch.setattr("pricdr.alignment.blinding.PORTION", 1)
-    monkeypatch.setattr("pricdr.alignment.blinding._blind_contents", _exit_process)
+    monkeypatch.setattr("pricdr.alignment.curve.PORTION", 1)
+    monkeypatch.setattr("pricdr.alignment.curve._blind_contents", _exit_process)
     with pytest.raises(PriCDRError, match=r"a worker process was killed while blinding.*use fewer --processes"):
         start(normalised(["a", "b"]), blinder=Blinder(2))
 
@@ -105,8 +103,8 @@ def test_a_worker_killed_between_two_portions_is_reported_too(monkeypatch):
             future.set_result(bytes(32))
             return future
 
-    monkeypatch.setattr("pricdr.alignment.blinding.PORTION", 1)
-    monkeypatch.setattr("pricdr.alignment.blinding.process_pool", lambda *_: nullcontext(BreakingPool()))
+    monkeypatch.setattr("pricdr.alignment.curve.PORTION", 1)
+    monkeypatch.setattr("pricdr.alignment.curve.process_pool", lambda *_: nullcontext(BreakingPool()))
     with pytest.raises(PriCDRError, match="a worker process was killed while blinding"):
         start(normalised([f"u{i}" for i in range(6)]), blinder=Blinder(2))
 
@@ -178,7 +176,7 @@ class TestRefusals:
             with pytest.raises(VerificationError, match="not in ascending order"):
                 accept(answerer_state, wrong)
         with pytest.raises(VerificationError, match="lists 3 users, but the starter showed only 2 ids"):
-            accept(dataclasses.replace(answerer_state, starter_ids=2), ["b", "c", "d"])
+            accept(answerer_state.model_copy(update={"starter_ids": 2}), ["b", "c", "d"])
 
     def test_a_list_in_a_session_where_only_the_starter_learns(self):
         _, first = start(normalised(["a"]))

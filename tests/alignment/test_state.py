@@ -6,10 +6,9 @@ import stat
 import pytest
 
 from pricdr.alignment.files import create_state, read_state, update_state
-from pricdr.alignment.messages import WhoLearns
+from pricdr.alignment.messages import AlignmentRecord, WhoLearns, read_record
 from pricdr.alignment.normalisation import Normalisation
 from pricdr.alignment.protocol import begin
-from pricdr.alignment.record import AlignmentRecord, read_record
 from pricdr.errors import InputError, OutputError
 from tests.alignment.conftest import answer, normalised, start
 
@@ -101,9 +100,9 @@ def test_records_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
-        (b"", "its content"),
-        (b"[" * 5000, "its content"),
-        (AlignmentRecord(**RECORD).content().replace(b": 3,", b": NaN,"), "starter_ids|its content"),
+        (b"", "r: content: "),
+        (b"[" * 5000, "r: content: "),
+        (AlignmentRecord(**RECORD).content().replace(b": 3,", b": NaN,"), "starter_ids|content"),
         (AlignmentRecord(**{**RECORD, "common_users": 3}).content(), "larger than the number of ids a party showed"),
         (AlignmentRecord(**{**RECORD, "rule": "x\u202e"}).content(), "the rule exact reads"),
         (b" " * 9000, "more than 8,192 bytes"),

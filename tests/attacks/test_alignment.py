@@ -7,14 +7,12 @@ own key, but not the other side's key.
 import hashlib
 import math
 import secrets
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
-from pricdr.alignment.blinding import Blinder
-from pricdr.alignment.curve import A, BlindingKey, P, Points, as_points, hash_to_u, in_byte_order, split_points
+from pricdr.alignment.curve import A, Blinder, BlindingKey, P, Points, as_points, hash_to_u, in_byte_order, split_points
 from pricdr.alignment.messages import Message, WhoLearns
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
 from pricdr.alignment.protocol import begin, begin_answer, finish, first_message, second_message
@@ -82,7 +80,7 @@ def test_points_of_a_session_cannot_be_recognised_in_another_or_without_the_key(
     # With the key all of them are recognised, so the comparison above would have found them.
     assert points == set(split_points(state.key.multiply(hashed)))
     # Even a key that is used twice, which this software never does, reveals nothing: every session has its own hash.
-    reused = first_message(replace(begin(ids), key=state.key))
+    reused = first_message(begin(ids).model_copy(update={"key": state.key}))
     assert not points & set(split_points(reused.points.tobytes()))
     assert points == set(split_points(first_message(state).points.tobytes()))
 
@@ -91,7 +89,7 @@ def test_the_answerers_points_do_not_reveal_the_order_of_its_ids():
     """Any order of the same ids gives the same bytes, and over many keys the ranks do not correlate with the list."""
     _, first = start(normalised(["x"]))
     state = begin_answer(first, normalised(CANDIDATES))
-    shuffled = replace(state, ids=state.ids[::-1], own=state.own[::-1])
+    shuffled = state.model_copy(update={"ids": state.ids[::-1], "own": state.own[::-1]})
     assert second_message(state, first).points.tobytes() == second_message(shuffled, first).points.tobytes()
 
     count, sessions = 40, 40

@@ -11,8 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from pricdr.alignment.messages import Message, load_message
-from pricdr.alignment.record import read_record
+from pricdr.alignment.messages import Message, load_message, read_record
 
 KILLED_AT_EVERY_STEP = """
 import json, os, signal, sys
@@ -307,13 +306,13 @@ class TestRefusals:
 
 
 def test_an_interrupted_start_resumes_only_with_the_same_ids(lists, align, monkeypatch):
-    from pricdr.alignment import blinding
+    from pricdr.alignment import curve
 
     def interrupt(contents, key):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(blinding, "_blind_contents", interrupt)
+        patch.setattr(curve, "_blind_contents", interrupt)
         align("start a.txt --out m1 --state a.state --processes 1", code=130)
     assert not (lists / "m1").exists()
     session = json.loads((lists / "a.state").read_text().splitlines()[0])["session"]

@@ -5,7 +5,6 @@ Anyone can put the right SHA-256 at the end of a file, so most cases have it.
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,11 +27,11 @@ def _ids(*names: str) -> NormalisedIds:
     return NormalisedIds.of(names, Normalisation.EXACT)
 
 
-_BEGUN = replace(begin(_ids(*_STARTER)), session="5e" * 16, key=BlindingKey(bytes(range(32))))
+_BEGUN = begin(_ids(*_STARTER)).model_copy(update={"session": "5e" * 16, "key": BlindingKey(bytes(range(32)))})
 _FIRST = first_message(_BEGUN)
 _STATE = started(_BEGUN, _FIRST)
 _SECOND = second_message(
-    replace(begin_answer(_FIRST, _ids(*_ANSWERER)), key=BlindingKey(bytes(range(1, 33)))),
+    begin_answer(_FIRST, _ids(*_ANSWERER)).model_copy(update={"key": BlindingKey(bytes(range(1, 33)))}),
     _FIRST,
 )
 

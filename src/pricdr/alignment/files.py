@@ -12,15 +12,12 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from pricdr.alignment.curve import BlindingKey
-from pricdr.alignment.messages import Count, SessionId, Sha256, WhoLearns
-from pricdr.alignment.normalisation import Normalisation
-from pricdr.alignment.protocol import Alignment, State, Step
-from pricdr.alignment.record import list_content, read_record, record_beside
+from pricdr.alignment.messages import list_content, read_record, record_beside
+from pricdr.alignment.protocol import Alignment, State
 from pricdr.data.ids import require_ids
 from pricdr.data.reading.readers import read_ids
 from pricdr.data.reading.text_files import explaining_os_errors, named
@@ -30,30 +27,7 @@ from pricdr.memory import require_memory
 
 _MEMORY_FACTOR: Final = 12
 """Memory per byte of a state file: short ids take far more memory as Python strings than bytes in the file."""
-
 _DIGEST_LINE: Final = 65
-
-
-class _Header(BaseModel):
-    """The first line."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
-
-    format: Literal["pricdr alignment state"] = "pricdr alignment state"
-    version: Literal[1] = 1
-    step: Step
-    session: SessionId
-    normalisation: Normalisation
-    who_learns: WhoLearns
-    starter_ids: Count
-    answerer_ids: Count | None
-    key: str | None = Field(pattern="^[0-9a-f]{64}$", repr=False)
-    first_message: Sha256 | None
-    second_message: Sha256 | None
-
-
-_FACTS: Final = sorted(_Header.model_fields.keys() - {"format", "version", "key"})
-"""What a state and its first line share."""
 
 
 def create_state(path: Path, state: State) -> None:
@@ -79,13 +53,18 @@ def read_state(path: Path) -> State:
         raise InputError(f"{named(path)}: not a pricdr align state file, or a damaged one")
     first, _, body = content.partition(b"\n")
     try:
-        header = _Header.model_validate_json(first)
+        state = State.model_validate_json(first)
     except ValidationError:
         # Without the details: the line contains the key.
         raise InputError(f"{named(path)}: a pricdr align state file of another version") from None
-    ids, own = _parse_ids(body, path)
-    key = None if header.key is None else BlindingKey(bytes.fromhex(header.key))
-    return State(**{name: getattr(header, name) for name in _FACTS}, ids=ids, own=own, key=key)
+    if not body:
+        return state
+    try:
+        pairs = [line.split("\t") for line in body.decode().removesuffix("\n").split("\n")]
+        ids = require_ids("user", [pair[0] for pair in pairs])
+    except (UnicodeDecodeError, InputError) as error:
+        raise InputError(f"{named(path)}: the state file is damaged: {error}") from error
+    return state.model_copy(update={"ids": ids, "own": tuple(pair[-1] for pair in pairs)})
 
 
 def _content(state: State) -> bytes:
@@ -93,26 +72,12 @@ def _content(state: State) -> bytes:
         f"{user_id}\n" if user_id == own else f"{user_id}\t{own}\n"
         for user_id, own in zip(state.ids, state.own, strict=True)
     ).encode()
-    key = None if state.key is None else state.key.reveal().hex()
-    header = _Header(**{name: getattr(state, name) for name in _FACTS}, key=key)
-    content = json.dumps(header.model_dump(mode="json")).encode() + b"\n" + body
+    content = json.dumps(state.model_dump(mode="json")).encode() + b"\n" + body
     return content + _digest_line(content)
 
 
 def _digest_line(content: bytes) -> bytes:
     return hashlib.sha256(content).hexdigest().encode() + b"\n"
-
-
-def _parse_ids(body: bytes, path: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the ids and the party's own spelling of each."""
-    if not body:
-        return (), ()
-    try:
-        pairs = [line.split("\t") for line in body.decode().removesuffix("\n").split("\n")]
-        ids = require_ids("user", [pair[0] for pair in pairs])
-    except (UnicodeDecodeError, InputError) as error:
-        raise InputError(f"{named(path)}: the state file is damaged: {error}") from error
-    return ids, tuple(pair[-1] for pair in pairs)
 
 
 def require_new_outputs(users: Path, own_ids: Path | None) -> None:
@@ -136,7 +101,11 @@ def write_alignment(alignment: Alignment, users: Path, *, own_ids: Path | None =
 def write_own_ids(alignment: Alignment, path: Path | None) -> None:
     """Write the party's own spelling of each listed user: columns user and own, mode 0600."""
     if path is not None:
-        write_once(path, [_csv_table(zip(alignment.users, alignment.own, strict=True))], mode=PRIVATE)
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(
+            [("user", "own"), *zip(alignment.users, alignment.own, strict=True)]
+        )
+        write_once(path, [text.getvalue().encode()], mode=PRIVATE)
 
 
 def write_once(path: Path, content: Iterable[bytes | memoryview], *, mode: int = 0o644) -> None:
@@ -174,11 +143,3 @@ def require_unchanged(alignment: Alignment, users: Path) -> None:
 def _digest(path: Path) -> bytes:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").digest()
-
-
-def _csv_table(pairs: Iterable[tuple[str, str]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["user", "own"])
-    writer.writerows(pairs)
-    return text.getvalue().encode()

@@ -1,4 +1,4 @@
-r"""The messages that the two parties exchange, as files.
+r"""The messages that the two parties exchange, as files, and the record of an alignment beside its user list.
 
 A message is::
 
@@ -9,18 +9,21 @@ A message is::
     32 bytes                         the SHA-256 of all preceding bytes
 
 The second message contains the SHA-256 of the whole first one, so that neither can be swapped for another.
+
+A record says how a user list was made and what was revealed. It has no ids, and both parties derive the same one, byte
+for byte, from the messages they exchanged.
 """
 
 import hashlib
 import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final, TypeAlias
+from typing import Annotated, BinaryIO, Final, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -30,6 +33,7 @@ from pricdr.alignment.normalisation import Normalisation, agreed_normalisation
 from pricdr.data.reading.text_files import explaining_os_errors, named
 from pricdr.errors import InputError, ParameterError, printable
 from pricdr.memory import require_memory
+from pricdr.untrusted import read_bounded
 
 FIRST_LINE: Final = b"pricdr alignment message 1\n"
 MOST_IDS: Final = 1 << 30
@@ -38,10 +42,13 @@ LONGEST_HEADER: Final = 4096
 _LENGTH: Final = 4
 BYTES_PER_POINT: Final = 320
 """Upper bound on the memory per point while a message is read, checked, blinded, sorted and matched."""
+_LARGEST_RECORD: Final = 8192
 
 Sha256: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 SessionId: TypeAlias = Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=MOST_IDS)]
+RuleName: TypeAlias = Annotated[str, Field(max_length=20)]
+Rule: TypeAlias = Annotated[str, Field(max_length=400)]
 
 
 class WhoLearns(Enum):
@@ -65,8 +72,8 @@ class Header(BaseModel):
 
     kind: Kind
     session: SessionId
-    normalisation: Annotated[str, Field(max_length=20)]
-    rule: Annotated[str, Field(max_length=400)]
+    normalisation: RuleName
+    rule: Rule
     who_learns: WhoLearns
     starter_ids: Count
     """How many ids the starter shows, dummies included. The number of its real ids is not sent."""
@@ -176,19 +183,108 @@ def read_message(file: BinaryIO, name: str, size: int, *, at_most: int | None = 
 
 
 def _parse_header(content: bytes, name: str) -> Header:
-    try:
-        header = Header.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "content"
-        raise InputError(f"{name}: the header's {printable(where[:60])}: {printable(first['msg'][:200])}") from error
+    header = _parsed(Header, content, name, "the header's ")
     if header.content() != content:
         raise InputError(f"{name}: the header is not canonical JSON")
     answers = header.kind is Kind.ANSWER
     if (header.answerer_ids is not None) != answers or (header.previous is not None) != answers:
         raise InputError(f"{name}: the header's answerer_ids and previous are for answers, which need both")
+    return header
+
+
+class AlignmentRecord(BaseModel):
+    """How a user list was made, and what was revealed to whom."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    format: Literal["pricdr alignment record"] = "pricdr alignment record"
+    version: Literal[1] = 1
+    session: SessionId
+    normalisation: RuleName
+    rule: Rule
+    who_learns: WhoLearns
+    starter_ids: Count
+    """How many ids the starter showed, dummies included."""
+    answerer_ids: Count
+    common_users: Annotated[int, Field(ge=0, le=MOST_IDS)]
+    users_sha256: Sha256
+    """The SHA-256 of the user list's file."""
+    first_message: Sha256
+    second_message: Sha256
+
+    def content(self) -> bytes:
+        """Return the content of the record's file."""
+        return (json.dumps(self.model_dump(mode="json"), indent=2) + "\n").encode()
+
+
+def list_content(users: Sequence[str]) -> bytes:
+    """Return the content of ``users.txt`` for these users, who must be in order: one per line."""
+    return "".join(f"{user}\n" for user in users).encode()
+
+
+def list_sha256(users: Sequence[str]) -> str:
+    """Return the SHA-256 of ``users.txt``, as ``sha256sum`` gives it for the file."""
+    return hashlib.sha256(list_content(users)).hexdigest()
+
+
+def record_beside(users: Path) -> Path:
+    """Return the path of the record of a user list.
+
+    >>> record_beside(Path("shared/users.txt")).name
+    'users.txt.alignment.json'
+    """
+    return Path(f"{users}.alignment.json")
+
+
+def read_record(path: Path) -> AlignmentRecord:
+    """Read and check the record in a file, which may come from the other party."""
+    with explaining_os_errors(path):
+        content = read_bounded(path, limit=_LARGEST_RECORD)
+    name = named(path)
+    record = _parsed(AlignmentRecord, content, name)
+    if record.common_users > min(record.starter_ids, record.answerer_ids):
+        raise InputError(f"{name}: common_users is larger than the number of ids a party showed")
+    return record
+
+
+def read_alignment(users: str | os.PathLike[str]) -> AlignmentRecord | None:
+    """Return the record that ``pricdr align`` wrote beside a user list, or None if there is no record.
+
+    Args:
+        users: the list, such as ``users.txt``; its record is ``users.txt.alignment.json``.
+    """
+    path = record_beside(Path(users))
+    return read_record(path) if os.path.lexists(path) else None
+
+
+def require_list(record: AlignmentRecord, users: Sequence[str], *, name: str = "users") -> None:
+    """Refuse a list that is not the one a record describes: its users would falsely be certified as aligned.
+
+    Args:
+        record: how a list was made.
+        users: the list, in its order.
+        name: what the error message calls the list.
+    """
+    if list_sha256(users) != record.users_sha256:
+        raise InputError(
+            f"{name}: this is not the list that align wrote (its record has another SHA-256): give that list, "
+            "unchanged and in its order, or a different one under a name without a record"
+        )
+
+
+_Parsed = TypeVar("_Parsed", Header, AlignmentRecord)
+
+
+def _parsed(kind: type[_Parsed], content: bytes, name: str, of: str = "") -> _Parsed:
+    """Return what JSON from the other party says, whose rule must be ours; errors name it, and the field ``of`` it."""
     try:
-        _ = header.agreed_rule
+        parsed = kind.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "content"
+        raise InputError(f"{name}: {of}{printable(where[:60])}: {printable(first['msg'][:200])}") from error
+    try:
+        agreed_normalisation(parsed.normalisation, parsed.rule)
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
-    return header
+    return parsed

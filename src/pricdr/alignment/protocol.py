@@ -9,25 +9,36 @@ Each step has two parts. The first draws secrets (``begin``, ``begin_answer``) a
 a pure function of the first: a run that was interrupted and resumed produces the same bytes.
 """
 
+import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Annotated, Final, Literal
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator
 
-from pricdr.alignment.blinding import Blinder
-from pricdr.alignment.curve import BlindingKey, Points, in_byte_order, split_points
-from pricdr.alignment.messages import BYTES_PER_POINT, MOST_IDS, Header, Kind, Message, WhoLearns
+from pricdr.alignment.curve import Blinder, BlindingKey, Points, in_byte_order, split_points
+from pricdr.alignment.messages import (
+    BYTES_PER_POINT,
+    MOST_IDS,
+    AlignmentRecord,
+    Count,
+    Header,
+    Kind,
+    Message,
+    SessionId,
+    Sha256,
+    WhoLearns,
+    list_sha256,
+)
 from pricdr.alignment.normalisation import Normalisation, NormalisedIds
-from pricdr.alignment.record import AlignmentRecord, list_sha256
 from pricdr.data.reading.text_files import shorten
 from pricdr.errors import InputError, ParameterError, VerificationError
 from pricdr.memory import require_memory
 
 IN_THIS_PROCESS: Final = Blinder()
-_SESSION_BYTES: Final = 16
 
 
 class Step(Enum):
@@ -41,22 +52,33 @@ class Step(Enum):
     ACCEPTED = "accepted"
 
 
-@dataclass(frozen=True)
-class State:
-    """What one party keeps between two steps. Its ids and its key are never printed or sent."""
+def _as_key(given: object) -> BlindingKey:
+    if isinstance(given, BlindingKey):
+        return given
+    if not isinstance(given, str) or not re.fullmatch("[0-9a-f]{64}", given):
+        raise ValueError("a key has 64 hexadecimal digits")
+    return BlindingKey(bytes.fromhex(given))
 
+
+class State(BaseModel):
+    """What one party keeps between two steps, in a file. Its ids and its key are never printed or sent."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+    format: Literal["pricdr alignment state"] = "pricdr alignment state"
+    version: Literal[1] = 1
     step: Step
-    session: str
+    session: SessionId
     normalisation: Normalisation
     who_learns: WhoLearns
-    starter_ids: int
-    answerer_ids: int | None
-    ids: tuple[str, ...] = field(repr=False)
-    own: tuple[str, ...] = field(repr=False)
+    starter_ids: Count
+    answerer_ids: Count | None = None
+    key: Annotated[BlindingKey, PlainValidator(_as_key), PlainSerializer(lambda key: key.reveal().hex())] | None = None
+    first_message: Sha256 | None = None
+    second_message: Sha256 | None = None
+    ids: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    own: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The party's own spelling of each id."""
-    key: BlindingKey | None = None
-    first_message: str | None = None
-    second_message: str | None = None
 
     def require(self, step: Step, *others: Step) -> None:
         """Refuse a state that is at any other step."""
@@ -106,11 +128,10 @@ def begin(ids: NormalisedIds, *, who_learns: WhoLearns = WhoLearns.STARTER, pad_
     """
     return State(
         step=Step.STARTED,
-        session=secrets.token_hex(_SESSION_BYTES),
+        session=secrets.token_hex(16),
         normalisation=ids.normalisation,
         who_learns=who_learns,
-        starter_ids=shown_ids(ids, pad_to),
-        answerer_ids=None,
+        starter_ids=_shown_ids(ids, pad_to),
         ids=ids.ids,
         own=ids.own,
         key=BlindingKey.generate(),
@@ -130,7 +151,7 @@ def first_message(state: State, blinder: Blinder = IN_THIS_PROCESS) -> Message:
 
 def started(state: State, message: Message) -> State:
     """Return the state after the first message was created."""
-    return replace(state, first_message=message.sha256)
+    return state.model_copy(update={"first_message": message.sha256})
 
 
 def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = None) -> State:
@@ -143,7 +164,7 @@ def begin_answer(message: Message, ids: NormalisedIds, *, pad_to: int | None = N
         normalisation=ids.normalisation,
         who_learns=header.who_learns,
         starter_ids=header.starter_ids,
-        answerer_ids=shown_ids(ids, pad_to),
+        answerer_ids=_shown_ids(ids, pad_to),
         ids=ids.ids,
         own=ids.own,
         key=BlindingKey.generate(),
@@ -176,28 +197,14 @@ def answered(state: State, reply: Message) -> State:
 
     If only the starter learns the users, there is nothing to accept, and the ids are dropped too.
     """
-    keep = state.who_learns is WhoLearns.BOTH
-    return replace(
-        state,
-        step=Step.ANSWERED,
-        key=None,
-        ids=state.ids if keep else (),
-        own=state.own if keep else (),
-        second_message=reply.sha256,
-    )
+    kept = {} if state.who_learns is WhoLearns.BOTH else {"ids": (), "own": ()}
+    return state.model_copy(update={"step": Step.ANSWERED, "key": None, "second_message": reply.sha256, **kept})
 
 
 def begin_finish(state: State, reply: Message) -> State:
     """Return the state bound to this answer: any other is refused from now on, even if this run is interrupted."""
     state.require(Step.STARTED, Step.FINISHING)
-    require_answer(state, reply.header)
-    if state.step is Step.FINISHING and state.second_message != reply.sha256:
-        raise InputError("this session has already used another answer: a second one is refused")
-    return replace(state, step=Step.FINISHING, answerer_ids=reply.header.answerer_ids, second_message=reply.sha256)
-
-
-def require_answer(state: State, header: Header) -> None:
-    """Refuse a message that does not answer the one of this state."""
+    header = reply.header
     if header.kind is not Kind.ANSWER:
         raise InputError("this is a first message: align finish needs the answer to it")
     if header.session != state.session:
@@ -207,6 +214,10 @@ def require_answer(state: State, header: Header) -> None:
     agreed = (header.agreed_rule, header.who_learns, header.starter_ids)
     if agreed != (state.normalisation, state.who_learns, state.starter_ids):
         raise InputError("its header differs from the first message in the rule, who learns, or the number of ids")
+    if state.step is Step.FINISHING and state.second_message != reply.sha256:
+        raise InputError("this session has already used another answer: a second one is refused")
+    bound = {"step": Step.FINISHING, "answerer_ids": header.answerer_ids, "second_message": reply.sha256}
+    return state.model_copy(update=bound)
 
 
 def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> Alignment:
@@ -229,7 +240,7 @@ def finish(state: State, reply: Message, blinder: Blinder = IN_THIS_PROCESS) -> 
 def finished(state: State) -> State:
     """Return the state after a party's last step: it cannot be used again, and holds neither key nor ids."""
     last = Step.FINISHED if state.key is not None else Step.ACCEPTED
-    return replace(state, step=last, key=None, ids=(), own=())
+    return state.model_copy(update={"step": last, "key": None, "ids": (), "own": ()})
 
 
 def accept(state: State, users: Sequence[str]) -> Alignment:
@@ -271,7 +282,7 @@ def _alignment(state: State, common: Sequence[tuple[str, str]]) -> Alignment:
     return Alignment(users, tuple(own for _, own in common), record)
 
 
-def shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
+def _shown_ids(ids: NormalisedIds, pad_to: int | None) -> int:
     """Return how many ids are shown, dummies included; refuse a ``pad_to`` below the number of ids."""
     shown = len(ids.ids) if pad_to is None else pad_to
     if not len(ids.ids) <= shown <= MOST_IDS:

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -15,7 +14,7 @@ from pricdr.cli.run_lock import only_step
 from pricdr.errors import InputError, OutputError, ParameterError, VerificationError, printable
 
 if TYPE_CHECKING:
-    from pricdr.alignment.blinding import Blinder
+    from pricdr.alignment.curve import Blinder
     from pricdr.alignment.normalisation import NormalisedIds
     from pricdr.alignment.protocol import Alignment, State
 
@@ -212,9 +211,9 @@ def accept(
     out.
     """
     from pricdr.alignment.files import read_list, read_state, require_unchanged, update_state, write_own_ids
+    from pricdr.alignment.messages import record_beside
     from pricdr.alignment.protocol import Step, finished
     from pricdr.alignment.protocol import accept as check_list
-    from pricdr.alignment.record import record_beside
     from pricdr.files import write_new
 
     with only_step(state):
@@ -260,7 +259,7 @@ def _resume_or_create(path: Path, new: "State") -> "State":
         return new
     existing = read_state(path)
     # The same command would draw only another session and another key.
-    if replace(existing, session=new.session, key=new.key) != new:
+    if existing.model_copy(update={"session": new.session, "key": new.key}) != new:
         raise OutputError(
             f"{path} exists already, from another session or step; choose another name or remove it first"
         )
@@ -271,7 +270,7 @@ def _resume_or_create(path: Path, new: "State") -> "State":
 @contextmanager
 def _blinding(processes: int | None) -> Iterator["Blinder"]:
     """Yield a blinder that shows a progress bar."""
-    from pricdr.alignment.blinding import Blinder
+    from pricdr.alignment.curve import Blinder
     from pricdr.parallel import cores
 
     with progress_bar("blinding") as progress:
@@ -280,7 +279,7 @@ def _blinding(processes: int | None) -> Iterator["Blinder"]:
 
 def _say_alignment(alignment: "Alignment", out: Path, own_ids: Path | None) -> None:
     """Print how many users are common, and what was revealed."""
-    from pricdr.alignment.record import record_beside
+    from pricdr.alignment.messages import record_beside
 
     record = alignment.record
     say(f"{out}: {record.common_users:,} common users; record of the session: {record_beside(out)}")

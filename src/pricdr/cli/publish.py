@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from pricdr._publish import Rehearsal
-    from pricdr.alignment.record import AlignmentRecord
+    from pricdr.alignment.messages import AlignmentRecord
     from pricdr.data.ratings import Ids
     from pricdr.data.reading.readers import RatingsFile
     from pricdr.engines.disk_reading import DiskReading
@@ -275,7 +275,7 @@ class _Task:
 
     def _require_aligned(self, users: Path | None, listed: "Ids | None") -> None:
         """Refuse a list that differs from the record beside it, before hours of reading."""
-        from pricdr.alignment.record import require_list
+        from pricdr.alignment.messages import require_list
 
         record = self.arguments["alignment"]
         if record is None or users is None or listed is None:
@@ -359,7 +359,7 @@ def _open_ledger(file: Path, unit: "Unit", key: "Ed25519PrivateKey | None") -> "
 
 
 def _read_alignment(users: Path) -> "AlignmentRecord | None":
-    from pricdr.alignment.record import read_alignment
+    from pricdr.alignment.messages import read_alignment
 
     return read_alignment(users)
 
